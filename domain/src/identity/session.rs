@@ -1,0 +1,113 @@
+use chrono::{DateTime, Utc};
+use cqrs_es::DomainEvent;
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::{Decider, Rejection, UserId};
+
+/// One login and the JWTs that were renewed from it.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct Session {
+    user: Option<UserId>,
+    ended: bool,
+}
+
+/// What can be asked of a session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum SessionCommand {
+    /// A user has logged in.
+    Start {
+        /// Who.
+        user: UserId,
+        /// When the first JWT expires.
+        expires_at: DateTime<Utc>,
+    },
+    /// A new JWT is given out.
+    Renew {
+        /// When it expires.
+        expires_at: DateTime<Utc>,
+    },
+    /// Log out.
+    End,
+}
+
+/// What can have happened to a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum SessionEvent {
+    /// A user has logged in.
+    SessionStarted {
+        /// Who.
+        user: UserId,
+        /// When the first JWT expires.
+        expires_at: DateTime<Utc>,
+    },
+    /// A new JWT was given out.
+    SessionRenewed {
+        /// When it expires.
+        expires_at: DateTime<Utc>,
+    },
+    /// Logged out; all JWTs of the session are void.
+    SessionEnded,
+}
+
+impl DomainEvent for SessionEvent {
+    fn event_type(&self) -> String {
+        match self {
+            Self::SessionStarted { .. } => "session_started",
+            Self::SessionRenewed { .. } => "session_renewed",
+            Self::SessionEnded => "session_ended",
+        }
+        .to_owned()
+    }
+
+    fn event_version(&self) -> String {
+        "1".to_owned()
+    }
+}
+
+impl Decider for Session {
+    const TYPE: &'static str = "session";
+    const CONTEXT: &'static str = "identity";
+    const STATE_VERSION: i32 = 1;
+    type Command = SessionCommand;
+    type Event = SessionEvent;
+
+    fn decide(&self, command: SessionCommand) -> Result<Vec<SessionEvent>, Rejection> {
+        match command {
+            SessionCommand::Start { user, expires_at } if self.user.is_none() => {
+                Ok(vec![SessionEvent::SessionStarted { user, expires_at }])
+            }
+            SessionCommand::Start { .. } => Err(Rejection::conflict("session_exists", "This session exists already.")),
+            SessionCommand::Renew { expires_at } if self.user.is_some() && !self.ended => {
+                Ok(vec![SessionEvent::SessionRenewed { expires_at }])
+            }
+            SessionCommand::Renew { .. } => Err(Rejection::not_found("Session")),
+            SessionCommand::End if self.user.is_some() && !self.ended => Ok(vec![SessionEvent::SessionEnded]),
+            SessionCommand::End => Ok(Vec::new()),
+        }
+    }
+
+    fn evolve(&mut self, event: SessionEvent) {
+        match event {
+            SessionEvent::SessionStarted { user, .. } => self.user = Some(user),
+            SessionEvent::SessionRenewed { .. } => {}
+            SessionEvent::SessionEnded => self.ended = true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ended_session_is_not_renewed() {
+        let mut session = Session::default();
+        let expires_at = DateTime::UNIX_EPOCH;
+        session.evolve(SessionEvent::SessionStarted { user: UserId(uuid::Uuid::nil()), expires_at });
+        session.evolve(SessionEvent::SessionEnded);
+        assert!(session.decide(SessionCommand::Renew { expires_at }).is_err());
+        assert_eq!(session.decide(SessionCommand::End).unwrap(), vec![]);
+    }
+}

@@ -1,0 +1,37 @@
+use cqrs_es::DomainEvent;
+use serde::{Serialize, de::DeserializeOwned};
+use uuid::Uuid;
+
+use super::{Claim, Rejection};
+
+/// A pure aggregate: `decide` turns a command into events, `evolve` folds an event into the state.
+///
+/// The event store wraps it as a `cqrs_es::Aggregate`.
+pub trait Decider: Default + Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// Stable name of the aggregate in the log, e.g. `transfer`.
+    const TYPE: &'static str;
+    /// The context it belongs to, e.g. `transfer`; part of bus subjects.
+    const CONTEXT: &'static str;
+    /// Raised whenever the serialised state changes shape, so that older snapshots are ignored.
+    const STATE_VERSION: i32;
+
+    /// What can be asked of the aggregate.
+    type Command: Serialize + DeserializeOwned + Send + Sync + std::fmt::Debug;
+    /// What can have happened to it.
+    type Event: DomainEvent + 'static;
+
+    /// Events that follow from `command` in this state; empty when it changes nothing.
+    ///
+    /// # Errors
+    /// A [`Rejection`] when the command is not allowed in this state or breaks a rule.
+    fn decide(&self, command: Self::Command) -> Result<Vec<Self::Event>, Rejection>;
+
+    /// Folds one event into the state. Never fails: an event has already happened.
+    fn evolve(&mut self, event: Self::Event);
+
+    /// Claims on system-wide facts (unique names, existing references) that `event` of aggregate `id` makes. They are checked
+    /// and stored in the transaction that appends the event.
+    fn claims(_id: Uuid, _event: &Self::Event) -> Vec<Claim> {
+        Vec::new()
+    }
+}

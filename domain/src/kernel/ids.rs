@@ -1,0 +1,64 @@
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! id_type {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+
+            fn from_str(text: &str) -> Result<Self, uuid::Error> {
+                Uuid::parse_str(text).map(Self)
+            }
+        }
+
+        impl From<Uuid> for $name {
+            fn from(id: Uuid) -> Self {
+                Self(id)
+            }
+        }
+
+        impl From<$name> for Uuid {
+            fn from(id: $name) -> Uuid {
+                id.0
+            }
+        }
+    };
+}
+
+id_type!(
+    /// Key of a user.
+    UserId
+);
+id_type!(
+    /// Key of a login session: one family of JWTs.
+    SessionId
+);
+id_type!(
+    /// Key of an agent.
+    AgentId
+);
+id_type!(
+    /// Key of an agent token.
+    AgentTokenId
+);
+id_type!(
+    /// Key of a job.
+    JobId
+);
+id_type!(
+    /// Key of a transfer.
+    TransferId
+);

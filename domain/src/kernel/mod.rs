@@ -1,0 +1,17 @@
+//! What every context shares: the aggregate trait, ids, actors, claims and the error kinds.
+
+mod actor;
+mod claim;
+mod decider;
+mod error;
+mod ids;
+mod sha256;
+mod text;
+
+pub use actor::Actor;
+pub use claim::{Claim, ClaimOp};
+pub use decider::Decider;
+pub use error::{ErrorKind, Rejection};
+pub use ids::{AgentId, AgentTokenId, JobId, SessionId, TransferId, UserId};
+pub use sha256::{InvalidSha256, Sha256Hex};
+pub use text::{TextError, clean_text, required_text};

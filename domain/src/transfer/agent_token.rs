@@ -1,0 +1,104 @@
+use chrono::{DateTime, Utc};
+use cqrs_es::DomainEvent;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{
+    agent::{AGENT_CLAIM, optional_text},
+    job::AgentRef,
+};
+use crate::kernel::{Claim, ClaimOp, Decider, Rejection, Sha256Hex, required_text};
+
+/// A credential of one agent.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct AgentToken {
+    live: bool,
+}
+
+/// A new token; the secret itself is never part of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewAgentToken {
+    /// The integer that clients see; drawn by the command handler.
+    #[serde(default)]
+    pub number: i64,
+    /// Display name, 1–255 characters.
+    pub name: String,
+    /// Whose token it is.
+    pub agent: AgentRef,
+    /// Free text.
+    pub description: Option<String>,
+    /// SHA-256 of the secret.
+    pub secret_sha256: Sha256Hex,
+    /// When it stops working; `None` for never.
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+/// What can be asked of a token.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum AgentTokenCommand {
+    /// Create the token.
+    Create(NewAgentToken),
+    /// Make it void.
+    Revoke,
+}
+
+/// What can have happened to a token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum AgentTokenEvent {
+    /// A token exists now.
+    AgentTokenCreated(NewAgentToken),
+    /// The token is void.
+    AgentTokenRevoked,
+}
+
+impl DomainEvent for AgentTokenEvent {
+    fn event_type(&self) -> String {
+        match self {
+            Self::AgentTokenCreated(_) => "agent_token_created",
+            Self::AgentTokenRevoked => "agent_token_revoked",
+        }
+        .to_owned()
+    }
+
+    fn event_version(&self) -> String {
+        "1".to_owned()
+    }
+}
+
+impl Decider for AgentToken {
+    const TYPE: &'static str = "agent_token";
+    const CONTEXT: &'static str = "transfer";
+    const STATE_VERSION: i32 = 1;
+    type Command = AgentTokenCommand;
+    type Event = AgentTokenEvent;
+
+    fn decide(&self, command: AgentTokenCommand) -> Result<Vec<AgentTokenEvent>, Rejection> {
+        match command {
+            AgentTokenCommand::Create(_) if self.live => {
+                Err(Rejection::conflict("token_exists", "This token exists already."))
+            }
+            AgentTokenCommand::Create(new) => {
+                let name = required_text("name", &new.name, 255)?;
+                let description = optional_text("description", new.description)?;
+                Ok(vec![AgentTokenEvent::AgentTokenCreated(NewAgentToken { name, description, ..new })])
+            }
+            AgentTokenCommand::Revoke if self.live => Ok(vec![AgentTokenEvent::AgentTokenRevoked]),
+            AgentTokenCommand::Revoke => Err(Rejection::not_found("Token")),
+        }
+    }
+
+    fn evolve(&mut self, event: AgentTokenEvent) {
+        self.live = matches!(event, AgentTokenEvent::AgentTokenCreated(_));
+    }
+
+    fn claims(_id: Uuid, event: &AgentTokenEvent) -> Vec<Claim> {
+        match event {
+            AgentTokenEvent::AgentTokenCreated(new) => {
+                vec![Claim::new(ClaimOp::Require, AGENT_CLAIM, new.agent.id.to_string())]
+            }
+            AgentTokenEvent::AgentTokenRevoked => Vec::new(),
+        }
+    }
+}

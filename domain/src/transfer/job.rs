@@ -1,0 +1,348 @@
+use chrono::{DateTime, Utc};
+use cqrs_es::DomainEvent;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{
+    agent::{AGENT_CLAIM, jobs_of_agent, optional_text},
+    schedule::Schedule,
+};
+use crate::kernel::{AgentId, Claim, ClaimOp, Decider, Rejection, UserId, required_text};
+
+/// An agent as other aggregates name it: its key and the integer that clients see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentRef {
+    /// Key of the agent.
+    pub id: AgentId,
+    /// The integer that clients see.
+    pub number: i64,
+}
+
+/// Which side a run is dispatched to first; the bytes flow the same way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobType {
+    /// The source starts.
+    #[default]
+    Push,
+    /// The destination is asked first and waits.
+    Pull,
+}
+
+/// What happens when a job is due while its last transfer still runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    /// The firing is left out.
+    #[default]
+    Skip,
+    /// Another transfer is made.
+    Queue,
+}
+
+/// How often a transfer is tried, and how long it waits in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// 1–10 attempts.
+    pub max_attempts: u32,
+    /// Pause before the next attempt, in seconds, at most a day.
+    pub backoff_seconds: u32,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { max_attempts: 3, backoff_seconds: 5 }
+    }
+}
+
+impl Retry {
+    /// Checks both ranges.
+    ///
+    /// # Errors
+    /// A [`Rejection`] that names the field.
+    pub fn validate(self) -> Result<Self, Rejection> {
+        if !(1..=10).contains(&self.max_attempts) {
+            return Err(Rejection::invalid("invalid_field", "retry.max_attempts must be between 1 and 10"));
+        }
+        if self.backoff_seconds > 86_400 {
+            return Err(Rejection::invalid("invalid_field", "retry.backoff_seconds must be between 0 and 86400"));
+        }
+        Ok(self)
+    }
+}
+
+/// What a job moves, and when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// Display name, 1–255 characters.
+    pub name: String,
+    /// Who starts.
+    #[serde(rename = "job_type")]
+    pub kind: JobType,
+    /// Agent that holds the files.
+    pub source_agent: AgentRef,
+    /// Agent that receives them.
+    pub destination_agent: AgentRef,
+    /// Path on the source; a trailing `/` means the whole tree.
+    pub source_path: String,
+    /// Path on the destination.
+    pub destination_path: String,
+    /// When it runs by itself; `None` for by hand only.
+    pub schedule: Option<Schedule>,
+    /// Whether the schedule is followed.
+    pub enabled: bool,
+    /// How its transfers are retried.
+    pub retry: Retry,
+    /// What happens when it is due while still running.
+    pub overlap: Overlap,
+    /// Free text.
+    pub description: Option<String>,
+}
+
+/// A new job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewJob {
+    /// The integer that clients see; drawn by the command handler.
+    #[serde(default)]
+    pub number: i64,
+    /// Who owns it.
+    pub owner: UserId,
+    /// What it moves, and when.
+    #[serde(flatten)]
+    pub spec: JobSpec,
+}
+
+/// A transfer definition with an optional schedule.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct Job {
+    spec: Option<JobSpec>,
+    skipped_until: Option<DateTime<Utc>>,
+}
+
+/// Why a firing made no transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SkipReason {
+    /// The last transfer was still running.
+    Overlap,
+    /// It was noticed too late, after the service had been down.
+    TooLate,
+}
+
+/// What can be asked of a job.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum JobCommand {
+    /// Create the job.
+    Create(NewJob),
+    /// Replace what it moves, and when.
+    Update(JobSpec),
+    /// Remove it; its transfers stay.
+    Delete,
+    /// A firing makes no transfer.
+    SkipFiring {
+        /// The firing.
+        scheduled_for: DateTime<Utc>,
+        /// Why.
+        reason: SkipReason,
+    },
+}
+
+/// What can have happened to a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum JobEvent {
+    /// A job exists now.
+    JobCreated(NewJob),
+    /// It moves something else, or at other times.
+    JobUpdated {
+        /// Before.
+        from: JobSpec,
+        /// Now.
+        to: JobSpec,
+    },
+    /// The job is gone.
+    JobDeleted {
+        /// What it was.
+        spec: JobSpec,
+    },
+    /// A firing made no transfer.
+    JobFiringSkipped {
+        /// The firing.
+        scheduled_for: DateTime<Utc>,
+        /// Why.
+        reason: SkipReason,
+    },
+}
+
+impl DomainEvent for JobEvent {
+    fn event_type(&self) -> String {
+        match self {
+            Self::JobCreated(_) => "job_created",
+            Self::JobUpdated { .. } => "job_updated",
+            Self::JobDeleted { .. } => "job_deleted",
+            Self::JobFiringSkipped { .. } => "job_firing_skipped",
+        }
+        .to_owned()
+    }
+
+    fn event_version(&self) -> String {
+        "1".to_owned()
+    }
+}
+
+impl Decider for Job {
+    const TYPE: &'static str = "job";
+    const CONTEXT: &'static str = "transfer";
+    const STATE_VERSION: i32 = 1;
+    type Command = JobCommand;
+    type Event = JobEvent;
+
+    fn decide(&self, command: JobCommand) -> Result<Vec<JobEvent>, Rejection> {
+        if let JobCommand::Create(new) = command {
+            return self.create(new);
+        }
+        let from = self.spec.as_ref().ok_or_else(|| Rejection::not_found("Job"))?;
+        match command {
+            JobCommand::Create(_) => Ok(Vec::new()),
+            JobCommand::Update(to) => {
+                let to = to.validate()?;
+                Ok(if to == *from { Vec::new() } else { vec![JobEvent::JobUpdated { from: from.clone(), to }] })
+            }
+            JobCommand::Delete => Ok(vec![JobEvent::JobDeleted { spec: from.clone() }]),
+            JobCommand::SkipFiring { scheduled_for, .. } if self.skipped_until >= Some(scheduled_for) => Ok(Vec::new()),
+            JobCommand::SkipFiring { scheduled_for, reason } => {
+                Ok(vec![JobEvent::JobFiringSkipped { scheduled_for, reason }])
+            }
+        }
+    }
+
+    fn evolve(&mut self, event: JobEvent) {
+        match event {
+            JobEvent::JobCreated(new) => self.spec = Some(new.spec),
+            JobEvent::JobUpdated { to, .. } => self.spec = Some(to),
+            JobEvent::JobDeleted { .. } => self.spec = None,
+            JobEvent::JobFiringSkipped { scheduled_for, .. } => self.skipped_until = Some(scheduled_for),
+        }
+    }
+
+    fn claims(id: Uuid, event: &JobEvent) -> Vec<Claim> {
+        match event {
+            JobEvent::JobCreated(new) => use_agents(id, &new.spec),
+            JobEvent::JobUpdated { from, to } if agents(from) == agents(to) => Vec::new(),
+            JobEvent::JobUpdated { from, to } => {
+                let mut claims = leave_agents(id, from);
+                claims.extend(use_agents(id, to));
+                claims
+            }
+            JobEvent::JobDeleted { spec } => leave_agents(id, spec),
+            JobEvent::JobFiringSkipped { .. } => Vec::new(),
+        }
+    }
+}
+
+impl Job {
+    fn create(&self, new: NewJob) -> Result<Vec<JobEvent>, Rejection> {
+        if self.spec.is_some() {
+            return Err(Rejection::conflict("job_exists", "This job exists already."));
+        }
+        Ok(vec![JobEvent::JobCreated(NewJob { spec: new.spec.validate()?, ..new })])
+    }
+}
+
+impl JobSpec {
+    fn validate(self) -> Result<Self, Rejection> {
+        if let Some(schedule) = &self.schedule {
+            schedule.validate()?;
+        }
+        Ok(Self {
+            name: required_text("name", &self.name, 255)?,
+            source_path: valid_path("source_path", &self.source_path)?,
+            destination_path: valid_path("destination_path", &self.destination_path)?,
+            description: optional_text("description", self.description)?,
+            retry: self.retry.validate()?,
+            ..self
+        })
+    }
+}
+
+/// A path as it was given; white space belongs to it.
+pub(super) fn valid_path(field: &str, path: &str) -> Result<String, Rejection> {
+    required_text(field, path, 4096)?;
+    Ok(path.to_owned())
+}
+
+fn agents(spec: &JobSpec) -> Vec<AgentId> {
+    let mut agents = vec![spec.source_agent.id];
+    if spec.destination_agent.id != spec.source_agent.id {
+        agents.push(spec.destination_agent.id);
+    }
+    agents
+}
+
+fn use_agents(job: Uuid, spec: &JobSpec) -> Vec<Claim> {
+    agents(spec)
+        .into_iter()
+        .flat_map(|agent| {
+            [
+                Claim::new(ClaimOp::Require, AGENT_CLAIM, agent.to_string()),
+                Claim::new(ClaimOp::Take, jobs_of_agent(agent), job.to_string()),
+            ]
+        })
+        .collect()
+}
+
+fn leave_agents(job: Uuid, spec: &JobSpec) -> Vec<Claim> {
+    agents(spec)
+        .into_iter()
+        .map(|agent| Claim::new(ClaimOp::Release, jobs_of_agent(agent), job.to_string()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(source: u128, destination: u128) -> JobSpec {
+        let agent = |id| AgentRef { id: AgentId(Uuid::from_u128(id)), number: 1 };
+        JobSpec {
+            name: "nightly".into(),
+            kind: JobType::Push,
+            source_agent: agent(source),
+            destination_agent: agent(destination),
+            source_path: "/data/".into(),
+            destination_path: "/in/".into(),
+            schedule: None,
+            enabled: true,
+            retry: Retry::default(),
+            overlap: Overlap::Skip,
+            description: None,
+        }
+    }
+
+    #[test]
+    fn a_job_within_one_agent_claims_it_once() {
+        let takes = use_agents(Uuid::nil(), &spec(1, 1)).into_iter().filter(|claim| claim.op == ClaimOp::Take);
+        assert_eq!(takes.count(), 1);
+    }
+
+    #[test]
+    fn an_update_that_keeps_the_agents_touches_no_claim() {
+        let event = JobEvent::JobUpdated { from: spec(1, 2), to: JobSpec { name: "other".into(), ..spec(1, 2) } };
+        assert_eq!(Job::claims(Uuid::nil(), &event), vec![]);
+    }
+
+    #[test]
+    fn paths_keep_their_spaces() {
+        let spaced = JobSpec { source_path: " with space ".into(), ..spec(1, 2) };
+        assert_eq!(spaced.validate().unwrap().source_path, " with space ");
+    }
+
+    #[test]
+    fn attempts_are_bounded() {
+        for max_attempts in [0, 11] {
+            let retry = Retry { max_attempts, backoff_seconds: 5 };
+            assert!(JobSpec { retry, ..spec(1, 2) }.validate().is_err());
+        }
+    }
+}

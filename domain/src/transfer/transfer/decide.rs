@@ -1,0 +1,192 @@
+use super::{
+    Arrival, Leg, NewTransfer, Phase, StagedFile, Transfer, TransferCommand, TransferEvent,
+    state::FileState,
+};
+use crate::{
+    kernel::{AgentId, Rejection, required_text},
+    transfer::job::valid_path,
+};
+
+/// More entries than any tree needs; bounds the size of one aggregate.
+const MAX_FILES: usize = 100_000;
+/// Late reports beyond this number add nothing to the audit.
+const MAX_LATE_REPORTS: u32 = 5;
+const MAX_ERROR_CHARS: usize = 1000;
+
+impl Transfer {
+    pub(super) fn decide_command(&self, command: TransferCommand) -> Result<Vec<TransferEvent>, Rejection> {
+        if let TransferCommand::Request(new) = command {
+            return self.request(new);
+        }
+        let spec = self.spec.as_ref().ok_or_else(|| Rejection::not_found("Transfer"))?;
+        match command {
+            TransferCommand::Request(_) => Ok(Vec::new()),
+            TransferCommand::Dispatch => self.dispatch(),
+            TransferCommand::Progress { leg, bytes, total } => Ok(self.report_progress(leg, bytes, total)),
+            TransferCommand::Stage { files } => self.stage_files(spec, files),
+            TransferCommand::ReportComplete { agent, arrival } => Ok(self.report_complete(spec, agent, arrival)),
+            TransferCommand::ReportError { agent, attempt, error, retryable } => {
+                Ok(self.report_error(spec, agent, attempt, &error, retryable))
+            }
+            TransferCommand::Stall { attempt, phase, reason } => {
+                let current = self.attempt == attempt && self.phase == phase && !self.status.is_final();
+                Ok(if current { vec![self.fail_attempt(spec, &reason, true)] } else { Vec::new() })
+            }
+            TransferCommand::Fail { reason } if !self.status.is_final() => {
+                Ok(vec![TransferEvent::TransferFailed { error: bounded(&reason) }])
+            }
+            TransferCommand::Fail { .. } => Ok(Vec::new()),
+            TransferCommand::Cancel => self.cancel(),
+            TransferCommand::RecordCleanup if self.status.is_final() && !self.cleaned => {
+                Ok(vec![TransferEvent::StagedBytesDeleted])
+            }
+            TransferCommand::RecordCleanup => Ok(Vec::new()),
+        }
+    }
+
+    fn request(&self, new: NewTransfer) -> Result<Vec<TransferEvent>, Rejection> {
+        if self.spec.is_some() {
+            return Err(Rejection::conflict("transfer_exists", "This transfer exists already."));
+        }
+        let filename = required_text("filename", &new.filename, 1024)?;
+        let source_path = valid_path("source_path", &new.source_path)?;
+        let destination_path = valid_path("destination_path", &new.destination_path)?;
+        let retry = new.retry.validate()?;
+        let new = NewTransfer { filename, source_path, destination_path, retry, ..new };
+        Ok(vec![TransferEvent::TransferRequested(new)])
+    }
+
+    fn dispatch(&self) -> Result<Vec<TransferEvent>, Rejection> {
+        if self.phase != Phase::Queued {
+            return Err(Rejection::conflict("not_queued", "The transfer is not waiting to be dispatched."));
+        }
+        let leg = if self.digest.is_some() { Leg::Download } else { Leg::Upload };
+        Ok(vec![TransferEvent::TransferDispatched { attempt: self.attempt + 1, leg }])
+    }
+
+    fn report_progress(&self, leg: Leg, bytes: u64, total: Option<u64>) -> Vec<TransferEvent> {
+        let news = match (leg, self.phase) {
+            (Leg::Upload, Phase::Dispatched) | (Leg::Download, Phase::Staged) => true,
+            (Leg::Upload, Phase::Uploading) => bytes > self.uploaded,
+            (Leg::Download, Phase::Downloading) => bytes > self.downloaded,
+            _ => false,
+        };
+        if news { vec![TransferEvent::TransferProgressed { leg, bytes, total }] } else { Vec::new() }
+    }
+
+    fn stage_files(&self, spec: &NewTransfer, files: Vec<StagedFile>) -> Result<Vec<TransferEvent>, Rejection> {
+        if !matches!(self.phase, Phase::Dispatched | Phase::Uploading) {
+            return Err(Rejection::conflict("not_uploading", "The transfer takes no upload now."));
+        }
+        if self.files.len() + files.len() > MAX_FILES {
+            let message = format!("A transfer holds at most {MAX_FILES} entries.");
+            return Err(Rejection::invalid("too_many_files", message));
+        }
+        if !spec.is_tree() && files.iter().any(|file| file.name.contains('/')) {
+            return Err(Rejection::invalid("invalid_filename", "A single file's name must not contain '/'."));
+        }
+        let known = |file: &StagedFile| {
+            self.files.get(&file.name) == Some(&FileState { size: file.size, sha256: file.sha256.clone() })
+        };
+        let files: Vec<_> = files.into_iter().filter(|file| !known(file)).collect();
+        Ok(if files.is_empty() { Vec::new() } else { vec![TransferEvent::FilesStaged { files }] })
+    }
+
+    /// The phase decides what has ended, so that it works when source and destination are one agent.
+    fn report_complete(&self, spec: &NewTransfer, agent: AgentId, arrival: Arrival) -> Vec<TransferEvent> {
+        if self.status.is_final() {
+            return self.late_report(agent, None);
+        }
+        let other_attempt = arrival.attempt.is_some_and(|attempt| attempt != self.attempt);
+        let Some(leg) = self.leg_of(spec, agent).filter(|_| !other_attempt) else { return Vec::new() };
+        if arrival.leg.is_some_and(|ended| ended != leg) {
+            return Vec::new();
+        }
+        match leg {
+            Leg::Upload => self.complete_upload(spec, &arrival),
+            Leg::Download if self.phase == Phase::Downloading => self.complete_download(spec, &arrival),
+            Leg::Download => Vec::new(),
+        }
+    }
+
+    fn complete_upload(&self, spec: &NewTransfer, arrival: &Arrival) -> Vec<TransferEvent> {
+        let files = self.files.len() as u64;
+        if let Some(reported) = arrival.files.filter(|reported| *reported != files) {
+            let error = format!("the source agent reported {reported} entries, but {files} arrived");
+            return vec![self.fail_attempt(spec, &error, true)];
+        }
+        let Some(sha256) = self.compute_digest(spec.is_tree()) else {
+            return vec![self.fail_attempt(spec, "the source agent reported the end without an upload", true)];
+        };
+        if arrival.sha256.as_ref().is_some_and(|reported| *reported != sha256) {
+            let error = "the checksum that the source agent computed differs from that of the bytes received";
+            return vec![self.fail_attempt(spec, error, true)];
+        }
+        let size = self.files.values().map(|file| file.size).sum();
+        vec![TransferEvent::TransferStaged { files, size, sha256 }]
+    }
+
+    fn complete_download(&self, spec: &NewTransfer, arrival: &Arrival) -> Vec<TransferEvent> {
+        match &arrival.sha256 {
+            Some(reported) if Some(reported) != self.digest.as_ref() => {
+                let error = "the checksum at the destination differs from that of the bytes sent";
+                vec![self.fail_attempt(spec, error, true)]
+            }
+            reported => vec![TransferEvent::TransferCompleted { proven: reported.is_some() }],
+        }
+    }
+
+    fn report_error(
+        &self,
+        spec: &NewTransfer,
+        agent: AgentId,
+        attempt: Option<u32>,
+        error: &str,
+        retryable: bool,
+    ) -> Vec<TransferEvent> {
+        if self.status.is_final() {
+            return self.late_report(agent, Some(bounded(error)));
+        }
+        let current = attempt.is_none_or(|attempt| attempt == self.attempt);
+        if !current || self.leg_of(spec, agent).is_none() {
+            return Vec::new();
+        }
+        vec![self.fail_attempt(spec, error, retryable)]
+    }
+
+    fn fail_attempt(&self, spec: &NewTransfer, error: &str, retryable: bool) -> TransferEvent {
+        let error = bounded(error);
+        if retryable && self.attempt < spec.retry.max_attempts {
+            let backoff_seconds = spec.retry.backoff_seconds;
+            return TransferEvent::TransferRequeued { attempt: self.attempt, error, backoff_seconds };
+        }
+        TransferEvent::TransferFailed { error }
+    }
+
+    fn cancel(&self) -> Result<Vec<TransferEvent>, Rejection> {
+        if self.status.is_final() {
+            return Err(Rejection::conflict("transfer_finished", "The transfer has already ended."));
+        }
+        Ok(vec![TransferEvent::TransferCancelled])
+    }
+
+    /// The leg that is under way, if it is `agent`'s.
+    fn leg_of(&self, spec: &NewTransfer, agent: AgentId) -> Option<Leg> {
+        match self.phase {
+            Phase::Dispatched | Phase::Uploading if spec.source_agent.id == agent => Some(Leg::Upload),
+            Phase::Staged | Phase::Downloading if spec.destination_agent.id == agent => Some(Leg::Download),
+            _ => None,
+        }
+    }
+
+    fn late_report(&self, agent: AgentId, error: Option<String>) -> Vec<TransferEvent> {
+        if self.late_reports >= MAX_LATE_REPORTS {
+            return Vec::new();
+        }
+        vec![TransferEvent::LateReportReceived { agent, error }]
+    }
+}
+
+fn bounded(error: &str) -> String {
+    error.replace('\0', "").chars().take(MAX_ERROR_CHARS).collect()
+}

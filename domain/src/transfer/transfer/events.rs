@@ -1,0 +1,283 @@
+use chrono::{DateTime, Utc};
+use cqrs_es::DomainEvent;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    kernel::{AgentId, JobId, Sha256Hex, UserId},
+    transfer::{AgentRef, JobType, Retry},
+};
+
+/// Where a transfer stands for people. The last three are final.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TransferStatus {
+    /// No byte has moved yet.
+    #[default]
+    Pending,
+    /// Bytes move, or wait for the next attempt.
+    Running,
+    /// The file has arrived.
+    Completed,
+    /// Given up; `error` says why.
+    Failed,
+    /// Stopped by a user.
+    Cancelled,
+}
+
+impl TransferStatus {
+    /// Whether nothing can change any more.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// The step that an attempt is at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Waits to be dispatched.
+    #[default]
+    Queued,
+    /// The source agent is asked to upload.
+    Dispatched,
+    /// Bytes come in.
+    Uploading,
+    /// All bytes are here; the destination agent is asked to download.
+    Staged,
+    /// Bytes go out.
+    Downloading,
+    /// Nothing more happens.
+    Done,
+}
+
+/// Half of the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Leg {
+    /// Source agent to gateway.
+    Upload,
+    /// Gateway to destination agent.
+    Download,
+}
+
+/// A job as transfers name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobRef {
+    /// Key of the job.
+    pub id: JobId,
+    /// The integer that clients see.
+    pub number: i64,
+}
+
+/// A new transfer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewTransfer {
+    /// The integer that clients see; drawn by the command handler.
+    #[serde(default)]
+    pub number: i64,
+    /// Who may see it.
+    pub owner: UserId,
+    /// The job it runs, if any.
+    pub job: Option<JobRef>,
+    /// Which side is dispatched to first.
+    #[serde(rename = "job_type")]
+    pub kind: JobType,
+    /// Agent that holds the files.
+    pub source_agent: AgentRef,
+    /// Agent that receives them.
+    pub destination_agent: AgentRef,
+    /// Path on the source; a trailing `/` means the whole tree.
+    pub source_path: String,
+    /// Path on the destination.
+    pub destination_path: String,
+    /// Name for people; of a tree, its last folder.
+    pub filename: String,
+    /// Expected bytes, if the creator said so.
+    pub size: Option<u64>,
+    /// How often it is tried.
+    pub retry: Retry,
+    /// The firing that made it, if a schedule did.
+    pub scheduled_for: Option<DateTime<Utc>>,
+}
+
+impl NewTransfer {
+    /// Whether a whole tree is moved.
+    pub fn is_tree(&self) -> bool {
+        self.source_path.ends_with('/')
+    }
+}
+
+/// One entry whose bytes the gateway holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StagedFile {
+    /// File name, or path relative to the tree's root; a directory ends in `/`.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Of the bytes.
+    pub sha256: Sha256Hex,
+}
+
+/// What an agent says at the end of a leg.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrival {
+    /// Attempt that ended, if the agent says so.
+    pub attempt: Option<u32>,
+    /// Leg that ended, if the agent says so.
+    pub leg: Option<Leg>,
+    /// Digest of what the agent read or wrote.
+    pub sha256: Option<Sha256Hex>,
+    /// Number of entries.
+    pub files: Option<u64>,
+}
+
+/// What can be asked of a transfer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum TransferCommand {
+    /// Create the transfer.
+    Request(NewTransfer),
+    /// Begin the next attempt; refused unless it is queued, so that one dispatcher wins.
+    Dispatch,
+    /// Bytes have moved.
+    Progress {
+        /// On which leg.
+        leg: Leg,
+        /// Bytes so far.
+        bytes: u64,
+        /// Bytes in all, if known.
+        total: Option<u64>,
+    },
+    /// Entries have been received whole and stored durably.
+    Stage {
+        /// The entries.
+        files: Vec<StagedFile>,
+    },
+    /// An agent has ended its leg well.
+    ReportComplete {
+        /// Which agent.
+        agent: AgentId,
+        /// What it says.
+        arrival: Arrival,
+    },
+    /// An agent has given up.
+    ReportError {
+        /// Which agent.
+        agent: AgentId,
+        /// Attempt that failed, if the agent says so.
+        attempt: Option<u32>,
+        /// Why, for people.
+        error: String,
+        /// Whether another attempt may help.
+        retryable: bool,
+    },
+    /// Nothing has moved for too long in this phase of this attempt.
+    Stall {
+        /// The attempt that was seen to stall.
+        attempt: u32,
+        /// The phase it was in.
+        phase: Phase,
+        /// Why, for people.
+        reason: String,
+    },
+    /// It can never succeed.
+    Fail {
+        /// Why, for people.
+        reason: String,
+    },
+    /// A user stops it.
+    Cancel,
+    /// The staged bytes have been deleted.
+    RecordCleanup,
+}
+
+/// What can have happened to a transfer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum TransferEvent {
+    /// A transfer exists now.
+    TransferRequested(NewTransfer),
+    /// An attempt has begun.
+    TransferDispatched {
+        /// Counted from 1.
+        attempt: u32,
+        /// Where it begins; the download when the bytes are here already.
+        leg: Leg,
+    },
+    /// Bytes have moved.
+    TransferProgressed {
+        /// On which leg.
+        leg: Leg,
+        /// Bytes so far.
+        bytes: u64,
+        /// Bytes in all, if known.
+        total: Option<u64>,
+    },
+    /// Entries are stored durably.
+    FilesStaged {
+        /// The entries.
+        files: Vec<StagedFile>,
+    },
+    /// All entries are stored durably.
+    TransferStaged {
+        /// Number of entries.
+        files: u64,
+        /// Bytes of all entries.
+        size: u64,
+        /// Digest of the transfer.
+        sha256: Sha256Hex,
+    },
+    /// The attempt has failed, another one follows.
+    TransferRequeued {
+        /// The attempt that failed.
+        attempt: u32,
+        /// Why.
+        error: String,
+        /// Pause before the next one.
+        backoff_seconds: u32,
+    },
+    /// The file or tree has arrived.
+    TransferCompleted {
+        /// Whether the destination proved it with the digest.
+        proven: bool,
+    },
+    /// Given up.
+    TransferFailed {
+        /// Why.
+        error: String,
+    },
+    /// A user stopped it.
+    TransferCancelled,
+    /// An agent reported after the end; nothing changes.
+    LateReportReceived {
+        /// Which agent.
+        agent: AgentId,
+        /// The error it reported, if it was one.
+        error: Option<String>,
+    },
+    /// The staged bytes are gone.
+    StagedBytesDeleted,
+}
+
+impl DomainEvent for TransferEvent {
+    fn event_type(&self) -> String {
+        match self {
+            Self::TransferRequested(_) => "transfer_requested",
+            Self::TransferDispatched { .. } => "transfer_dispatched",
+            Self::TransferProgressed { .. } => "transfer_progressed",
+            Self::FilesStaged { .. } => "files_staged",
+            Self::TransferStaged { .. } => "transfer_staged",
+            Self::TransferRequeued { .. } => "transfer_requeued",
+            Self::TransferCompleted { .. } => "transfer_completed",
+            Self::TransferFailed { .. } => "transfer_failed",
+            Self::TransferCancelled => "transfer_cancelled",
+            Self::LateReportReceived { .. } => "late_report_received",
+            Self::StagedBytesDeleted => "staged_bytes_deleted",
+        }
+        .to_owned()
+    }
+
+    fn event_version(&self) -> String {
+        "1".to_owned()
+    }
+}

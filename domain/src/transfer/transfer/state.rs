@@ -1,0 +1,120 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{Leg, NewTransfer, Phase, StagedFile, TransferCommand, TransferEvent, TransferStatus};
+use crate::kernel::{Decider, Rejection, Sha256Hex};
+
+/// State of one transfer.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct Transfer {
+    pub(super) spec: Option<NewTransfer>,
+    pub(super) status: TransferStatus,
+    pub(super) phase: Phase,
+    pub(super) attempt: u32,
+    pub(super) files: BTreeMap<String, FileState>,
+    pub(super) digest: Option<Sha256Hex>,
+    pub(super) uploaded: u64,
+    pub(super) downloaded: u64,
+    pub(super) late_reports: u32,
+    pub(super) cleaned: bool,
+}
+
+/// Size and digest of a staged entry, keyed by its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FileState {
+    pub(super) size: u64,
+    pub(super) sha256: Sha256Hex,
+}
+
+impl Decider for Transfer {
+    const TYPE: &'static str = "transfer";
+    const CONTEXT: &'static str = "transfer";
+    const STATE_VERSION: i32 = 1;
+    type Command = TransferCommand;
+    type Event = TransferEvent;
+
+    fn decide(&self, command: TransferCommand) -> Result<Vec<TransferEvent>, Rejection> {
+        self.decide_command(command)
+    }
+
+    fn evolve(&mut self, event: TransferEvent) {
+        match event {
+            TransferEvent::TransferRequested(new) => self.spec = Some(new),
+            TransferEvent::TransferDispatched { attempt, leg } => self.begin(attempt, leg),
+            TransferEvent::TransferProgressed { leg, bytes, .. } => self.progress(leg, bytes),
+            TransferEvent::FilesStaged { files } => self.stage(files),
+            TransferEvent::TransferStaged { sha256, size, .. } => {
+                self.phase = Phase::Staged;
+                self.status = TransferStatus::Running;
+                self.digest = Some(sha256);
+                self.uploaded = size;
+            }
+            TransferEvent::TransferRequeued { .. } => self.phase = Phase::Queued,
+            TransferEvent::TransferCompleted { .. } => self.end(TransferStatus::Completed),
+            TransferEvent::TransferFailed { .. } => self.end(TransferStatus::Failed),
+            TransferEvent::TransferCancelled => self.end(TransferStatus::Cancelled),
+            TransferEvent::LateReportReceived { .. } => self.late_reports += 1,
+            TransferEvent::StagedBytesDeleted => self.cleaned = true,
+        }
+    }
+}
+
+impl Transfer {
+    fn begin(&mut self, attempt: u32, leg: Leg) {
+        self.attempt = attempt;
+        self.downloaded = 0;
+        self.phase = match leg {
+            Leg::Upload => Phase::Dispatched,
+            Leg::Download => Phase::Staged,
+        };
+    }
+
+    fn progress(&mut self, leg: Leg, bytes: u64) {
+        self.status = TransferStatus::Running;
+        match leg {
+            Leg::Upload => {
+                self.phase = Phase::Uploading;
+                self.uploaded = bytes;
+            }
+            Leg::Download => {
+                self.phase = Phase::Downloading;
+                self.downloaded = bytes;
+            }
+        }
+    }
+
+    fn stage(&mut self, files: Vec<StagedFile>) {
+        self.phase = Phase::Uploading;
+        self.status = TransferStatus::Running;
+        for StagedFile { name, size, sha256 } in files {
+            self.files.insert(name, FileState { size, sha256 });
+        }
+    }
+
+    fn end(&mut self, status: TransferStatus) {
+        self.status = status;
+        self.phase = Phase::Done;
+    }
+
+    /// Digest of all staged entries: of a single file its own, of a tree that of its sorted list.
+    pub(super) fn compute_digest(&self, tree: bool) -> Option<Sha256Hex> {
+        if !tree {
+            return self.files.values().next_back().map(|file| file.sha256.clone());
+        }
+        Some(digest_lines(self.files.iter().map(|(name, file)| (name.as_str(), &file.sha256))))
+    }
+}
+
+/// SHA-256 over one line `<sha256>  <name>\n` per entry; `entries` are sorted by the bytes of their names.
+pub fn digest_lines<'a>(entries: impl Iterator<Item = (&'a str, &'a Sha256Hex)>) -> Sha256Hex {
+    let mut hasher = Sha256::new();
+    for (name, sha256) in entries {
+        hasher.update(sha256.as_str());
+        hasher.update("  ");
+        hasher.update(name);
+        hasher.update("\n");
+    }
+    Sha256Hex::from_bytes(&hasher.finalize())
+}

@@ -1,0 +1,167 @@
+use uuid::Uuid;
+
+use super::*;
+use crate::{
+    kernel::{AgentId, Decider, Sha256Hex, UserId},
+    transfer::{AgentRef, JobType, Retry},
+};
+
+const SOURCE: AgentId = AgentId(Uuid::from_u128(1));
+const DESTINATION: AgentId = AgentId(Uuid::from_u128(2));
+
+fn new(source: AgentId, destination: AgentId, source_path: &str) -> NewTransfer {
+    NewTransfer {
+        number: 7,
+        owner: UserId(Uuid::nil()),
+        job: None,
+        kind: JobType::Push,
+        source_agent: AgentRef { id: source, number: 1 },
+        destination_agent: AgentRef { id: destination, number: 2 },
+        source_path: source_path.into(),
+        destination_path: "in".into(),
+        filename: "a".into(),
+        size: None,
+        retry: Retry { max_attempts: 2, backoff_seconds: 5 },
+        scheduled_for: None,
+    }
+}
+
+fn sha(digit: char) -> Sha256Hex {
+    digit.to_string().repeat(64).parse().unwrap()
+}
+
+fn file(name: &str, digit: char) -> StagedFile {
+    StagedFile { name: name.into(), size: 10, sha256: sha(digit) }
+}
+
+struct Run(Transfer);
+
+impl Run {
+    fn of(spec: NewTransfer) -> Self {
+        let mut run = Self(Transfer::default());
+        run.tell(TransferCommand::Request(spec));
+        run
+    }
+
+    fn dispatched() -> Self {
+        let mut run = Self::of(new(SOURCE, DESTINATION, "a"));
+        run.tell(TransferCommand::Dispatch);
+        run
+    }
+
+    fn downloading() -> Self {
+        let mut run = Self::dispatched();
+        run.tell(TransferCommand::Stage { files: vec![file("a", 'a')] });
+        run.complete(SOURCE, Arrival::default());
+        run.tell(TransferCommand::Progress { leg: Leg::Download, bytes: 0, total: Some(10) });
+        run
+    }
+
+    fn tell(&mut self, command: TransferCommand) -> Vec<TransferEvent> {
+        let events = self.0.decide(command).unwrap();
+        for event in events.clone() {
+            self.0.evolve(event);
+        }
+        events
+    }
+
+    fn complete(&mut self, agent: AgentId, arrival: Arrival) -> Vec<TransferEvent> {
+        self.tell(TransferCommand::ReportComplete { agent, arrival })
+    }
+
+    fn error(&mut self, agent: AgentId, retryable: bool) -> Vec<TransferEvent> {
+        self.tell(TransferCommand::ReportError { agent, attempt: None, error: "disk full".into(), retryable })
+    }
+}
+
+#[test]
+fn a_file_travels() {
+    let mut run = Run::downloading();
+    assert_eq!(run.0.phase, Phase::Downloading);
+    let proof = Arrival { sha256: Some(sha('a')), ..Default::default() };
+    assert_eq!(run.complete(DESTINATION, proof), vec![TransferEvent::TransferCompleted { proven: true }]);
+    assert_eq!((run.0.status, run.0.phase), (TransferStatus::Completed, Phase::Done));
+}
+
+#[test]
+fn one_dispatcher_wins() {
+    assert!(Run::dispatched().0.decide(TransferCommand::Dispatch).is_err());
+}
+
+#[test]
+fn a_wrong_checksum_at_the_destination_repeats_the_download_only() {
+    let mut run = Run::downloading();
+    let wrong = Arrival { sha256: Some(sha('b')), ..Default::default() };
+    assert!(matches!(run.complete(DESTINATION, wrong)[0], TransferEvent::TransferRequeued { attempt: 1, .. }));
+    let again = run.tell(TransferCommand::Dispatch);
+    assert_eq!(again, vec![TransferEvent::TransferDispatched { attempt: 2, leg: Leg::Download }]);
+}
+
+#[test]
+fn a_second_report_of_the_source_does_not_complete_the_transfer() {
+    let mut run = Run::downloading();
+    assert_eq!(run.complete(SOURCE, Arrival::default()), vec![]);
+}
+
+#[test]
+fn source_and_destination_may_be_one_agent() {
+    let mut run = Run::of(new(SOURCE, SOURCE, "a"));
+    run.tell(TransferCommand::Dispatch);
+    run.tell(TransferCommand::Stage { files: vec![file("a", 'a')] });
+    run.complete(SOURCE, Arrival::default());
+    // A repeated report of the upload, before any byte went out.
+    assert_eq!(run.complete(SOURCE, Arrival::default()), vec![]);
+    run.tell(TransferCommand::Progress { leg: Leg::Download, bytes: 0, total: None });
+    assert_eq!(run.complete(SOURCE, Arrival::default()), vec![TransferEvent::TransferCompleted { proven: false }]);
+}
+
+#[test]
+fn attempts_end_at_their_limit() {
+    let mut run = Run::dispatched();
+    assert!(matches!(run.error(SOURCE, true)[0], TransferEvent::TransferRequeued { .. }));
+    run.tell(TransferCommand::Dispatch);
+    assert!(matches!(run.error(SOURCE, true)[0], TransferEvent::TransferFailed { .. }));
+}
+
+#[test]
+fn a_hopeless_error_fails_at_once() {
+    assert!(matches!(Run::dispatched().error(SOURCE, false)[0], TransferEvent::TransferFailed { .. }));
+}
+
+#[test]
+fn late_progress_does_not_revive_a_cancelled_transfer() {
+    let mut run = Run::dispatched();
+    run.tell(TransferCommand::Cancel);
+    assert_eq!(run.tell(TransferCommand::Progress { leg: Leg::Upload, bytes: 5, total: None }), vec![]);
+    let late = run.error(SOURCE, true);
+    assert_eq!(late, vec![TransferEvent::LateReportReceived { agent: SOURCE, error: Some("disk full".into()) }]);
+    assert_eq!(run.0.status, TransferStatus::Cancelled);
+    assert!(run.0.decide(TransferCommand::Cancel).is_err());
+}
+
+#[test]
+fn a_stall_that_was_seen_in_an_earlier_phase_changes_nothing() {
+    let mut run = Run::downloading();
+    let stall = TransferCommand::Stall { attempt: 1, phase: Phase::Dispatched, reason: "offline".into() };
+    assert_eq!(run.tell(stall), vec![]);
+}
+
+#[test]
+fn a_tree_is_complete_when_all_its_entries_are() {
+    let mut run = Run::of(new(SOURCE, DESTINATION, "tree/"));
+    run.tell(TransferCommand::Dispatch);
+    run.tell(TransferCommand::Stage { files: vec![file("b", 'b'), file("a/x", 'a')] });
+    let short = Arrival { files: Some(3), ..Default::default() };
+    assert!(matches!(run.complete(SOURCE, short)[0], TransferEvent::TransferRequeued { .. }));
+    run.tell(TransferCommand::Dispatch);
+    let whole = run.complete(SOURCE, Arrival { files: Some(2), ..Default::default() });
+    assert!(matches!(whole[0], TransferEvent::TransferStaged { files: 2, size: 20, .. }));
+}
+
+#[test]
+fn a_stranger_reports_in_vain() {
+    let mut run = Run::dispatched();
+    let stranger = AgentId(Uuid::from_u128(9));
+    assert_eq!(run.complete(stranger, Arrival::default()), vec![]);
+    assert_eq!(run.error(stranger, false), vec![]);
+}
