@@ -78,7 +78,9 @@ impl Decider for Session {
             SessionCommand::Start { user, expires_at } if self.user.is_none() => {
                 Ok(vec![SessionEvent::SessionStarted { user, expires_at }])
             }
-            SessionCommand::Start { .. } => Err(Rejection::conflict("session_exists", "This session exists already.")),
+            SessionCommand::Start { .. } => {
+                Err(Rejection::conflict("session_exists", "This session exists already."))
+            }
             SessionCommand::Renew { expires_at } if self.user.is_some() && !self.ended => {
                 Ok(vec![SessionEvent::SessionRenewed { expires_at }])
             }

@@ -164,10 +164,19 @@ impl Decider for User {
         }
     }
 
+    fn claim_rejection(_op: ClaimOp, kind: &str) -> Rejection {
+        match kind {
+            EMAIL_CLAIM => Rejection::conflict("email_taken", "Another user has this e-mail address."),
+            USERNAME_CLAIM => Rejection::conflict("username_taken", "Another user has this user name."),
+            _ => Rejection::conflict("last_admin", "The last admin can be neither deleted nor demoted."),
+        }
+    }
+
     fn claims(id: Uuid, event: &UserEvent) -> Vec<Claim> {
         match event {
             UserEvent::UserCreated(new) => {
-                let mut claims = vec![email(ClaimOp::Take, &new.email), username(ClaimOp::Take, &new.username)];
+                let mut claims =
+                    vec![email(ClaimOp::Take, &new.email), username(ClaimOp::Take, &new.username)];
                 claims.extend(admin(ClaimOp::Take, new.role, id));
                 claims
             }
@@ -177,9 +186,10 @@ impl Decider for User {
             UserEvent::UserRenamed { from, to } => {
                 vec![username(ClaimOp::Release, from), username(ClaimOp::Take, to)]
             }
-            UserEvent::UserRoleChanged { from, to } => {
-                admin(ClaimOp::ReleaseNotLast, *from, id).into_iter().chain(admin(ClaimOp::Take, *to, id)).collect()
-            }
+            UserEvent::UserRoleChanged { from, to } => admin(ClaimOp::ReleaseNotLast, *from, id)
+                .into_iter()
+                .chain(admin(ClaimOp::Take, *to, id))
+                .collect(),
             UserEvent::UserPasswordChanged { .. } => Vec::new(),
             UserEvent::UserDeleted { email: address, username: name, role } => {
                 let mut claims = vec![email(ClaimOp::Release, address), username(ClaimOp::Release, name)];
@@ -235,7 +245,11 @@ fn valid_email(text: &str) -> Result<String, Rejection> {
     let well_formed = email.split_once('@').is_some_and(|(local, host)| {
         !local.is_empty() && !host.is_empty() && !host.contains('@') && !email.contains(char::is_whitespace)
     });
-    if well_formed { Ok(email) } else { Err(Rejection::invalid("invalid_field", "email must be an e-mail address")) }
+    if well_formed {
+        Ok(email)
+    } else {
+        Err(Rejection::invalid("invalid_field", "email must be an e-mail address"))
+    }
 }
 
 fn valid_username(text: &str) -> Result<String, Rejection> {
@@ -283,14 +297,21 @@ mod tests {
     #[test]
     fn a_change_names_the_old_value() {
         let events = user(Role::Operator)
-            .decide(UserCommand::Change(UserChanges { username: Some(" countess ".into()), ..Default::default() }))
+            .decide(UserCommand::Change(UserChanges {
+                username: Some(" countess ".into()),
+                ..Default::default()
+            }))
             .unwrap();
         assert_eq!(events, vec![UserEvent::UserRenamed { from: "ada".into(), to: "countess".into() }]);
     }
 
     #[test]
     fn a_change_to_the_same_value_is_no_event() {
-        let same = UserChanges { role: Some(Role::Admin), email: Some("ada@example.org".into()), ..Default::default() };
+        let same = UserChanges {
+            role: Some(Role::Admin),
+            email: Some("ada@example.org".into()),
+            ..Default::default()
+        };
         assert_eq!(user(Role::Admin).decide(UserCommand::Change(same)).unwrap(), vec![]);
     }
 
@@ -304,7 +325,8 @@ mod tests {
     #[test]
     fn addresses_without_two_sides_are_refused() {
         for address in ["", "ada", "@x", "ada@", "a b@c", "a@b@c"] {
-            let refused = User::default().decide(UserCommand::Create(NewUser { email: address.into(), ..new(Role::Viewer) }));
+            let refused = User::default()
+                .decide(UserCommand::Create(NewUser { email: address.into(), ..new(Role::Viewer) }));
             assert!(refused.is_err(), "{address}");
         }
     }

@@ -2,7 +2,7 @@ use cqrs_es::DomainEvent;
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
-use super::{Claim, Rejection};
+use super::{Claim, ClaimOp, Rejection};
 
 /// A pure aggregate: `decide` turns a command into events, `evolve` folds an event into the state.
 ///
@@ -14,9 +14,11 @@ pub trait Decider: Default + Clone + Serialize + DeserializeOwned + Send + Sync 
     const CONTEXT: &'static str;
     /// Raised whenever the serialised state changes shape, so that older snapshots are ignored.
     const STATE_VERSION: i32;
+    /// Events between two snapshots, where long streams make them pay; `None` for no snapshots.
+    const SNAPSHOT_EVERY: Option<i64> = None;
 
     /// What can be asked of the aggregate.
-    type Command: Serialize + DeserializeOwned + Send + Sync + std::fmt::Debug;
+    type Command: Clone + Serialize + DeserializeOwned + Send + Sync + std::fmt::Debug;
     /// What can have happened to it.
     type Event: DomainEvent + 'static;
 
@@ -33,5 +35,10 @@ pub trait Decider: Default + Clone + Serialize + DeserializeOwned + Send + Sync 
     /// and stored in the transaction that appends the event.
     fn claims(_id: Uuid, _event: &Self::Event) -> Vec<Claim> {
         Vec::new()
+    }
+
+    /// What to tell the caller when the claim `op` on `kind` does not hold.
+    fn claim_rejection(_op: ClaimOp, _kind: &str) -> Rejection {
+        Rejection::conflict("conflict", "The change contradicts another resource.")
     }
 }

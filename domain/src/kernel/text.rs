@@ -34,6 +34,7 @@ pub fn clean_text(text: &str, max: usize) -> Result<String, TextError> {
 /// # Errors
 /// A [`Rejection`] of kind `Invalid` that says what is wrong with `field`.
 pub fn required_text(field: &str, text: &str, max: usize) -> Result<String, Rejection> {
-    let cleaned = clean_text(text, max).and_then(|text| if text.is_empty() { Err(TextError::Empty) } else { Ok(text) });
+    let cleaned =
+        clean_text(text, max).and_then(|text| if text.is_empty() { Err(TextError::Empty) } else { Ok(text) });
     cleaned.map_err(|error| Rejection::invalid("invalid_field", format!("{field} {error}")))
 }

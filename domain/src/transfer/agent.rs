@@ -201,6 +201,10 @@ impl Decider for Agent {
         }
     }
 
+    fn claim_rejection(_op: ClaimOp, _kind: &str) -> Rejection {
+        Rejection::conflict("agent_in_use", "Jobs use this agent.")
+    }
+
     fn claims(id: Uuid, event: &AgentEvent) -> Vec<Claim> {
         match event {
             AgentEvent::AgentCreated(_) => vec![Claim::new(ClaimOp::Take, AGENT_CLAIM, id.to_string())],

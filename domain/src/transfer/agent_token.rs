@@ -93,6 +93,10 @@ impl Decider for AgentToken {
         self.live = matches!(event, AgentTokenEvent::AgentTokenCreated(_));
     }
 
+    fn claim_rejection(_op: ClaimOp, _kind: &str) -> Rejection {
+        Rejection::invalid("unknown_agent", "The agent does not exist.")
+    }
+
     fn claims(_id: Uuid, event: &AgentTokenEvent) -> Vec<Claim> {
         match event {
             AgentTokenEvent::AgentTokenCreated(new) => {

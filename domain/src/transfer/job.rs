@@ -65,7 +65,10 @@ impl Retry {
             return Err(Rejection::invalid("invalid_field", "retry.max_attempts must be between 1 and 10"));
         }
         if self.backoff_seconds > 86_400 {
-            return Err(Rejection::invalid("invalid_field", "retry.backoff_seconds must be between 0 and 86400"));
+            return Err(Rejection::invalid(
+                "invalid_field",
+                "retry.backoff_seconds must be between 0 and 86400",
+            ));
         }
         Ok(self)
     }
@@ -207,10 +210,16 @@ impl Decider for Job {
             JobCommand::Create(_) => Ok(Vec::new()),
             JobCommand::Update(to) => {
                 let to = to.validate()?;
-                Ok(if to == *from { Vec::new() } else { vec![JobEvent::JobUpdated { from: from.clone(), to }] })
+                Ok(if to == *from {
+                    Vec::new()
+                } else {
+                    vec![JobEvent::JobUpdated { from: from.clone(), to }]
+                })
             }
             JobCommand::Delete => Ok(vec![JobEvent::JobDeleted { spec: from.clone() }]),
-            JobCommand::SkipFiring { scheduled_for, .. } if self.skipped_until >= Some(scheduled_for) => Ok(Vec::new()),
+            JobCommand::SkipFiring { scheduled_for, .. } if self.skipped_until >= Some(scheduled_for) => {
+                Ok(Vec::new())
+            }
             JobCommand::SkipFiring { scheduled_for, reason } => {
                 Ok(vec![JobEvent::JobFiringSkipped { scheduled_for, reason }])
             }
@@ -224,6 +233,10 @@ impl Decider for Job {
             JobEvent::JobDeleted { .. } => self.spec = None,
             JobEvent::JobFiringSkipped { scheduled_for, .. } => self.skipped_until = Some(scheduled_for),
         }
+    }
+
+    fn claim_rejection(_op: ClaimOp, _kind: &str) -> Rejection {
+        Rejection::invalid("unknown_agent", "The agent does not exist.")
     }
 
     fn claims(id: Uuid, event: &JobEvent) -> Vec<Claim> {
@@ -322,13 +335,15 @@ mod tests {
 
     #[test]
     fn a_job_within_one_agent_claims_it_once() {
-        let takes = use_agents(Uuid::nil(), &spec(1, 1)).into_iter().filter(|claim| claim.op == ClaimOp::Take);
+        let takes =
+            use_agents(Uuid::nil(), &spec(1, 1)).into_iter().filter(|claim| claim.op == ClaimOp::Take);
         assert_eq!(takes.count(), 1);
     }
 
     #[test]
     fn an_update_that_keeps_the_agents_touches_no_claim() {
-        let event = JobEvent::JobUpdated { from: spec(1, 2), to: JobSpec { name: "other".into(), ..spec(1, 2) } };
+        let event =
+            JobEvent::JobUpdated { from: spec(1, 2), to: JobSpec { name: "other".into(), ..spec(1, 2) } };
         assert_eq!(Job::claims(Uuid::nil(), &event), vec![]);
     }
 

@@ -13,6 +13,6 @@ pub use agent_token::{AgentToken, AgentTokenCommand, AgentTokenEvent, NewAgentTo
 pub use job::{AgentRef, Job, JobCommand, JobEvent, JobSpec, JobType, NewJob, Overlap, Retry, SkipReason};
 pub use schedule::{InvalidSchedule, Schedule};
 pub use transfer::{
-    Arrival, JobRef, Leg, NewTransfer, Phase, StagedFile, Transfer, TransferCommand, TransferEvent, TransferStatus,
-    digest_lines,
+    Arrival, JobRef, Leg, NewTransfer, Phase, StagedFile, Transfer, TransferCommand, TransferEvent,
+    TransferStatus, digest_lines,
 };

@@ -1,0 +1,73 @@
+//! Connects to PostgreSQL, checks that it is new enough, and migrates it forward.
+//!
+//! Three schemas: `public` holds the truth (the log and what is appended with it), `read` the read models,
+//! which can be thrown away and rebuilt, `ops` what serves the running processes (keys, presence, idempotency).
+
+use std::{str::FromStr, time::Duration};
+
+use sqlx::{
+    PgPool,
+    migrate::Migrator,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+
+static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
+
+/// Oldest supported server, as `server_version_num`.
+const MIN_VERSION: i32 = 140_000;
+
+/// Why the database cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseError {
+    /// The address does not parse.
+    #[error(
+        "DATABASE_URL is not a PostgreSQL address; it looks like postgres://user:password@host:5432/name"
+    )]
+    Address(#[source] sqlx::Error),
+    /// No connection.
+    #[error("PostgreSQL cannot be reached: {0}; check that it runs and that DATABASE_URL is right")]
+    Connect(#[source] sqlx::Error),
+    /// Too old.
+    #[error("PostgreSQL {0} is too old: Signalbox needs version 14 or newer")]
+    TooOld(String),
+    /// A query failed.
+    #[error("a query on PostgreSQL failed: {0}")]
+    Query(#[from] sqlx::Error),
+    /// A migration failed, or the schema is newer than this program.
+    #[error("the database schema cannot be brought up to date: {0}")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+}
+
+/// Opens a pool of at most `max_connections` and checks the server's version.
+///
+/// # Errors
+/// [`DatabaseError`] says whether the address, the connection or the version is the problem.
+pub async fn connect(url: &str, max_connections: u32) -> Result<PgPool, DatabaseError> {
+    let options =
+        PgConnectOptions::from_str(url).map_err(DatabaseError::Address)?.application_name("signalbox");
+    let pool = PgPoolOptions::new()
+        .max_connections(max_connections)
+        .acquire_timeout(Duration::from_secs(10))
+        .connect_with(options)
+        .await
+        .map_err(DatabaseError::Connect)?;
+    check_version(&pool).await?;
+    Ok(pool)
+}
+
+/// Brings the schema up to date. Safe to call from several processes at once.
+///
+/// # Errors
+/// [`DatabaseError::Migrate`] when a migration fails or the schema is newer than this program.
+pub async fn migrate(pool: &PgPool) -> Result<(), DatabaseError> {
+    Ok(MIGRATOR.run(pool).await?)
+}
+
+async fn check_version(pool: &PgPool) -> Result<(), DatabaseError> {
+    let (number, text): (i32, String) = sqlx::query_as(
+        "SELECT current_setting('server_version_num')::int, current_setting('server_version')",
+    )
+    .fetch_one(pool)
+    .await?;
+    if number < MIN_VERSION { Err(DatabaseError::TooOld(text)) } else { Ok(()) }
+}

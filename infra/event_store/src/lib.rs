@@ -1,0 +1,26 @@
+//! The append-only log in PostgreSQL, the only truth of the system.
+//!
+//! * [`Appender`] gathers the appends of concurrent commands and commits them together; positions are gapless
+//!   and in commit order.
+//! * [`execute`] runs one command against one aggregate: load, decide, append, and retry on a conflict.
+//! * [`read_after`] reads the log in order, for projections, relay and workers.
+//!
+//! It is not a bus: whoever wants to know of new events reads the log again when [`Appender::head`] moves.
+
+mod append;
+mod batch;
+mod execute;
+mod metadata;
+mod read;
+mod recorded;
+mod root;
+mod snapshot;
+mod store;
+mod upcast;
+
+pub use append::{AppendError, AppendOutcome, Appender};
+pub use execute::{CommandOutcome, ExecuteError, Execution, execute};
+pub use metadata::Metadata;
+pub use read::{head_position, read_after, read_stream};
+pub use recorded::{DecodeError, RecordedEvent};
+pub use upcast::{Upcaster, upcast};

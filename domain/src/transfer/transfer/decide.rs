@@ -1,6 +1,5 @@
 use super::{
-    Arrival, Leg, NewTransfer, Phase, StagedFile, Transfer, TransferCommand, TransferEvent,
-    state::FileState,
+    Arrival, Leg, NewTransfer, Phase, StagedFile, Transfer, TransferCommand, TransferEvent, state::FileState,
 };
 use crate::{
     kernel::{AgentId, Rejection, required_text},
@@ -24,7 +23,9 @@ impl Transfer {
             TransferCommand::Dispatch => self.dispatch(),
             TransferCommand::Progress { leg, bytes, total } => Ok(self.report_progress(leg, bytes, total)),
             TransferCommand::Stage { files } => self.stage_files(spec, files),
-            TransferCommand::ReportComplete { agent, arrival } => Ok(self.report_complete(spec, agent, arrival)),
+            TransferCommand::ReportComplete { agent, arrival } => {
+                Ok(self.report_complete(spec, agent, arrival))
+            }
             TransferCommand::ReportError { agent, attempt, error, retryable } => {
                 Ok(self.report_error(spec, agent, attempt, &error, retryable))
             }
@@ -74,7 +75,11 @@ impl Transfer {
         if news { vec![TransferEvent::TransferProgressed { leg, bytes, total }] } else { Vec::new() }
     }
 
-    fn stage_files(&self, spec: &NewTransfer, files: Vec<StagedFile>) -> Result<Vec<TransferEvent>, Rejection> {
+    fn stage_files(
+        &self,
+        spec: &NewTransfer,
+        files: Vec<StagedFile>,
+    ) -> Result<Vec<TransferEvent>, Rejection> {
         if !matches!(self.phase, Phase::Dispatched | Phase::Uploading) {
             return Err(Rejection::conflict("not_uploading", "The transfer takes no upload now."));
         }
@@ -116,7 +121,11 @@ impl Transfer {
             return vec![self.fail_attempt(spec, &error, true)];
         }
         let Some(sha256) = self.compute_digest(spec.is_tree()) else {
-            return vec![self.fail_attempt(spec, "the source agent reported the end without an upload", true)];
+            return vec![self.fail_attempt(
+                spec,
+                "the source agent reported the end without an upload",
+                true,
+            )];
         };
         if arrival.sha256.as_ref().is_some_and(|reported| *reported != sha256) {
             let error = "the checksum that the source agent computed differs from that of the bytes received";

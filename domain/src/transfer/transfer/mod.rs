@@ -6,5 +6,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use events::{Arrival, JobRef, Leg, NewTransfer, Phase, StagedFile, TransferCommand, TransferEvent, TransferStatus};
+pub use events::{
+    Arrival, JobRef, Leg, NewTransfer, Phase, StagedFile, TransferCommand, TransferEvent, TransferStatus,
+};
 pub use state::{Transfer, digest_lines};

@@ -32,6 +32,8 @@ impl Decider for Transfer {
     const TYPE: &'static str = "transfer";
     const CONTEXT: &'static str = "transfer";
     const STATE_VERSION: i32 = 1;
+    // A tree of thousands of files makes thousands of events.
+    const SNAPSHOT_EVERY: Option<i64> = Some(100);
     type Command = TransferCommand;
     type Event = TransferEvent;
 

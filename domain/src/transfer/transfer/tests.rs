@@ -92,7 +92,10 @@ fn one_dispatcher_wins() {
 fn a_wrong_checksum_at_the_destination_repeats_the_download_only() {
     let mut run = Run::downloading();
     let wrong = Arrival { sha256: Some(sha('b')), ..Default::default() };
-    assert!(matches!(run.complete(DESTINATION, wrong)[0], TransferEvent::TransferRequeued { attempt: 1, .. }));
+    assert!(matches!(
+        run.complete(DESTINATION, wrong)[0],
+        TransferEvent::TransferRequeued { attempt: 1, .. }
+    ));
     let again = run.tell(TransferCommand::Dispatch);
     assert_eq!(again, vec![TransferEvent::TransferDispatched { attempt: 2, leg: Leg::Download }]);
 }
@@ -112,7 +115,10 @@ fn source_and_destination_may_be_one_agent() {
     // A repeated report of the upload, before any byte went out.
     assert_eq!(run.complete(SOURCE, Arrival::default()), vec![]);
     run.tell(TransferCommand::Progress { leg: Leg::Download, bytes: 0, total: None });
-    assert_eq!(run.complete(SOURCE, Arrival::default()), vec![TransferEvent::TransferCompleted { proven: false }]);
+    assert_eq!(
+        run.complete(SOURCE, Arrival::default()),
+        vec![TransferEvent::TransferCompleted { proven: false }]
+    );
 }
 
 #[test]
@@ -134,7 +140,10 @@ fn late_progress_does_not_revive_a_cancelled_transfer() {
     run.tell(TransferCommand::Cancel);
     assert_eq!(run.tell(TransferCommand::Progress { leg: Leg::Upload, bytes: 5, total: None }), vec![]);
     let late = run.error(SOURCE, true);
-    assert_eq!(late, vec![TransferEvent::LateReportReceived { agent: SOURCE, error: Some("disk full".into()) }]);
+    assert_eq!(
+        late,
+        vec![TransferEvent::LateReportReceived { agent: SOURCE, error: Some("disk full".into()) }]
+    );
     assert_eq!(run.0.status, TransferStatus::Cancelled);
     assert!(run.0.decide(TransferCommand::Cancel).is_err());
 }

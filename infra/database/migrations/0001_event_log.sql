@@ -1,0 +1,147 @@
+-- The log: the only truth. Positions are gapless and in commit order, because they are handed out under the
+-- lock of the head row (docs/adr/0001-head-first.md).
+CREATE TABLE log_head (
+    log      text PRIMARY KEY,
+    position bigint NOT NULL
+);
+INSERT INTO log_head (log, position) VALUES ('events', 0);
+
+CREATE TABLE events (
+    position       bigint PRIMARY KEY,
+    aggregate_type text        NOT NULL,
+    aggregate_id   text        NOT NULL,
+    sequence       bigint      NOT NULL CHECK (sequence > 0),
+    event_type     text        NOT NULL,
+    event_version  text        NOT NULL,
+    payload        jsonb       NOT NULL,
+    metadata       jsonb       NOT NULL,
+    recorded_at    timestamptz NOT NULL,
+    CONSTRAINT events_stream UNIQUE (aggregate_type, aggregate_id, sequence)
+);
+
+CREATE FUNCTION forbid_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the event log is append-only: % is forbidden', TG_OP;
+END $$;
+CREATE TRIGGER events_append_only BEFORE UPDATE OR DELETE ON events
+    FOR EACH ROW EXECUTE FUNCTION forbid_change();
+CREATE TRIGGER events_no_truncate BEFORE TRUNCATE ON events
+    FOR EACH STATEMENT EXECUTE FUNCTION forbid_change();
+
+-- A command seen before is answered as before.
+CREATE TABLE command_outcomes (
+    command_id     uuid PRIMARY KEY,
+    aggregate_type text        NOT NULL,
+    aggregate_id   text        NOT NULL,
+    version        bigint      NOT NULL,
+    position       bigint      NOT NULL,
+    recorded_at    timestamptz NOT NULL
+);
+CREATE INDEX command_outcomes_age ON command_outcomes USING brin (recorded_at);
+
+-- Facts that span aggregates: unique names, references that must exist.
+CREATE TABLE claims (
+    kind  text NOT NULL,
+    key   text NOT NULL,
+    owner text NOT NULL,
+    PRIMARY KEY (kind, key)
+);
+
+CREATE TABLE snapshots (
+    aggregate_type text   NOT NULL,
+    aggregate_id   text   NOT NULL,
+    state_version  int    NOT NULL,
+    sequence       bigint NOT NULL,
+    state          jsonb  NOT NULL,
+    PRIMARY KEY (aggregate_type, aggregate_id)
+);
+
+-- Appends the events of several commands in one transaction and tells each command its own outcome:
+-- `appended`, `duplicate` (answered before, with version and position of then), `conflict` (another command
+-- came first) or `claim` (`detail` is `<op>:<kind>` of the claim that failed).
+--
+-- The caller sees to it that no two commands of one call share a command id or a stream, and that none writes a
+-- claim that another one reads or writes. `claim_commands` and `event_commands` are 1-based indexes of commands;
+-- events come in the order of their commands.
+--
+-- The head row is locked first: every later statement takes a new snapshot, and so sees all that earlier appends
+-- have committed. Index scans are enforced, because the plans are made when the tables are still empty.
+CREATE FUNCTION append_events(
+    command_ids uuid[], command_types text[], command_streams text[], command_expected bigint[],
+    command_counts int[], command_metadata jsonb[],
+    claim_commands int[], claim_ops text[], claim_kinds text[], claim_keys text[],
+    event_commands int[], event_sequences bigint[], event_types text[], event_versions text[], event_payloads jsonb[],
+    now timestamptz
+) RETURNS TABLE (outcome text, stream_version bigint, log_position bigint, detail text)
+LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    head     bigint;
+    appended bigint;
+    outcomes text[];
+    details  text[];
+    failed   record;
+BEGIN
+    SELECT position INTO head FROM log_head WHERE log = 'events' FOR UPDATE;
+
+    SELECT array_agg(CASE WHEN o.command_id IS NOT NULL THEN 'duplicate'
+                          WHEN coalesce(s.version, 0) <> c.expected THEN 'conflict'
+                          ELSE 'appended' END ORDER BY c.idx),
+           array_agg(NULL::text)
+      INTO outcomes, details
+      FROM unnest(command_ids, command_types, command_streams, command_expected)
+           WITH ORDINALITY AS c (id, type, stream, expected, idx)
+      LEFT JOIN command_outcomes o ON o.command_id = c.id
+      LEFT JOIN LATERAL (SELECT max(sequence) AS version FROM events e
+                          WHERE e.aggregate_type = c.type AND e.aggregate_id = c.stream) s ON true;
+
+    IF cardinality(claim_commands) > 0 THEN
+        FOR failed IN
+            SELECT n.command, n.op, n.kind FROM unnest(claim_commands, claim_ops, claim_kinds, claim_keys) AS n (command, op, kind, key)
+             WHERE outcomes[n.command] = 'appended' AND CASE n.op
+                WHEN 'take' THEN EXISTS (SELECT FROM claims c WHERE c.kind = n.kind AND c.key = n.key
+                                            AND c.owner <> command_streams[n.command])
+                WHEN 'require' THEN NOT EXISTS (SELECT FROM claims c WHERE c.kind = n.kind AND c.key = n.key)
+                WHEN 'require_none' THEN EXISTS (SELECT FROM claims c WHERE c.kind = n.kind)
+                WHEN 'release_not_last' THEN NOT EXISTS (SELECT FROM claims c WHERE c.kind = n.kind AND c.key <> n.key)
+                ELSE false END
+        LOOP
+            outcomes[failed.command] := 'claim';
+            details[failed.command] := failed.op || ':' || failed.kind;
+        END LOOP;
+
+        DELETE FROM claims c USING unnest(claim_commands, claim_ops, claim_kinds, claim_keys) AS n (command, op, kind, key)
+         WHERE outcomes[n.command] = 'appended' AND n.op IN ('release', 'release_not_last')
+           AND c.kind = n.kind AND c.key = n.key AND c.owner = command_streams[n.command];
+        INSERT INTO claims (kind, key, owner)
+        SELECT n.kind, n.key, command_streams[n.command]
+          FROM unnest(claim_commands, claim_ops, claim_kinds, claim_keys) AS n (command, op, kind, key)
+         WHERE outcomes[n.command] = 'appended' AND n.op = 'take'
+            ON CONFLICT DO NOTHING;
+    END IF;
+
+    INSERT INTO events (position, aggregate_type, aggregate_id, sequence, event_type, event_version, payload, metadata, recorded_at)
+    SELECT head + row_number() OVER (ORDER BY e.idx), command_types[e.command], command_streams[e.command], e.sequence,
+           e.type, e.version, e.payload, command_metadata[e.command], now
+      FROM unnest(event_commands, event_sequences, event_types, event_versions, event_payloads)
+           WITH ORDINALITY AS e (command, sequence, type, version, payload, idx)
+     WHERE outcomes[e.command] = 'appended';
+    GET DIAGNOSTICS appended = ROW_COUNT;
+
+    IF appended > 0 THEN
+        UPDATE log_head SET position = head + appended WHERE log = 'events';
+        INSERT INTO command_outcomes (command_id, aggregate_type, aggregate_id, version, position, recorded_at)
+        SELECT c.id, c.type, c.stream, c.expected + c.count, head + sum(c.count) OVER (ORDER BY c.idx), now
+          FROM unnest(command_ids, command_types, command_streams, command_expected, command_counts)
+               WITH ORDINALITY AS c (id, type, stream, expected, count, idx)
+         WHERE outcomes[c.idx] = 'appended';
+    END IF;
+
+    RETURN QUERY
+        SELECT outcomes[c.idx], o.version, o.position, details[c.idx]
+          FROM unnest(command_ids) WITH ORDINALITY AS c (id, idx)
+          LEFT JOIN command_outcomes o ON o.command_id = c.id
+         ORDER BY c.idx;
+END $$;

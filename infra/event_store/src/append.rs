@@ -1,0 +1,230 @@
+//! Group commit: one task gathers the appends that arrive while the last transaction was being committed, and
+//! writes them in the next one. So one client waits for one commit, and a hundred share it.
+//!
+//! If the process dies, callers get no answer and ask again with the same command id. If a transaction fails,
+//! every append in it fails with [`AppendError::Unavailable`], because whether it was committed is unknown.
+
+use std::collections::VecDeque;
+
+use serde_json::Value;
+use signalbox_clock::Clock;
+use signalbox_domain::kernel::{Claim, ClaimOp};
+use sqlx::{PgPool, Row, postgres::PgRow};
+use tokio::sync::{mpsc, oneshot, watch};
+use uuid::Uuid;
+
+use crate::batch::{Batch, MAX_COMMANDS};
+
+/// Appends that may wait for the writer before callers have to.
+const QUEUE: usize = 1024;
+
+/// Where an append ended up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AppendOutcome {
+    /// Version of the aggregate after the command.
+    pub version: i64,
+    /// Position of the command's last event.
+    pub position: i64,
+    /// Whether the command had been carried out before.
+    pub duplicate: bool,
+}
+
+/// Why nothing was appended.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// Another command changed the aggregate first.
+    #[error("the aggregate was changed by another command")]
+    Conflict,
+    /// A claim of an event does not hold.
+    #[error("the claim {op:?} on {kind} does not hold")]
+    Claim {
+        /// What was claimed.
+        op: ClaimOp,
+        /// Name space of the key.
+        kind: String,
+    },
+    /// The database did not answer as expected; the append may or may not have happened.
+    #[error("the event log cannot be written: {0}")]
+    Unavailable(String),
+}
+
+/// One event to append.
+pub(crate) struct NewEvent {
+    pub(crate) event_type: String,
+    pub(crate) event_version: String,
+    pub(crate) payload: Value,
+}
+
+/// The events of one command.
+pub(crate) struct Append {
+    pub(crate) command_id: Uuid,
+    pub(crate) aggregate_type: &'static str,
+    pub(crate) aggregate_id: Uuid,
+    pub(crate) expected: i64,
+    pub(crate) metadata: Value,
+    pub(crate) events: Vec<NewEvent>,
+    pub(crate) claims: Vec<Claim>,
+    pub(crate) reply: oneshot::Sender<Result<AppendOutcome, AppendError>>,
+}
+
+/// Handle of the writer task. Clones share it; the task ends when the last one is dropped.
+#[derive(Debug, Clone)]
+pub struct Appender {
+    queue: mpsc::Sender<Append>,
+    head: watch::Receiver<i64>,
+}
+
+impl Appender {
+    /// Starts the writer of this process.
+    pub fn start(pool: PgPool, clock: Clock) -> Self {
+        let (queue, appends) = mpsc::channel(QUEUE);
+        let (moved, head) = watch::channel(0);
+        tokio::spawn(write(pool, clock, appends, moved));
+        Self { queue, head }
+    }
+
+    /// Position of the newest event that this process appended; changes after each commit.
+    pub fn head(&self) -> watch::Receiver<i64> {
+        self.head.clone()
+    }
+
+    pub(crate) async fn append(
+        &self,
+        build: impl FnOnce(oneshot::Sender<Result<AppendOutcome, AppendError>>) -> Append,
+    ) -> Result<AppendOutcome, AppendError> {
+        let (reply, outcome) = oneshot::channel();
+        let stopped = || AppendError::Unavailable("the writer has stopped".to_owned());
+        self.queue.send(build(reply)).await.map_err(|_| stopped())?;
+        outcome.await.unwrap_or_else(|_| Err(stopped()))
+    }
+}
+
+async fn write(pool: PgPool, clock: Clock, mut appends: mpsc::Receiver<Append>, head: watch::Sender<i64>) {
+    let mut waiting = VecDeque::new();
+    while let Some(batch) = next_batch(&mut appends, &mut waiting).await {
+        let result = append_batch(&pool, &clock, &batch).await;
+        if let Err(error) = &result {
+            tracing::error!(%error, commands = batch.appends.len(), "appending to the event log failed");
+        }
+        let newest =
+            result.iter().flatten().filter_map(|outcome| outcome.as_ref().ok()).map(|ok| ok.position).max();
+        // Told before the replies go out, so that readers start as early as possible.
+        if let Some(newest) = newest {
+            head.send_replace(newest);
+        }
+        answer(batch, result);
+    }
+}
+
+async fn next_batch(appends: &mut mpsc::Receiver<Append>, waiting: &mut VecDeque<Append>) -> Option<Batch> {
+    let mut batch = Batch::default();
+    for append in std::mem::take(waiting) {
+        keep_or_wait(&mut batch, waiting, append);
+    }
+    if batch.appends.is_empty() {
+        keep_or_wait(&mut batch, waiting, appends.recv().await?);
+    }
+    while !batch.is_full() && waiting.len() < MAX_COMMANDS {
+        let Ok(append) = appends.try_recv() else { break };
+        keep_or_wait(&mut batch, waiting, append);
+    }
+    Some(batch)
+}
+
+fn keep_or_wait(batch: &mut Batch, waiting: &mut VecDeque<Append>, append: Append) {
+    if batch.is_full() {
+        waiting.push_back(append);
+    } else if let Err(append) = batch.add(append) {
+        waiting.push_back(append);
+    }
+}
+
+fn answer(batch: Batch, result: Result<Vec<Result<AppendOutcome, AppendError>>, sqlx::Error>) {
+    match result {
+        Ok(outcomes) => {
+            for (append, outcome) in batch.appends.into_iter().zip(outcomes) {
+                // A caller that has gone away asks again with the same command id.
+                let _ = append.reply.send(outcome);
+            }
+        }
+        Err(error) => {
+            for append in batch.appends {
+                let _ = append.reply.send(Err(AppendError::Unavailable(error.to_string())));
+            }
+        }
+    }
+}
+
+async fn append_batch(
+    pool: &PgPool,
+    clock: &Clock,
+    batch: &Batch,
+) -> Result<Vec<Result<AppendOutcome, AppendError>>, sqlx::Error> {
+    let appends = &batch.appends;
+    let indexed = || (1_i32..).zip(appends);
+    let claims =
+        || indexed().flat_map(|(index, append)| append.claims.iter().map(move |claim| (index, claim)));
+    let events = || {
+        indexed().flat_map(|(index, append)| {
+            append
+                .events
+                .iter()
+                .zip(append.expected + 1..)
+                .map(move |(event, sequence)| (index, sequence, event))
+        })
+    };
+    let rows = sqlx::query(
+        "SELECT outcome, stream_version, log_position, detail
+           FROM append_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
+    )
+    .bind(appends.iter().map(|append| append.command_id).collect::<Vec<_>>())
+    .bind(appends.iter().map(|append| append.aggregate_type).collect::<Vec<_>>())
+    .bind(appends.iter().map(|append| append.aggregate_id.to_string()).collect::<Vec<_>>())
+    .bind(appends.iter().map(|append| append.expected).collect::<Vec<_>>())
+    .bind(appends.iter().map(|append| append.events.len() as i32).collect::<Vec<_>>())
+    .bind(appends.iter().map(|append| &append.metadata).collect::<Vec<_>>())
+    .bind(claims().map(|(index, _)| index).collect::<Vec<_>>())
+    .bind(claims().map(|(_, claim)| op_name(claim.op)).collect::<Vec<_>>())
+    .bind(claims().map(|(_, claim)| claim.kind.as_str()).collect::<Vec<_>>())
+    .bind(claims().map(|(_, claim)| claim.key.as_str()).collect::<Vec<_>>())
+    .bind(events().map(|(index, ..)| index).collect::<Vec<_>>())
+    .bind(events().map(|(_, sequence, _)| sequence).collect::<Vec<_>>())
+    .bind(events().map(|(.., event)| event.event_type.as_str()).collect::<Vec<_>>())
+    .bind(events().map(|(.., event)| event.event_version.as_str()).collect::<Vec<_>>())
+    .bind(events().map(|(.., event)| &event.payload).collect::<Vec<_>>())
+    .bind(clock.now())
+    .fetch_all(pool)
+    .await?;
+    rows.iter().map(outcome_of).collect()
+}
+
+const OPS: [(ClaimOp, &str); 5] = [
+    (ClaimOp::Take, "take"),
+    (ClaimOp::Release, "release"),
+    (ClaimOp::ReleaseNotLast, "release_not_last"),
+    (ClaimOp::Require, "require"),
+    (ClaimOp::RequireNone, "require_none"),
+];
+
+fn op_name(op: ClaimOp) -> &'static str {
+    OPS.iter().find(|(candidate, _)| *candidate == op).map_or("", |(_, name)| name)
+}
+
+fn outcome_of(row: &PgRow) -> Result<Result<AppendOutcome, AppendError>, sqlx::Error> {
+    let outcome: &str = row.try_get("outcome")?;
+    Ok(match outcome {
+        "appended" | "duplicate" => Ok(AppendOutcome {
+            version: row.try_get("stream_version")?,
+            position: row.try_get("log_position")?,
+            duplicate: outcome == "duplicate",
+        }),
+        "conflict" => Err(AppendError::Conflict),
+        _ => {
+            let detail: &str = row.try_get("detail")?;
+            let (name, kind) = detail.split_once(':').unwrap_or((detail, ""));
+            let op =
+                OPS.iter().find(|(_, candidate)| *candidate == name).map_or(ClaimOp::Take, |(op, _)| *op);
+            Err(AppendError::Claim { op, kind: kind.to_owned() })
+        }
+    })
+}

@@ -1,0 +1,119 @@
+use std::sync::OnceLock;
+
+use cqrs_es::{AggregateError, CqrsFramework};
+use signalbox_domain::kernel::{Decider, Rejection};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::{
+    append::{AppendOutcome, Appender},
+    metadata::Metadata,
+    root::Root,
+    store::CommandStore,
+};
+
+/// How often a command is decided anew when another one came first.
+const MAX_RETRIES: u32 = 5;
+
+/// A command on its way to an aggregate.
+#[derive(Debug, Clone)]
+pub struct Execution<C> {
+    /// Key of the aggregate.
+    pub aggregate_id: Uuid,
+    /// Version that the caller has seen, if it insists on it.
+    pub expected_version: Option<i64>,
+    /// Who and what caused it.
+    pub metadata: Metadata,
+    /// The command itself.
+    pub command: C,
+}
+
+/// Where a command ended up. A command that changed nothing has neither version nor position.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CommandOutcome {
+    /// Version of the aggregate after the command.
+    pub version: Option<i64>,
+    /// Position of the command's last event.
+    pub position: Option<i64>,
+}
+
+/// Why a command was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecuteError {
+    /// The aggregate does not allow it.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    /// The log cannot be read or written; the same command may be sent again.
+    #[error("the event log is unavailable: {0}")]
+    Unavailable(String),
+    /// The stream cannot be read by this program.
+    #[error("the aggregate cannot be loaded: {0}")]
+    Unreadable(String),
+}
+
+/// Loads the aggregate, lets it decide, and appends what follows. A command that was carried out before gives its
+/// first outcome again.
+///
+/// # Errors
+/// [`ExecuteError`]; after [`ExecuteError::Unavailable`] it is unknown whether the command was carried out.
+pub async fn execute<D: Decider>(
+    pool: &PgPool,
+    appender: &Appender,
+    execution: Execution<D::Command>,
+) -> Result<CommandOutcome, ExecuteError> {
+    let Execution { aggregate_id, expected_version, metadata, command } = execution;
+    for _ in 0..=MAX_RETRIES {
+        let outcome = OnceLock::new();
+        let store = CommandStore {
+            pool,
+            appender,
+            metadata: &metadata,
+            expected: expected_version,
+            outcome: &outcome,
+        };
+        let framework = CqrsFramework::<Root<D>, _>::new(store, Vec::new(), ());
+        let done = framework
+            .execute_with_metadata(&aggregate_id.to_string(), command.clone(), metadata.to_map())
+            .await;
+        match done {
+            Ok(()) => {
+                let appended = outcome.into_inner().map(CommandOutcome::from);
+                return match appended {
+                    Some(outcome) => Ok(outcome),
+                    None => Ok(first_outcome(pool, metadata.command_id).await?.unwrap_or_default()),
+                };
+            }
+            Err(AggregateError::AggregateConflict) => continue,
+            Err(error) => {
+                return first_outcome(pool, metadata.command_id).await?.ok_or_else(|| translate(error));
+            }
+        }
+    }
+    Err(Rejection::conflict("concurrent_changes", "The resource is being changed by others: try again.")
+        .into())
+}
+
+/// A rejected command may be a repetition of one that was carried out, and whose effect is what it now stumbles on.
+async fn first_outcome(pool: &PgPool, command_id: Uuid) -> Result<Option<CommandOutcome>, ExecuteError> {
+    let row: Option<(i64, i64)> =
+        sqlx::query_as("SELECT version, position FROM command_outcomes WHERE command_id = $1")
+            .bind(command_id)
+            .fetch_optional(pool)
+            .await
+            .map_err(|error| ExecuteError::Unavailable(error.to_string()))?;
+    Ok(row.map(|(version, position)| CommandOutcome { version: Some(version), position: Some(position) }))
+}
+
+fn translate(error: AggregateError<Rejection>) -> ExecuteError {
+    match error {
+        AggregateError::UserError(rejection) => ExecuteError::Rejected(rejection),
+        AggregateError::DatabaseConnectionError(error) => ExecuteError::Unavailable(error.to_string()),
+        other => ExecuteError::Unreadable(other.to_string()),
+    }
+}
+
+impl From<AppendOutcome> for CommandOutcome {
+    fn from(outcome: AppendOutcome) -> Self {
+        Self { version: Some(outcome.version), position: Some(outcome.position) }
+    }
+}

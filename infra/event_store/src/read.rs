@@ -1,0 +1,51 @@
+use sqlx::{PgExecutor, PgPool};
+use uuid::Uuid;
+
+use crate::RecordedEvent;
+
+/// At most `limit` events after `position`, in order. Because positions are gapless and in commit order, the
+/// first one is `position + 1`, or there is none.
+///
+/// # Errors
+/// The database's error.
+pub async fn read_after(
+    executor: impl PgExecutor<'_>,
+    position: i64,
+    limit: i64,
+) -> Result<Vec<RecordedEvent>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT position, aggregate_type, aggregate_id, sequence, event_type, event_version, payload, metadata, recorded_at
+           FROM events WHERE position > $1 ORDER BY position LIMIT $2",
+    )
+    .bind(position)
+    .bind(limit)
+    .fetch_all(executor)
+    .await
+}
+
+/// All events of one aggregate, oldest first.
+///
+/// # Errors
+/// The database's error.
+pub async fn read_stream(
+    pool: &PgPool,
+    aggregate_type: &str,
+    id: Uuid,
+) -> Result<Vec<RecordedEvent>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT position, aggregate_type, aggregate_id, sequence, event_type, event_version, payload, metadata, recorded_at
+           FROM events WHERE aggregate_type = $1 AND aggregate_id = $2 ORDER BY sequence",
+    )
+    .bind(aggregate_type)
+    .bind(id.to_string())
+    .fetch_all(pool)
+    .await
+}
+
+/// Position of the newest event; 0 when the log is empty.
+///
+/// # Errors
+/// The database's error.
+pub async fn head_position(executor: impl PgExecutor<'_>) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("SELECT position FROM log_head WHERE log = 'events'").fetch_one(executor).await
+}

@@ -1,0 +1,78 @@
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use signalbox_domain::kernel::Decider;
+use sqlx::{FromRow, Row, postgres::PgRow};
+use uuid::Uuid;
+
+use crate::upcast::upcast_builtin;
+
+/// An event as the log holds it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecordedEvent {
+    /// Gapless place in the log, from 1.
+    pub position: i64,
+    /// Aggregate's type, e.g. `transfer`.
+    pub aggregate_type: String,
+    /// Aggregate's key.
+    pub aggregate_id: Uuid,
+    /// Place in the aggregate's stream, from 1; equals the aggregate's version after the event.
+    pub sequence: i64,
+    /// Stable word of the event.
+    pub event_type: String,
+    /// Version of the payload's shape when it was written.
+    pub event_version: String,
+    /// The event itself.
+    pub payload: Value,
+    /// Who and what caused it, see [`crate::Metadata`].
+    pub metadata: Value,
+    /// When it was appended.
+    pub recorded_at: DateTime<Utc>,
+}
+
+/// An event that this program cannot read.
+#[derive(Debug, thiserror::Error)]
+#[error("event {position} ({aggregate_type} {event_type} v{event_version}) cannot be read: {source}")]
+pub struct DecodeError {
+    position: i64,
+    aggregate_type: String,
+    event_type: String,
+    event_version: String,
+    source: serde_json::Error,
+}
+
+impl RecordedEvent {
+    /// The typed event of aggregate `D`, brought up to its newest version.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload does not fit.
+    pub fn decode<D: Decider>(&self) -> Result<D::Event, DecodeError> {
+        let mut payload = self.payload.clone();
+        upcast_builtin(&self.aggregate_type, &self.event_type, &self.event_version, &mut payload);
+        serde_json::from_value(payload).map_err(|source| DecodeError {
+            position: self.position,
+            aggregate_type: self.aggregate_type.clone(),
+            event_type: self.event_type.clone(),
+            event_version: self.event_version.clone(),
+            source,
+        })
+    }
+}
+
+impl FromRow<'_, PgRow> for RecordedEvent {
+    fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
+        let id: &str = row.try_get("aggregate_id")?;
+        let aggregate_id = Uuid::parse_str(id).map_err(|error| sqlx::Error::Decode(error.into()))?;
+        Ok(Self {
+            position: row.try_get("position")?,
+            aggregate_type: row.try_get("aggregate_type")?,
+            aggregate_id,
+            sequence: row.try_get("sequence")?,
+            event_type: row.try_get("event_type")?,
+            event_version: row.try_get("event_version")?,
+            payload: row.try_get("payload")?,
+            metadata: row.try_get("metadata")?,
+            recorded_at: row.try_get("recorded_at")?,
+        })
+    }
+}
