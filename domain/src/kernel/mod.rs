@@ -5,6 +5,7 @@ mod claim;
 mod decider;
 mod error;
 mod ids;
+mod metadata;
 mod sha256;
 mod text;
 
@@ -13,5 +14,6 @@ pub use claim::{Claim, ClaimOp};
 pub use decider::Decider;
 pub use error::{ErrorKind, Rejection};
 pub use ids::{AgentId, AgentTokenId, JobId, SessionId, TransferId, UserId};
+pub use metadata::{CommandOutcome, Metadata};
 pub use sha256::{InvalidSha256, Sha256Hex};
 pub use text::{TextError, clean_text, required_text};

@@ -1,13 +1,12 @@
-use std::sync::OnceLock;
+use std::{collections::HashMap, sync::OnceLock};
 
 use cqrs_es::{AggregateError, CqrsFramework};
-use signalbox_domain::kernel::{Decider, Rejection};
+use signalbox_domain::kernel::{CommandOutcome, Decider, Metadata, Rejection};
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::{
     append::{AppendOutcome, Appender},
-    metadata::Metadata,
     root::Root,
     store::CommandStore,
 };
@@ -26,15 +25,6 @@ pub struct Execution<C> {
     pub metadata: Metadata,
     /// The command itself.
     pub command: C,
-}
-
-/// Where a command ended up. A command that changed nothing has neither version nor position.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CommandOutcome {
-    /// Version of the aggregate after the command.
-    pub version: Option<i64>,
-    /// Position of the command's last event.
-    pub position: Option<i64>,
 }
 
 /// Why a command was not carried out.
@@ -72,12 +62,11 @@ pub async fn execute<D: Decider>(
             outcome: &outcome,
         };
         let framework = CqrsFramework::<Root<D>, _>::new(store, Vec::new(), ());
-        let done = framework
-            .execute_with_metadata(&aggregate_id.to_string(), command.clone(), metadata.to_map())
-            .await;
+        let done =
+            framework.execute_with_metadata(&aggregate_id.to_string(), command.clone(), HashMap::new()).await;
         match done {
             Ok(()) => {
-                let appended = outcome.into_inner().map(CommandOutcome::from);
+                let appended = outcome.into_inner().map(outcome_of);
                 return match appended {
                     Some(outcome) => Ok(outcome),
                     None => Ok(first_outcome(pool, metadata.command_id).await?.unwrap_or_default()),
@@ -112,8 +101,6 @@ fn translate(error: AggregateError<Rejection>) -> ExecuteError {
     }
 }
 
-impl From<AppendOutcome> for CommandOutcome {
-    fn from(outcome: AppendOutcome) -> Self {
-        Self { version: Some(outcome.version), position: Some(outcome.position) }
-    }
+fn outcome_of(appended: AppendOutcome) -> CommandOutcome {
+    CommandOutcome { version: Some(appended.version), position: Some(appended.position) }
 }

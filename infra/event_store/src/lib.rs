@@ -10,7 +10,6 @@
 mod append;
 mod batch;
 mod execute;
-mod metadata;
 mod read;
 mod recorded;
 mod root;
@@ -19,8 +18,7 @@ mod store;
 mod upcast;
 
 pub use append::{AppendError, AppendOutcome, Appender};
-pub use execute::{CommandOutcome, ExecuteError, Execution, execute};
-pub use metadata::Metadata;
+pub use execute::{ExecuteError, Execution, execute};
 pub use read::{head_position, read_after, read_stream};
 pub use recorded::{DecodeError, RecordedEvent};
 pub use upcast::{Upcaster, upcast};

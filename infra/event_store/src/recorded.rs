@@ -24,7 +24,7 @@ pub struct RecordedEvent {
     pub event_version: String,
     /// The event itself.
     pub payload: Value,
-    /// Who and what caused it, see [`crate::Metadata`].
+    /// Who and what caused it, see [`signalbox_domain::kernel::Metadata`].
     pub metadata: Value,
     /// When it was appended.
     pub recorded_at: DateTime<Utc>,

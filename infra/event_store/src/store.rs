@@ -6,13 +6,12 @@ use cqrs_es::{
 };
 use postgres_es::PostgresEventRepository;
 use serde_json::Value;
-use signalbox_domain::kernel::{Decider, ErrorKind, Rejection};
+use signalbox_domain::kernel::{Decider, ErrorKind, Metadata, Rejection};
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::{
     append::{Append, AppendError, AppendOutcome, Appender, NewEvent},
-    metadata::Metadata,
     root::Root,
     snapshot,
     upcast::upcast_builtin,

@@ -1,0 +1,17 @@
+//! The bus. NATS carries, it is never the truth: whatever is lost here is put back from the log.
+//!
+//! * [`Bus`] is the connection; [`Bus::send`] sends a command and waits for its outcome, [`Bus::serve`] answers them.
+//! * [`Wakeup`]s tell readers to look at the log or at a read model again; they carry positions, never data.
+//! * [`Mailbox`] keeps what agents have not yet taken; [`EventStream`] is the relayed log.
+
+mod bus;
+mod command;
+mod events;
+mod mailbox;
+mod wakeup;
+
+pub use bus::{Bus, BusError};
+pub use command::{CommandMessage, CommandReply};
+pub use events::EventStream;
+pub use mailbox::{Mail, MailMessage, Mailbox};
+pub use wakeup::Wakeup;

@@ -1,0 +1,94 @@
+use std::{sync::Arc, time::Duration};
+
+use async_nats::{Client, ConnectOptions, Event, ServerAddr, jetstream};
+use tokio::sync::watch;
+
+/// Oldest server that does what we ask of it; older ones silently ignore stream settings.
+const MIN_SERVER: (i64, i64, i64) = (2, 11, 0);
+
+/// Why the bus cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BusError {
+    /// The address does not parse.
+    #[error("NATS_URL is not a NATS address; it looks like nats://user:password@host:4222")]
+    Address,
+    /// No connection.
+    #[error("NATS cannot be reached: {0}; check that nats-server runs and that NATS_URL is right")]
+    Connect(#[source] async_nats::ConnectError),
+    /// Too old.
+    #[error("nats-server {0} is too old: Signalbox needs version 2.11 or newer")]
+    TooOld(String),
+    /// JetStream refused or did not answer.
+    #[error("JetStream: {0}")]
+    Stream(String),
+    /// The message did not reach the server.
+    #[error("the message could not be published: {0}")]
+    Publish(String),
+}
+
+/// The connection to NATS. Clones share it; it reconnects by itself.
+#[derive(Debug, Clone)]
+pub struct Bus {
+    pub(crate) client: Client,
+    pub(crate) jetstream: jetstream::Context,
+    connections: watch::Receiver<u64>,
+}
+
+impl Bus {
+    /// Connects to `url` and checks the server's version.
+    ///
+    /// # Errors
+    /// [`BusError`] says whether the address, the connection or the version is the problem.
+    pub async fn connect(url: &str) -> Result<Self, BusError> {
+        let address: ServerAddr = url.parse().map_err(|_| BusError::Address)?;
+        let (count, connections) = watch::channel(0);
+        let count = Arc::new(count);
+        let options = ConnectOptions::new()
+            .name("signalbox")
+            .connection_timeout(Duration::from_secs(5))
+            .ping_interval(Duration::from_secs(10))
+            .request_timeout(Some(Duration::from_secs(5)))
+            .reconnect_delay_callback(|attempt| Duration::from_millis(50 * (1 << attempt.min(5)) as u64))
+            .event_callback(move |event| {
+                let count = count.clone();
+                async move { note(&event, &count) }
+            });
+        let client = options.connect(address).await.map_err(BusError::Connect)?;
+        let (major, minor, patch) = MIN_SERVER;
+        if !client.is_server_compatible(major, minor, patch) {
+            return Err(BusError::TooOld(client.server_info().version));
+        }
+        let jetstream = jetstream::new(client.clone());
+        Ok(Self { client, jetstream, connections })
+    }
+
+    /// Counts connections: it changes after each reconnect, when subscriptions by pull have to be asked for again
+    /// and JetStream may have lost what it held.
+    pub fn connections(&self) -> watch::Receiver<u64> {
+        self.connections.clone()
+    }
+
+    /// Whether the server is reachable now.
+    pub fn is_connected(&self) -> bool {
+        self.client.connection_state() == async_nats::connection::State::Connected
+    }
+
+    /// Sends what is buffered and waits for it, at most 2 s.
+    pub async fn flush(&self) {
+        let flushed = tokio::time::timeout(Duration::from_secs(2), self.client.flush()).await;
+        if !matches!(flushed, Ok(Ok(()))) {
+            tracing::warn!("the bus could not be flushed in time");
+        }
+    }
+}
+
+fn note(event: &Event, count: &watch::Sender<u64>) {
+    match event {
+        Event::Connected => count.send_modify(|count| *count += 1),
+        Event::Disconnected => tracing::warn!("the connection to NATS is lost; reconnecting"),
+        Event::SlowConsumer(_) | Event::ServerError(_) | Event::ClientError(_) => {
+            tracing::warn!(%event, "the bus reports a problem");
+        }
+        _ => {}
+    }
+}

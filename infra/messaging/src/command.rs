@@ -1,0 +1,174 @@
+use std::{future::Future, sync::Arc, time::Duration};
+
+use async_nats::{HeaderMap, Message, RequestErrorKind};
+use futures::StreamExt;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use signalbox_domain::kernel::{CommandOutcome, Decider, ErrorKind, Metadata, Rejection};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep, timeout},
+};
+use uuid::Uuid;
+
+use crate::{Bus, BusError};
+
+/// How long a sender keeps asking before it gives up.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How long one request may take.
+const REQUEST: Duration = Duration::from_secs(3);
+/// Commands that one process carries out at the same time; more wait on the bus.
+const CONCURRENT: usize = 512;
+
+/// A command on the bus.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CommandMessage {
+    /// Type of the aggregate.
+    pub aggregate_type: String,
+    /// Key of the aggregate.
+    pub aggregate_id: Uuid,
+    /// Version that the sender insists on.
+    pub expected_version: Option<i64>,
+    /// Who and what caused it.
+    pub metadata: Metadata,
+    /// The aggregate's command.
+    pub command: Value,
+}
+
+/// The answer to a command.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandReply {
+    /// It was carried out, now or before.
+    Done(CommandOutcome),
+    /// It was not.
+    Rejected(Rejection),
+}
+
+impl Bus {
+    /// Sends `command` to the aggregate `id` and waits for the outcome. Unanswered commands are sent again with the
+    /// same command id, which the log recognises.
+    ///
+    /// # Errors
+    /// The [`Rejection`]; of kind `Unavailable` when nobody answered in time, and then it is unknown whether the
+    /// command was carried out.
+    pub async fn send<D: Decider>(
+        &self,
+        id: Uuid,
+        expected_version: Option<i64>,
+        metadata: &Metadata,
+        command: &D::Command,
+    ) -> Result<CommandOutcome, Rejection> {
+        let payload = encode::<D>(id, expected_version, metadata, command)?;
+        let subject = format!("cmd.{}", D::CONTEXT);
+        let deadline = Instant::now() + DEADLINE;
+        let mut pause = Duration::from_millis(20);
+        loop {
+            let answer = timeout(
+                REQUEST,
+                self.client.request_with_headers(
+                    subject.clone(),
+                    trace_headers(metadata),
+                    payload.clone().into(),
+                ),
+            );
+            let reason = match answer.await {
+                Ok(Ok(message)) => match decode(&message)? {
+                    CommandReply::Done(outcome) => return Ok(outcome),
+                    CommandReply::Rejected(rejection) if rejection.kind != ErrorKind::Unavailable => {
+                        return Err(rejection);
+                    }
+                    CommandReply::Rejected(rejection) => rejection.message,
+                },
+                Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {
+                    "no command handler runs".to_owned()
+                }
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "no command handler answered".to_owned(),
+            };
+            if Instant::now() + pause >= deadline {
+                tracing::error!(%reason, aggregate.type = D::TYPE, "a command was not answered");
+                return Err(Rejection::unavailable(
+                    "The service cannot take changes now: try again in a moment.",
+                ));
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+
+    /// Answers the commands of `context`, shared with every other process that does. Runs until the bus closes.
+    ///
+    /// # Errors
+    /// [`BusError::Stream`] when the subscription is refused.
+    pub async fn serve<H, F>(&self, context: &str, handle: H) -> Result<(), BusError>
+    where
+        H: Fn(CommandMessage) -> F + Send + Sync + 'static,
+        F: Future<Output = CommandReply> + Send,
+    {
+        let subject = format!("cmd.{context}");
+        let subscribed = self.client.queue_subscribe(subject, "commands".to_owned()).await;
+        let mut messages = subscribed.map_err(|error| BusError::Stream(error.to_string()))?;
+        let (handle, places) = (Arc::new(handle), Arc::new(Semaphore::new(CONCURRENT)));
+        while let Some(message) = messages.next().await {
+            let Ok(place) = places.clone().acquire_owned().await else { break };
+            let (bus, handle) = (self.clone(), handle.clone());
+            tokio::spawn(async move {
+                bus.answer(message, &*handle).await;
+                drop(place);
+            });
+        }
+        Ok(())
+    }
+
+    async fn answer<H, F>(&self, message: Message, handle: &H)
+    where
+        H: Fn(CommandMessage) -> F,
+        F: Future<Output = CommandReply>,
+    {
+        let Some(inbox) = message.reply else { return };
+        let reply = match serde_json::from_slice(&message.payload) {
+            Ok(command) => handle(command).await,
+            Err(error) => CommandReply::Rejected(unreadable(&error)),
+        };
+        let Ok(payload) = serde_json::to_vec(&reply) else { return };
+        if let Err(error) = self.client.publish(inbox, payload.into()).await {
+            tracing::warn!(%error, "the answer to a command was not sent; its sender asks again");
+        }
+    }
+}
+
+fn encode<D: Decider>(
+    id: Uuid,
+    expected_version: Option<i64>,
+    metadata: &Metadata,
+    command: &D::Command,
+) -> Result<Vec<u8>, Rejection> {
+    let message = serde_json::to_value(command).and_then(|command| {
+        serde_json::to_vec(&CommandMessage {
+            aggregate_type: D::TYPE.to_owned(),
+            aggregate_id: id,
+            expected_version,
+            metadata: metadata.clone(),
+            command,
+        })
+    });
+    message.map_err(|error| unreadable(&error))
+}
+
+fn decode(message: &Message) -> Result<CommandReply, Rejection> {
+    serde_json::from_slice(&message.payload).map_err(|error| unreadable(&error))
+}
+
+fn trace_headers(metadata: &Metadata) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if let Some(traceparent) = &metadata.traceparent {
+        headers.insert("traceparent", traceparent.as_str());
+    }
+    headers
+}
+
+fn unreadable(error: &serde_json::Error) -> Rejection {
+    tracing::error!(%error, "a command cannot be read: do gateway and command handler have the same version?");
+    Rejection::invalid("unreadable_command", "The command cannot be read.")
+}

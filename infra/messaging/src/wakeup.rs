@@ -1,0 +1,73 @@
+use futures::{Stream, StreamExt};
+use serde::{Deserialize, Serialize};
+
+use crate::{Bus, BusError};
+
+/// Tells a reader that there is something new. Lost ones cost time, as every reader also polls.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "wakeup", rename_all = "snake_case")]
+pub enum Wakeup {
+    /// The log has grown.
+    LogAppended {
+        /// Its newest position.
+        position: i64,
+    },
+    /// A read model has caught up.
+    ReadAdvanced {
+        /// Name of the projection.
+        projection: String,
+        /// What it has applied.
+        position: i64,
+    },
+    /// An agent has a new session; gateways that hold an older one close it.
+    AgentSession {
+        /// The agent's key.
+        agent: uuid::Uuid,
+        /// The new session.
+        session: uuid::Uuid,
+    },
+    /// An agent has echoed a connection test.
+    TestEcho {
+        /// The test's key.
+        request_id: String,
+    },
+    /// A transfer has been stopped; gateways cut its bodies.
+    TransferStopped {
+        /// The transfer's key.
+        transfer: uuid::Uuid,
+    },
+}
+
+impl Wakeup {
+    fn subject(&self) -> &'static str {
+        match self {
+            Self::LogAppended { .. } => "wake.log.appended",
+            Self::ReadAdvanced { .. } => "wake.read.advanced",
+            Self::AgentSession { .. } => "wake.agent.session",
+            Self::TestEcho { .. } => "wake.agent.echo",
+            Self::TransferStopped { .. } => "wake.transfer.stopped",
+        }
+    }
+}
+
+impl Bus {
+    /// Publishes `wakeup` to whoever listens.
+    ///
+    /// # Errors
+    /// [`BusError::Publish`] when the connection is closed.
+    pub async fn wake(&self, wakeup: &Wakeup) -> Result<(), BusError> {
+        let payload = serde_json::to_vec(wakeup).map_err(|error| BusError::Publish(error.to_string()))?;
+        let published = self.client.publish(wakeup.subject(), payload.into()).await;
+        published.map_err(|error| BusError::Publish(error.to_string()))
+    }
+
+    /// All wake-ups from now on.
+    ///
+    /// # Errors
+    /// [`BusError::Stream`] when the subscription is refused.
+    pub async fn wakeups(&self) -> Result<impl Stream<Item = Wakeup> + Send + use<>, BusError> {
+        let messages =
+            self.client.subscribe("wake.>").await.map_err(|error| BusError::Stream(error.to_string()))?;
+        Ok(messages.filter_map(|message| async move { serde_json::from_slice(&message.payload).ok() }))
+    }
+}
