@@ -1,0 +1,18 @@
+//! Read models: tables that are folded from the log and can be thrown away and rebuilt.
+//!
+//! A [`Projection`] folds a batch of events into rows; the [`Runner`] keeps the live tables up to date, and
+//! [`rebuild()`] fills a second copy beside them, compares and swaps. Both use the same fold, so live and replay
+//! cannot differ. The `queries` of each context are what gateway and workers read.
+
+pub mod identity;
+mod lease;
+mod projection;
+mod rebuild;
+mod runner;
+mod table;
+pub mod transfer;
+
+pub use lease::Lease;
+pub use projection::{ApplyError, Poison, Projection};
+pub use rebuild::{RebuildError, RebuildReport, rebuild};
+pub use runner::{Runner, StepError, checkpoint};

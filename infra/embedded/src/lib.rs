@@ -1,0 +1,47 @@
+//! A private PostgreSQL and a private NATS server, run as children of this process.
+//!
+//! This is what lets `signalbox up` and the tests work on a machine where nobody set up a database or a broker:
+//! each server gets a folder, a port on 127.0.0.1 and a random password, and lives no longer than its parent.
+//!
+//! It is not a supervisor (a server that dies later stays dead and its clients see that) and it knows nothing of
+//! what is stored in them: databases, schemas and streams belong to the callers.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), signalbox_embedded::EmbeddedError> {
+//! use signalbox_embedded::{Nats, NatsOptions, Postgres, PostgresOptions};
+//!
+//! let postgres = Postgres::start(PostgresOptions::new("data/postgres")).await?;
+//! let nats = Nats::start(NatsOptions::new("data/nats")).await?;
+//! println!("{} {}", postgres.url("postgres"), nats.url());
+//! nats.stop().await;
+//! postgres.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! How the children end, whatever happens to the parent:
+//!
+//! | The parent | The children |
+//! |---|---|
+//! | calls `stop` | are asked, then told, then killed, each step with a limit |
+//! | drops the handle | are shut down at once |
+//! | gets Ctrl-C from the terminal | notice nothing: they have process groups of their own |
+//! | is killed (SIGKILL) | get a signal from the kernel; a next start waits for those that still linger |
+//!
+//! Linux only: it relies on `/proc` and on `setpriv` of util-linux.
+
+mod account;
+mod child;
+mod error;
+mod folder;
+mod keeper;
+mod leftovers;
+mod locate;
+mod log;
+mod nats;
+mod ports;
+mod postgres;
+
+pub use error::EmbeddedError;
+pub use nats::{Nats, NatsOptions};
+pub use postgres::{Postgres, PostgresOptions};

@@ -1,0 +1,40 @@
+# Signalbox, from a fresh clone: `make up` serves it, `make test` checks it. `make help` lists the rest.
+
+# Outside the clone, so that several clones share one build.
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/signalbox/target
+
+CARGO_BUILD := cargo build --release --locked -p signalbox -p signalbox-agent --bin signalbox --bin signalbox-agent
+
+.DEFAULT_GOAL := help
+.PHONY: help up build test lint fmt demo bench chaos bootstrap
+
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+up: build ## Build and serve Signalbox with its own database and bus, until Ctrl-C
+	@exec "$(CARGO_TARGET_DIR)/release/signalbox" up
+
+build: bootstrap ## Build the server and the agent for release
+	$(CARGO_BUILD)
+
+test: ## Check format, layers and lints, and run all tests
+	@tools/test
+
+lint: bootstrap ## Check lints and layers
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	tools/check-layers
+
+fmt: ## Format all Rust code
+	cargo fmt --all
+
+demo: build ## Move real files through the running system (start it with make up)
+	@tools/demo
+
+bench: bootstrap ## Measure throughput and latency on this machine
+	cargo bench --locked -p signalbox
+
+chaos: bootstrap ## Kill parts of the system under load and check that nothing is lost
+	cargo test --release --locked -p signalbox --test chaos -- --ignored --nocapture
+
+bootstrap:
+	@tools/bootstrap

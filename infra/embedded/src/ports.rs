@@ -1,0 +1,55 @@
+//! Ports on the loopback interface.
+
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+
+use crate::error::EmbeddedError;
+
+/// How often a port is chosen anew when another program took it between the choice and the server's start.
+const ATTEMPTS: usize = 8;
+
+/// Starts a server on `wanted`, or on a free port that is chosen again when it turns out to be taken.
+pub(crate) async fn start_on_port<T, F>(
+    wanted: Option<u16>,
+    start: impl Fn(u16) -> F,
+) -> Result<T, EmbeddedError>
+where
+    F: Future<Output = Result<T, EmbeddedError>>,
+{
+    if let Some(port) = wanted {
+        require_free(port)?;
+        return start(port)
+            .await
+            .map_err(|error| if lost_port(&error) { EmbeddedError::PortTaken { port } } else { error });
+    }
+    let mut attempt = 1;
+    loop {
+        match start(free()?).await {
+            Err(error) if lost_port(&error) && attempt < ATTEMPTS => attempt += 1,
+            result => return result,
+        }
+    }
+}
+
+fn free() -> Result<u16, EmbeddedError> {
+    listen(0)
+        .and_then(|listener| Ok(listener.local_addr()?.port()))
+        .map_err(EmbeddedError::run("a listener on 127.0.0.1"))
+}
+
+fn require_free(port: u16) -> Result<(), EmbeddedError> {
+    match listen(port) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(EmbeddedError::PortTaken { port }),
+        Err(error) => Err(EmbeddedError::run(format!("a listener on 127.0.0.1:{port}"))(error)),
+        Ok(_) => Ok(()),
+    }
+}
+
+fn listen(port: u16) -> io::Result<TcpListener> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+}
+
+/// Both servers print the system's words for EADDRINUSE before they give up.
+fn lost_port(error: &EmbeddedError) -> bool {
+    matches!(error, EmbeddedError::Died { tail, .. } if tail.to_ascii_lowercase().contains("address already in use"))
+}

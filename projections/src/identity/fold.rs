@@ -1,0 +1,130 @@
+use std::collections::HashSet;
+
+use signalbox_domain::{
+    identity::{Session, SessionEvent, User, UserEvent},
+    kernel::Decider,
+};
+use signalbox_event_store::RecordedEvent;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{SessionRow, UserRow};
+use crate::{ApplyError, Poison, Projection, table::Table};
+
+/// Folds users and sessions.
+pub struct IdentityProjection;
+
+#[derive(Default)]
+struct Fold {
+    users: Table<UserRow>,
+    sessions: Table<SessionRow>,
+    deleted_users: Vec<Uuid>,
+}
+
+impl Projection for IdentityProjection {
+    const NAME: &'static str = "identity";
+    const TABLES: &'static [&'static str] = &["users", "sessions"];
+    const AGGREGATES: &'static [&'static str] = &[User::TYPE, Session::TYPE];
+
+    async fn apply(
+        connection: &mut PgConnection,
+        schema: &str,
+        events: &[&RecordedEvent],
+    ) -> Result<Vec<Poison>, ApplyError> {
+        let ids = |aggregate: &str| -> HashSet<Uuid> {
+            let own = events.iter().filter(|event| event.aggregate_type == aggregate && event.sequence > 1);
+            own.map(|event| event.aggregate_id).collect()
+        };
+        let mut fold = Fold {
+            users: Table::load(connection, schema, ids(User::TYPE)).await?,
+            sessions: Table::load(connection, schema, ids(Session::TYPE)).await?,
+            deleted_users: Vec::new(),
+        };
+        let poisons = events.iter().filter_map(|event| fold.event(event).err()).collect();
+        fold.write(connection, schema).await?;
+        Ok(poisons)
+    }
+}
+
+impl Fold {
+    fn event(&mut self, event: &RecordedEvent) -> Result<(), Poison> {
+        let poison =
+            |error: &dyn std::fmt::Display| Poison { position: event.position, error: error.to_string() };
+        if event.aggregate_type == User::TYPE {
+            self.user(event, event.decode::<User>().map_err(|error| poison(&error))?);
+        } else {
+            self.session(event, event.decode::<Session>().map_err(|error| poison(&error))?);
+        }
+        Ok(())
+    }
+
+    fn user(&mut self, recorded: &RecordedEvent, event: UserEvent) {
+        let id = recorded.aggregate_id;
+        if let UserEvent::UserCreated(new) = event {
+            return self.users.put(UserRow {
+                id,
+                number: new.number,
+                email: new.email,
+                username: new.username,
+                role: new.role.to_string(),
+                password_hash: new.password_hash,
+                sso_provider: None,
+                valid_after: recorded.position,
+                version: recorded.sequence,
+                created_at: recorded.recorded_at,
+                updated_at: recorded.recorded_at,
+            });
+        }
+        let Some(row) = self.users.change(id) else { return };
+        row.version = recorded.sequence;
+        row.updated_at = recorded.recorded_at;
+        match event {
+            UserEvent::UserCreated(_) => {}
+            UserEvent::UserEmailChanged { to, .. } => row.email = to,
+            UserEvent::UserRenamed { to, .. } => row.username = to,
+            UserEvent::UserRoleChanged { to, .. } => row.role = to.to_string(),
+            UserEvent::UserPasswordChanged { password_hash } => {
+                row.password_hash = password_hash;
+                row.valid_after = recorded.position;
+            }
+            UserEvent::UserDeleted { .. } => {
+                self.users.remove(id);
+                self.deleted_users.push(id);
+            }
+        }
+    }
+
+    fn session(&mut self, recorded: &RecordedEvent, event: SessionEvent) {
+        let id = recorded.aggregate_id;
+        match event {
+            SessionEvent::SessionStarted { user, expires_at } => self.sessions.put(SessionRow {
+                id,
+                user_id: user.0,
+                position: recorded.position,
+                started_at: recorded.recorded_at,
+                expires_at,
+                ended_at: None,
+            }),
+            SessionEvent::SessionRenewed { expires_at } => {
+                if let Some(row) = self.sessions.change(id) {
+                    row.expires_at = expires_at;
+                }
+            }
+            SessionEvent::SessionEnded => {
+                if let Some(row) = self.sessions.change(id) {
+                    row.ended_at = Some(recorded.recorded_at);
+                }
+            }
+        }
+    }
+
+    async fn write(self, connection: &mut PgConnection, schema: &str) -> Result<(), ApplyError> {
+        self.users.write(connection, schema).await?;
+        self.sessions.write(connection, schema).await?;
+        if !self.deleted_users.is_empty() {
+            let sql = format!("DELETE FROM {schema}.sessions WHERE user_id = ANY($1)");
+            sqlx::query(&sql).bind(self.deleted_users).execute(connection).await?;
+        }
+        Ok(())
+    }
+}

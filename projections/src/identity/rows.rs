@@ -1,0 +1,66 @@
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use crate::table::ReadRow;
+
+/// A user.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct UserRow {
+    /// Key.
+    pub id: Uuid,
+    /// The integer that service 1 shows.
+    pub number: i64,
+    /// Login name.
+    pub email: String,
+    /// Second login name.
+    pub username: String,
+    /// `admin`, `operator` or `viewer`.
+    pub role: String,
+    /// Argon2id hash in PHC format.
+    pub password_hash: String,
+    /// Identity provider; `None` for local users.
+    pub sso_provider: Option<String>,
+    /// Position in the log; sessions that started before are void.
+    pub valid_after: i64,
+    /// Version of the aggregate.
+    pub version: i64,
+    /// When it was created.
+    pub created_at: DateTime<Utc>,
+    /// When it last changed.
+    pub updated_at: DateTime<Utc>,
+}
+
+impl ReadRow for UserRow {
+    const TABLE: &'static str = "users";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+/// A login session.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct SessionRow {
+    /// Key; the `sid` claim of its JWTs.
+    pub id: Uuid,
+    /// Whose it is.
+    pub user_id: Uuid,
+    /// Position of its start in the log.
+    pub position: i64,
+    /// When it began.
+    pub started_at: DateTime<Utc>,
+    /// When its newest JWT expires.
+    pub expires_at: DateTime<Utc>,
+    /// When it was ended by logout.
+    pub ended_at: Option<DateTime<Utc>>,
+}
+
+impl ReadRow for SessionRow {
+    const TABLE: &'static str = "sessions";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}

@@ -1,0 +1,430 @@
+use std::collections::{HashMap, HashSet};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use signalbox_domain::{
+    kernel::Decider,
+    transfer::{
+        Agent, AgentEvent, AgentToken, AgentTokenEvent, Job, JobEvent, JobSpec, Leg, NewJob, NewTransfer,
+        Schedule, Transfer, TransferEvent,
+    },
+};
+use signalbox_event_store::{DecodeError, RecordedEvent};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{AgentRow, AgentTokenRow, JobRow, TransferFileRow, TransferRow};
+use crate::{
+    ApplyError, Poison, Projection,
+    table::{Table, upsert},
+};
+
+/// Folds agents, tokens, jobs and transfers.
+pub struct TransferProjection;
+
+enum Event {
+    Agent(AgentEvent),
+    Token(AgentTokenEvent),
+    Job(JobEvent),
+    Transfer(TransferEvent),
+}
+
+#[derive(Default)]
+struct Fold {
+    agents: Table<AgentRow>,
+    tokens: Table<AgentTokenRow>,
+    jobs: Table<JobRow>,
+    transfers: Table<TransferRow>,
+    files: HashMap<(Uuid, String), TransferFileRow>,
+    deleted_agents: Vec<Uuid>,
+}
+
+impl Projection for TransferProjection {
+    const NAME: &'static str = "transfer";
+    const TABLES: &'static [&'static str] =
+        &["agents", "agent_tokens", "jobs", "transfers", "transfer_files"];
+    const AGGREGATES: &'static [&'static str] = &[Agent::TYPE, AgentToken::TYPE, Job::TYPE, Transfer::TYPE];
+
+    async fn apply(
+        connection: &mut PgConnection,
+        schema: &str,
+        events: &[&RecordedEvent],
+    ) -> Result<Vec<Poison>, ApplyError> {
+        let mut poisons = Vec::new();
+        let mut decoded = Vec::with_capacity(events.len());
+        for recorded in events {
+            match decode(recorded) {
+                Ok(event) => decoded.push((*recorded, event)),
+                Err(error) => poisons.push(Poison { position: recorded.position, error: error.to_string() }),
+            }
+        }
+        let mut fold = Fold::load(connection, schema, &decoded).await?;
+        for (recorded, event) in decoded {
+            fold.event(recorded, event);
+        }
+        fold.write(connection, schema).await?;
+        Ok(poisons)
+    }
+}
+
+fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
+    match event.aggregate_type.as_str() {
+        Agent::TYPE => event.decode::<Agent>().map(Event::Agent),
+        AgentToken::TYPE => event.decode::<AgentToken>().map(Event::Token),
+        Job::TYPE => event.decode::<Job>().map(Event::Job),
+        _ => event.decode::<Transfer>().map(Event::Transfer),
+    }
+}
+
+impl Fold {
+    /// Reads the rows that `events` change.
+    async fn load(
+        connection: &mut PgConnection,
+        schema: &str,
+        events: &[(&RecordedEvent, Event)],
+    ) -> Result<Self, ApplyError> {
+        let changed = |aggregate: &str| -> HashSet<Uuid> {
+            let own = events.iter().map(|(recorded, _)| recorded);
+            own.filter(|recorded| recorded.aggregate_type == aggregate && recorded.sequence > 1)
+                .map(|recorded| recorded.aggregate_id)
+                .collect()
+        };
+        let run = events.iter().filter_map(|(_, event)| match event {
+            Event::Transfer(TransferEvent::TransferRequested(new)) => new.job.map(|job| job.id.0),
+            _ => None,
+        });
+        let jobs = changed(Job::TYPE).into_iter().chain(run).collect();
+        Ok(Self {
+            agents: Table::load(connection, schema, changed(Agent::TYPE)).await?,
+            tokens: Table::load(connection, schema, changed(AgentToken::TYPE)).await?,
+            jobs: Table::load(connection, schema, jobs).await?,
+            transfers: Table::load(connection, schema, changed(Transfer::TYPE)).await?,
+            ..Self::default()
+        })
+    }
+
+    fn event(&mut self, recorded: &RecordedEvent, event: Event) {
+        match event {
+            Event::Agent(event) => self.agent(recorded, event),
+            Event::Token(event) => self.token(recorded, event),
+            Event::Job(event) => self.job(recorded, event),
+            Event::Transfer(event) => self.transfer(recorded, event),
+        }
+    }
+
+    fn agent(&mut self, recorded: &RecordedEvent, event: AgentEvent) {
+        let (id, at) = (recorded.aggregate_id, recorded.recorded_at);
+        if let AgentEvent::AgentCreated(new) = event {
+            let mut row = new_agent(recorded, new.number);
+            describe(&mut row, new.profile);
+            return self.agents.put(row);
+        }
+        let Some(row) = self.agents.change(id) else { return };
+        row.version = recorded.sequence;
+        row.updated_at = at;
+        match event {
+            AgentEvent::AgentCreated(_) => {}
+            AgentEvent::AgentUpdated(profile) => describe(row, profile),
+            AgentEvent::AgentDeleted { .. } => {
+                self.agents.remove(id);
+                self.deleted_agents.push(id);
+            }
+            AgentEvent::AgentConnected { session, transport } => {
+                row.status = "online".to_owned();
+                row.transport_mode = Some(word(&transport));
+                row.session = Some(session);
+                row.connected_at = Some(at);
+                row.last_seen = Some(at);
+            }
+            AgentEvent::AgentDescribed(system) => {
+                row.version_text = system.version;
+                row.hostname = system.hostname;
+                row.system = system.system;
+                row.ip_address = system.ip_address;
+                row.capabilities = system.capabilities;
+                row.last_seen = Some(at);
+            }
+            AgentEvent::AgentDisconnected { .. } => {
+                row.status = "offline".to_owned();
+                row.session = None;
+                row.last_seen = Some(at);
+            }
+        }
+    }
+
+    fn token(&mut self, recorded: &RecordedEvent, event: AgentTokenEvent) {
+        match event {
+            AgentTokenEvent::AgentTokenCreated(new) => self.tokens.put(AgentTokenRow {
+                id: recorded.aggregate_id,
+                number: new.number,
+                name: new.name,
+                agent_id: new.agent.id.0,
+                agent_number: new.agent.number,
+                description: new.description,
+                secret_sha256: new.secret_sha256.into(),
+                expires_at: new.expires_at,
+                created_at: recorded.recorded_at,
+                version: recorded.sequence,
+            }),
+            AgentTokenEvent::AgentTokenRevoked => self.tokens.remove(recorded.aggregate_id),
+        }
+    }
+
+    fn job(&mut self, recorded: &RecordedEvent, event: JobEvent) {
+        let (id, at) = (recorded.aggregate_id, recorded.recorded_at);
+        if let JobEvent::JobCreated(new) = event {
+            return self.jobs.put(new_job(recorded, new));
+        }
+        let Some(row) = self.jobs.change(id) else { return };
+        row.version = recorded.sequence;
+        row.updated_at = at;
+        match event {
+            JobEvent::JobCreated(_) => {}
+            JobEvent::JobUpdated { from, to } => {
+                let rescheduled = from.schedule != to.schedule || from.enabled != to.enabled;
+                specify(row, to);
+                if rescheduled {
+                    row.next_run = next_run(row, at);
+                }
+            }
+            JobEvent::JobDeleted { .. } => self.jobs.remove(id),
+            JobEvent::JobFiringSkipped { scheduled_for, .. } => row.next_run = next_run(row, scheduled_for),
+        }
+    }
+
+    fn transfer(&mut self, recorded: &RecordedEvent, event: TransferEvent) {
+        let (id, at) = (recorded.aggregate_id, recorded.recorded_at);
+        if let TransferEvent::TransferRequested(new) = event {
+            self.note_run(&new, at);
+            return self.transfers.put(new_transfer(recorded, new));
+        }
+        if let TransferEvent::FilesStaged { files } = &event {
+            for file in files {
+                let row = TransferFileRow {
+                    transfer_id: id,
+                    name: file.name.clone(),
+                    size: file.size as i64,
+                    sha256: file.sha256.to_string(),
+                };
+                self.files.insert((id, file.name.clone()), row);
+            }
+        }
+        if let Some(row) = self.transfers.change(id) {
+            row.version = recorded.sequence;
+            row.updated_at = at;
+            row.active_at = at;
+            change_transfer(row, at, event);
+        }
+    }
+
+    fn note_run(&mut self, new: &NewTransfer, at: DateTime<Utc>) {
+        let Some(job) = new.job.and_then(|job| self.jobs.change(job.id.0)) else { return };
+        job.last_run = Some(at);
+        job.last_transfer_number = Some(new.number);
+        if let Some(firing) = new.scheduled_for {
+            job.next_run = next_run(job, firing);
+        }
+    }
+
+    async fn write(self, connection: &mut PgConnection, schema: &str) -> Result<(), ApplyError> {
+        self.agents.write(connection, schema).await?;
+        self.tokens.write(connection, schema).await?;
+        self.jobs.write(connection, schema).await?;
+        self.transfers.write(connection, schema).await?;
+        let files: Vec<_> = self.files.into_values().collect();
+        upsert(connection, schema, "transfer_files", "transfer_id, name", &files).await?;
+        if !self.deleted_agents.is_empty() {
+            let sql = format!("DELETE FROM {schema}.agent_tokens WHERE agent_id = ANY($1)");
+            sqlx::query(&sql).bind(self.deleted_agents).execute(connection).await?;
+        }
+        Ok(())
+    }
+}
+
+fn new_agent(recorded: &RecordedEvent, number: i64) -> AgentRow {
+    AgentRow {
+        id: recorded.aggregate_id,
+        number,
+        name: String::new(),
+        agent_type: String::new(),
+        description: None,
+        status: "offline".to_owned(),
+        version_text: None,
+        hostname: None,
+        system: None,
+        ip_address: None,
+        capabilities: Vec::new(),
+        transport_mode: None,
+        session: None,
+        connected_at: None,
+        last_seen: None,
+        version: recorded.sequence,
+        created_at: recorded.recorded_at,
+        updated_at: recorded.recorded_at,
+    }
+}
+
+fn describe(row: &mut AgentRow, profile: signalbox_domain::transfer::AgentProfile) {
+    row.name = profile.name;
+    row.agent_type = word(&profile.kind);
+    row.description = profile.description;
+}
+
+fn new_job(recorded: &RecordedEvent, new: NewJob) -> JobRow {
+    let NewJob { number, owner, spec } = new;
+    let mut row = JobRow {
+        id: recorded.aggregate_id,
+        number,
+        owner_id: owner.0,
+        name: String::new(),
+        job_type: String::new(),
+        enabled: false,
+        source_agent_id: spec.source_agent.id.0,
+        source_agent_number: spec.source_agent.number,
+        destination_agent_id: spec.destination_agent.id.0,
+        destination_agent_number: spec.destination_agent.number,
+        source_path: String::new(),
+        destination_path: String::new(),
+        schedule: None,
+        timezone: None,
+        max_attempts: 0,
+        backoff_seconds: 0,
+        overlap: String::new(),
+        description: None,
+        last_run: None,
+        next_run: None,
+        last_transfer_number: None,
+        version: recorded.sequence,
+        created_at: recorded.recorded_at,
+        updated_at: recorded.recorded_at,
+    };
+    specify(&mut row, spec);
+    row.next_run = next_run(&row, recorded.recorded_at);
+    row
+}
+
+fn specify(row: &mut JobRow, spec: JobSpec) {
+    row.name = spec.name;
+    row.job_type = word(&spec.kind);
+    row.enabled = spec.enabled;
+    row.source_agent_id = spec.source_agent.id.0;
+    row.source_agent_number = spec.source_agent.number;
+    row.destination_agent_id = spec.destination_agent.id.0;
+    row.destination_agent_number = spec.destination_agent.number;
+    row.source_path = spec.source_path;
+    row.destination_path = spec.destination_path;
+    (row.schedule, row.timezone) = spec.schedule.map(|schedule| (schedule.cron, schedule.timezone)).unzip();
+    row.max_attempts = spec.retry.max_attempts as i32;
+    row.backoff_seconds = spec.retry.backoff_seconds as i32;
+    row.overlap = word(&spec.overlap);
+    row.description = spec.description;
+}
+
+/// First firing after `after`; pure, so that a rebuild comes to the same time.
+fn next_run(row: &JobRow, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let schedule = Schedule { cron: row.schedule.clone()?, timezone: row.timezone.clone()? };
+    if row.enabled { schedule.next_after(after) } else { None }
+}
+
+fn new_transfer(recorded: &RecordedEvent, new: NewTransfer) -> TransferRow {
+    TransferRow {
+        id: recorded.aggregate_id,
+        number: new.number,
+        owner_id: new.owner.0,
+        job_id: new.job.map(|job| job.id.0),
+        job_number: new.job.map(|job| job.number),
+        job_type: word(&new.kind),
+        source_agent_id: new.source_agent.id.0,
+        source_agent_number: new.source_agent.number,
+        destination_agent_id: new.destination_agent.id.0,
+        destination_agent_number: new.destination_agent.number,
+        source_path: new.source_path,
+        destination_path: new.destination_path,
+        filename: new.filename,
+        size: new.size.map(|size| size as i64),
+        status: "pending".to_owned(),
+        phase: "queued".to_owned(),
+        attempts: 0,
+        max_attempts: new.retry.max_attempts as i32,
+        file_count: 0,
+        uploaded: 0,
+        downloaded: 0,
+        sha256: None,
+        proven: false,
+        cleaned: false,
+        error: None,
+        not_before: None,
+        active_at: recorded.recorded_at,
+        started_at: None,
+        finished_at: None,
+        version: recorded.sequence,
+        created_at: recorded.recorded_at,
+        updated_at: recorded.recorded_at,
+    }
+}
+
+fn change_transfer(row: &mut TransferRow, at: DateTime<Utc>, event: TransferEvent) {
+    let mut moved = |phase: &str| {
+        row.phase = phase.to_owned();
+        row.status = "running".to_owned();
+        row.started_at.get_or_insert(at);
+    };
+    match event {
+        TransferEvent::TransferRequested(_) | TransferEvent::LateReportReceived { .. } => {}
+        TransferEvent::TransferDispatched { attempt, leg } => {
+            row.attempts = attempt as i32;
+            row.downloaded = 0;
+            row.phase = if leg == Leg::Upload { "dispatched" } else { "staged" }.to_owned();
+        }
+        TransferEvent::TransferProgressed { leg: Leg::Upload, bytes, total } => {
+            moved("uploading");
+            row.uploaded = bytes as i64;
+            if !row.is_tree() {
+                row.size = total.map(|total| total as i64).or(row.size);
+            }
+        }
+        TransferEvent::TransferProgressed { leg: Leg::Download, bytes, .. } => {
+            moved("downloading");
+            row.downloaded = bytes as i64;
+        }
+        TransferEvent::FilesStaged { files } => {
+            moved("uploading");
+            row.file_count += files.len() as i64;
+        }
+        TransferEvent::TransferStaged { files, size, sha256 } => {
+            moved("staged");
+            row.file_count = files as i64;
+            row.size = Some(size as i64);
+            row.uploaded = size as i64;
+            row.sha256 = Some(sha256.into());
+        }
+        TransferEvent::TransferRequeued { error, backoff_seconds, .. } => {
+            row.phase = "queued".to_owned();
+            row.error = Some(error);
+            row.not_before = Some(at + TimeDelta::seconds(i64::from(backoff_seconds)));
+        }
+        TransferEvent::TransferCompleted { proven } => {
+            row.proven = proven;
+            row.downloaded = row.uploaded;
+            row.error = None;
+            finish(row, at, "completed");
+        }
+        TransferEvent::TransferFailed { error } => {
+            row.error = Some(error);
+            finish(row, at, "failed");
+        }
+        TransferEvent::TransferCancelled => finish(row, at, "cancelled"),
+        TransferEvent::StagedBytesDeleted => row.cleaned = true,
+    }
+}
+
+fn finish(row: &mut TransferRow, at: DateTime<Utc>, status: &str) {
+    row.status = status.to_owned();
+    row.phase = "done".to_owned();
+    row.not_before = None;
+    row.finished_at = Some(at);
+}
+
+/// The wire word of a unit variant.
+fn word<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}

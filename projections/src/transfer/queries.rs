@@ -1,0 +1,475 @@
+//! What gateway and workers ask about agents, tokens, jobs and transfers.
+
+use chrono::{DateTime, Utc};
+use sqlx::{PgPool, Postgres, QueryBuilder};
+use uuid::Uuid;
+
+use super::{AgentRow, AgentTokenRow, JobRow, TransferFileRow, TransferRow};
+
+/// Which rows of a list are wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Page {
+    /// Rows at most.
+    pub limit: i64,
+    /// Rows left out before.
+    pub offset: i64,
+}
+
+/// Filters of a list of transfers or jobs; `None` means any.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Status word.
+    pub status: Option<String>,
+    /// `push` or `pull`.
+    pub kind: Option<String>,
+    /// Part of the name, in any case of letters.
+    pub name: Option<String>,
+    /// The job's integer (transfers only).
+    pub job: Option<i64>,
+    /// The integer of an agent at either end.
+    pub agent: Option<i64>,
+    /// Created at or after.
+    pub from: Option<DateTime<Utc>>,
+    /// Created before.
+    pub to: Option<DateTime<Utc>>,
+}
+
+/// An agent as its presence was last noted. The presence is kept by the gateways beside the log.
+const AGENTS: &str = "SELECT a.id, a.number, a.name, a.agent_type, a.description, a.status, a.version_text, a.hostname, a.system,
+       a.ip_address, a.capabilities, a.transport_mode, a.session, a.connected_at,
+       greatest(a.last_seen, p.last_seen) AS last_seen, a.version, a.created_at, a.updated_at
+  FROM read.agents a LEFT JOIN ops.agent_presence p ON p.agent_id = a.id AND p.session = a.session";
+
+/// The agent with integer `number`.
+///
+/// # Errors
+/// The database's error.
+pub async fn agent(pool: &PgPool, number: i64) -> Result<Option<AgentRow>, sqlx::Error> {
+    sqlx::query_as(&format!("{AGENTS} WHERE a.number = $1")).bind(number).fetch_optional(pool).await
+}
+
+/// The agent with key `id`.
+///
+/// # Errors
+/// The database's error.
+pub async fn agent_by_id(pool: &PgPool, id: Uuid) -> Result<Option<AgentRow>, sqlx::Error> {
+    sqlx::query_as(&format!("{AGENTS} WHERE a.id = $1")).bind(id).fetch_optional(pool).await
+}
+
+/// A page of agents by name, and how many there are.
+///
+/// # Errors
+/// The database's error.
+pub async fn agents(pool: &PgPool, filter: &Filter, page: Page) -> Result<(Vec<AgentRow>, i64), sqlx::Error> {
+    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+        query.push(" WHERE true");
+        and_eq(query, "a.status", filter.status.as_deref());
+        and_eq(query, "a.agent_type", filter.kind.as_deref());
+        and_like(query, "a.name", filter.name.as_deref());
+    };
+    let mut rows = QueryBuilder::new(AGENTS);
+    condition(&mut rows);
+    rows.push(" ORDER BY a.name, a.number");
+    push_page(&mut rows, page);
+    let mut count = QueryBuilder::new("SELECT count(*) FROM read.agents a");
+    condition(&mut count);
+    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+}
+
+/// The integers of two agents as keys, in one question; missing ones are left out.
+///
+/// # Errors
+/// The database's error.
+pub async fn agent_keys(pool: &PgPool, numbers: &[i64]) -> Result<Vec<(i64, Uuid)>, sqlx::Error> {
+    sqlx::query_as("SELECT number, id FROM read.agents WHERE number = ANY($1)")
+        .bind(numbers)
+        .fetch_all(pool)
+        .await
+}
+
+/// Names of the jobs that use agent `id`, at most ten.
+///
+/// # Errors
+/// The database's error.
+pub async fn jobs_of_agent(pool: &PgPool, id: Uuid) -> Result<Vec<(i64, String)>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT number, name FROM read.jobs WHERE source_agent_id = $1 OR destination_agent_id = $1 ORDER BY number LIMIT 10",
+    )
+    .bind(id)
+    .fetch_all(pool)
+    .await
+}
+
+/// Online agents whose last sign of life is older than `before`, with their sessions.
+///
+/// # Errors
+/// The database's error.
+pub async fn silent_agents(pool: &PgPool, before: DateTime<Utc>) -> Result<Vec<(Uuid, Uuid)>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT a.id, a.session FROM read.agents a
+           LEFT JOIN ops.agent_presence p ON p.agent_id = a.id AND p.session = a.session
+          WHERE a.session IS NOT NULL AND greatest(a.connected_at, p.last_seen) < $1 LIMIT 1000",
+    )
+    .bind(before)
+    .fetch_all(pool)
+    .await
+}
+
+/// A page of tokens, newest first, and how many there are.
+///
+/// # Errors
+/// The database's error.
+pub async fn agent_tokens(
+    pool: &PgPool,
+    agent: Option<i64>,
+    page: Page,
+) -> Result<(Vec<AgentTokenRow>, i64), sqlx::Error> {
+    let rows = sqlx::query_as(
+        "SELECT * FROM read.agent_tokens WHERE $1::bigint IS NULL OR agent_number = $1
+          ORDER BY created_at DESC, number DESC LIMIT $2 OFFSET $3",
+    )
+    .bind(agent)
+    .bind(page.limit)
+    .bind(page.offset)
+    .fetch_all(pool)
+    .await?;
+    let count = sqlx::query_scalar(
+        "SELECT count(*) FROM read.agent_tokens WHERE $1::bigint IS NULL OR agent_number = $1",
+    )
+    .bind(agent)
+    .fetch_one(pool)
+    .await?;
+    Ok((rows, count))
+}
+
+/// The token with integer `number`.
+///
+/// # Errors
+/// The database's error.
+pub async fn agent_token(pool: &PgPool, number: i64) -> Result<Option<AgentTokenRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.agent_tokens WHERE number = $1")
+        .bind(number)
+        .fetch_optional(pool)
+        .await
+}
+
+/// The token whose secret has this SHA-256, unless it has expired.
+///
+/// # Errors
+/// The database's error.
+pub async fn live_agent_token(
+    pool: &PgPool,
+    secret_sha256: &str,
+    now: DateTime<Utc>,
+) -> Result<Option<AgentTokenRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.agent_tokens WHERE secret_sha256 = $1 AND (expires_at IS NULL OR expires_at > $2)")
+        .bind(secret_sha256)
+        .bind(now)
+        .fetch_optional(pool)
+        .await
+}
+
+/// Those of the tokens `ids` that still work.
+///
+/// # Errors
+/// The database's error.
+pub async fn live_tokens(pool: &PgPool, ids: &[Uuid], now: DateTime<Utc>) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT id FROM read.agent_tokens WHERE id = ANY($1) AND (expires_at IS NULL OR expires_at > $2)",
+    )
+    .bind(ids)
+    .bind(now)
+    .fetch_all(pool)
+    .await
+}
+
+/// The job with integer `number`, if it is `owner`'s.
+///
+/// # Errors
+/// The database's error.
+pub async fn job(pool: &PgPool, owner: Uuid, number: i64) -> Result<Option<JobRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.jobs WHERE number = $2 AND owner_id = $1")
+        .bind(owner)
+        .bind(number)
+        .fetch_optional(pool)
+        .await
+}
+
+/// The job with key `id`.
+///
+/// # Errors
+/// The database's error.
+pub async fn job_by_id(pool: &PgPool, id: Uuid) -> Result<Option<JobRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.jobs WHERE id = $1").bind(id).fetch_optional(pool).await
+}
+
+/// A page of `owner`'s jobs, newest first, and how many there are.
+///
+/// # Errors
+/// The database's error.
+pub async fn jobs(
+    pool: &PgPool,
+    owner: Uuid,
+    filter: &Filter,
+    page: Page,
+) -> Result<(Vec<JobRow>, i64), sqlx::Error> {
+    let enabled = filter.status.as_deref().map(|status| status == "active");
+    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+        query.push(" FROM read.jobs WHERE owner_id = ").push_bind(owner);
+        if let Some(enabled) = enabled {
+            query.push(" AND enabled = ").push_bind(enabled);
+        }
+        and_common(query, filter, "name");
+    };
+    list(pool, condition, page).await
+}
+
+/// Jobs that are due at `now`, most overdue first.
+///
+/// # Errors
+/// The database's error.
+pub async fn due_jobs(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<Vec<JobRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.jobs WHERE next_run <= $1 ORDER BY next_run, number LIMIT $2")
+        .bind(now)
+        .bind(limit)
+        .fetch_all(pool)
+        .await
+}
+
+/// When the next job is due.
+///
+/// # Errors
+/// The database's error.
+pub async fn next_due(pool: &PgPool) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    sqlx::query_scalar("SELECT min(next_run) FROM read.jobs WHERE next_run IS NOT NULL").fetch_one(pool).await
+}
+
+/// Whether a transfer of job `id` has not ended.
+///
+/// # Errors
+/// The database's error.
+pub async fn job_is_busy(pool: &PgPool, id: Uuid) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT FROM read.transfers WHERE job_id = $1 AND phase <> 'done')")
+        .bind(id)
+        .fetch_one(pool)
+        .await
+}
+
+/// The transfer with integer `number`, if it is `owner`'s.
+///
+/// # Errors
+/// The database's error.
+pub async fn transfer(pool: &PgPool, owner: Uuid, number: i64) -> Result<Option<TransferRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.transfers WHERE number = $2 AND owner_id = $1")
+        .bind(owner)
+        .bind(number)
+        .fetch_optional(pool)
+        .await
+}
+
+/// The transfer with integer `number`, if `agent` is one of its ends.
+///
+/// # Errors
+/// The database's error.
+pub async fn transfer_of_agent(
+    pool: &PgPool,
+    agent: Uuid,
+    number: i64,
+) -> Result<Option<TransferRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.transfers WHERE number = $2 AND (source_agent_id = $1 OR destination_agent_id = $1)")
+        .bind(agent)
+        .bind(number)
+        .fetch_optional(pool)
+        .await
+}
+
+/// The transfer with key `id`.
+///
+/// # Errors
+/// The database's error.
+pub async fn transfer_by_id(pool: &PgPool, id: Uuid) -> Result<Option<TransferRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.transfers WHERE id = $1").bind(id).fetch_optional(pool).await
+}
+
+/// A page of `owner`'s transfers, newest first, and how many there are.
+///
+/// # Errors
+/// The database's error.
+pub async fn transfers(
+    pool: &PgPool,
+    owner: Uuid,
+    filter: &Filter,
+    page: Page,
+) -> Result<(Vec<TransferRow>, i64), sqlx::Error> {
+    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+        query.push(" FROM read.transfers WHERE owner_id = ").push_bind(owner);
+        and_eq(query, "status", filter.status.as_deref());
+        if let Some(job) = filter.job {
+            query.push(" AND job_number = ").push_bind(job);
+        }
+        and_common(query, filter, "filename");
+    };
+    list(pool, condition, page).await
+}
+
+/// Staged entries of transfer `id`, sorted by the bytes of their names.
+///
+/// # Errors
+/// The database's error.
+pub async fn transfer_files(
+    pool: &PgPool,
+    id: Uuid,
+    limit: i64,
+) -> Result<Vec<TransferFileRow>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT * FROM read.transfer_files WHERE transfer_id = $1 ORDER BY name COLLATE \"C\" LIMIT $2",
+    )
+    .bind(id)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// Staged entries of several transfers, sorted by the bytes of their names, at most `limit` of each.
+///
+/// # Errors
+/// The database's error.
+pub async fn files_of_transfers(
+    pool: &PgPool,
+    ids: &[Uuid],
+    limit: i64,
+) -> Result<Vec<TransferFileRow>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT f.* FROM unnest($1::uuid[]) AS t (id), LATERAL (
+            SELECT * FROM read.transfer_files f WHERE f.transfer_id = t.id ORDER BY f.name COLLATE \"C\" LIMIT $2) f",
+    )
+    .bind(ids)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// The staged entry `name` of transfer `id`.
+///
+/// # Errors
+/// The database's error.
+pub async fn transfer_file(
+    pool: &PgPool,
+    id: Uuid,
+    name: &str,
+) -> Result<Option<TransferFileRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.transfer_files WHERE transfer_id = $1 AND name = $2")
+        .bind(id)
+        .bind(name)
+        .fetch_optional(pool)
+        .await
+}
+
+/// Transfers that may be dispatched at `now`, oldest first.
+///
+/// # Errors
+/// The database's error.
+pub async fn queued_transfers(
+    pool: &PgPool,
+    now: DateTime<Utc>,
+    limit: i64,
+) -> Result<Vec<TransferRow>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT * FROM read.transfers WHERE phase = 'queued' AND (not_before IS NULL OR not_before <= $1)
+          ORDER BY number LIMIT $2",
+    )
+    .bind(now)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// Transfers in one of `phases` whose key follows `after`, and to which nothing has happened since `idle_since`.
+///
+/// # Errors
+/// The database's error.
+pub async fn idle_transfers(
+    pool: &PgPool,
+    phases: &[&str],
+    idle_since: DateTime<Utc>,
+    after: Uuid,
+    limit: i64,
+) -> Result<Vec<TransferRow>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT * FROM read.transfers WHERE phase <> 'done' AND phase = ANY($1) AND active_at <= $2 AND id > $3
+          ORDER BY id LIMIT $4",
+    )
+    .bind(phases)
+    .bind(idle_since)
+    .bind(after)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// Ended transfers whose staged bytes are due to be deleted.
+///
+/// # Errors
+/// The database's error.
+pub async fn uncleaned_transfers(
+    pool: &PgPool,
+    completed_before: DateTime<Utc>,
+    limit: i64,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT id FROM read.transfers WHERE phase = 'done' AND NOT cleaned
+            AND (finished_at <= $1 OR status = 'cancelled') ORDER BY finished_at LIMIT $2",
+    )
+    .bind(completed_before)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+async fn list<R>(
+    pool: &PgPool,
+    condition: impl Fn(&mut QueryBuilder<'_, Postgres>),
+    page: Page,
+) -> Result<(Vec<R>, i64), sqlx::Error>
+where
+    R: for<'r> sqlx::FromRow<'r, sqlx::postgres::PgRow> + Send + Unpin,
+{
+    let mut rows = QueryBuilder::new("SELECT *");
+    condition(&mut rows);
+    rows.push(" ORDER BY created_at DESC, number DESC");
+    push_page(&mut rows, page);
+    let mut count = QueryBuilder::new("SELECT count(*)");
+    condition(&mut count);
+    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+}
+
+fn and_common(query: &mut QueryBuilder<'_, Postgres>, filter: &Filter, name_column: &str) {
+    and_eq(query, "job_type", filter.kind.as_deref());
+    and_like(query, name_column, filter.name.as_deref());
+    if let Some(agent) = filter.agent {
+        query.push(" AND (source_agent_number = ").push_bind(agent);
+        query.push(" OR destination_agent_number = ").push_bind(agent).push(")");
+    }
+    if let Some(from) = filter.from {
+        query.push(" AND created_at >= ").push_bind(from);
+    }
+    if let Some(to) = filter.to {
+        query.push(" AND created_at < ").push_bind(to);
+    }
+}
+
+fn and_eq(query: &mut QueryBuilder<'_, Postgres>, column: &str, value: Option<&str>) {
+    if let Some(value) = value {
+        query.push(format!(" AND {column} = ")).push_bind(value.to_owned());
+    }
+}
+
+fn and_like(query: &mut QueryBuilder<'_, Postgres>, column: &str, part: Option<&str>) {
+    if let Some(part) = part {
+        query.push(format!(" AND strpos(lower({column}), lower(")).push_bind(part.to_owned()).push(")) > 0");
+    }
+}
+
+fn push_page(query: &mut QueryBuilder<'_, Postgres>, page: Page) {
+    query.push(" LIMIT ").push_bind(page.limit).push(" OFFSET ").push_bind(page.offset);
+}

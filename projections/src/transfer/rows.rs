@@ -1,0 +1,251 @@
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use crate::table::ReadRow;
+
+/// A file agent.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct AgentRow {
+    /// Key.
+    pub id: Uuid,
+    /// The integer that clients see.
+    pub number: i64,
+    /// Display name.
+    pub name: String,
+    /// `server` or `client`.
+    pub agent_type: String,
+    /// Free text.
+    pub description: Option<String>,
+    /// `online`, `offline` or `error`.
+    pub status: String,
+    /// Version of the agent program.
+    pub version_text: Option<String>,
+    /// Name of the machine.
+    pub hostname: Option<String>,
+    /// Operating system.
+    pub system: Option<String>,
+    /// Address of the machine.
+    pub ip_address: Option<String>,
+    /// Protocol extensions that it understands.
+    pub capabilities: Vec<String>,
+    /// `websocket` or `polling`.
+    pub transport_mode: Option<String>,
+    /// Its present session.
+    pub session: Option<Uuid>,
+    /// When that began.
+    pub connected_at: Option<DateTime<Utc>>,
+    /// When the log last heard of it; presence may know better.
+    pub last_seen: Option<DateTime<Utc>>,
+    /// Version of the aggregate.
+    pub version: i64,
+    /// When it was created.
+    pub created_at: DateTime<Utc>,
+    /// When it last changed.
+    pub updated_at: DateTime<Utc>,
+}
+
+impl ReadRow for AgentRow {
+    const TABLE: &'static str = "agents";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+/// A credential of an agent.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct AgentTokenRow {
+    /// Key.
+    pub id: Uuid,
+    /// The integer that clients see.
+    pub number: i64,
+    /// Display name.
+    pub name: String,
+    /// Whose it is.
+    pub agent_id: Uuid,
+    /// The agent's integer.
+    pub agent_number: i64,
+    /// Free text.
+    pub description: Option<String>,
+    /// SHA-256 of the secret, hex.
+    pub secret_sha256: String,
+    /// When it stops working.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// When it was created.
+    pub created_at: DateTime<Utc>,
+    /// Version of the aggregate.
+    pub version: i64,
+}
+
+impl ReadRow for AgentTokenRow {
+    const TABLE: &'static str = "agent_tokens";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+/// A job.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct JobRow {
+    /// Key.
+    pub id: Uuid,
+    /// The integer that clients see.
+    pub number: i64,
+    /// Whose it is.
+    pub owner_id: Uuid,
+    /// Display name.
+    pub name: String,
+    /// `push` or `pull`.
+    pub job_type: String,
+    /// Whether the schedule is followed.
+    pub enabled: bool,
+    /// Agent that holds the files.
+    pub source_agent_id: Uuid,
+    /// Its integer.
+    pub source_agent_number: i64,
+    /// Agent that receives them.
+    pub destination_agent_id: Uuid,
+    /// Its integer.
+    pub destination_agent_number: i64,
+    /// Path on the source.
+    pub source_path: String,
+    /// Path on the destination.
+    pub destination_path: String,
+    /// Cron expression.
+    pub schedule: Option<String>,
+    /// IANA time zone of the schedule.
+    pub timezone: Option<String>,
+    /// How often a transfer is tried.
+    pub max_attempts: i32,
+    /// Pause between attempts, in seconds.
+    pub backoff_seconds: i32,
+    /// `skip` or `queue`.
+    pub overlap: String,
+    /// Free text.
+    pub description: Option<String>,
+    /// When it last made a transfer.
+    pub last_run: Option<DateTime<Utc>>,
+    /// When it is due next.
+    pub next_run: Option<DateTime<Utc>>,
+    /// Its newest transfer.
+    pub last_transfer_number: Option<i64>,
+    /// Version of the aggregate.
+    pub version: i64,
+    /// When it was created.
+    pub created_at: DateTime<Utc>,
+    /// When it last changed.
+    pub updated_at: DateTime<Utc>,
+}
+
+impl ReadRow for JobRow {
+    const TABLE: &'static str = "jobs";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+/// A transfer.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct TransferRow {
+    /// Key.
+    pub id: Uuid,
+    /// The integer that clients see.
+    pub number: i64,
+    /// Whose it is.
+    pub owner_id: Uuid,
+    /// Its job.
+    pub job_id: Option<Uuid>,
+    /// The job's integer.
+    pub job_number: Option<i64>,
+    /// `push` or `pull`.
+    pub job_type: String,
+    /// Agent that holds the files.
+    pub source_agent_id: Uuid,
+    /// Its integer.
+    pub source_agent_number: i64,
+    /// Agent that receives them.
+    pub destination_agent_id: Uuid,
+    /// Its integer.
+    pub destination_agent_number: i64,
+    /// Path on the source.
+    pub source_path: String,
+    /// Path on the destination.
+    pub destination_path: String,
+    /// Name for people.
+    pub filename: String,
+    /// Bytes, once known.
+    pub size: Option<i64>,
+    /// `pending`, `running`, `completed`, `failed` or `cancelled`.
+    pub status: String,
+    /// `queued`, `dispatched`, `uploading`, `staged`, `downloading` or `done`.
+    pub phase: String,
+    /// Attempts begun.
+    pub attempts: i32,
+    /// Attempts at most.
+    pub max_attempts: i32,
+    /// Entries staged.
+    pub file_count: i64,
+    /// Bytes that have reached the gateway.
+    pub uploaded: i64,
+    /// Bytes that have left it.
+    pub downloaded: i64,
+    /// Digest of the transfer, once staged.
+    pub sha256: Option<String>,
+    /// Whether the destination proved the digest.
+    pub proven: bool,
+    /// Whether the staged bytes are gone.
+    pub cleaned: bool,
+    /// Why the last attempt failed.
+    pub error: Option<String>,
+    /// When the next attempt may begin.
+    pub not_before: Option<DateTime<Utc>>,
+    /// When something last happened to it.
+    pub active_at: DateTime<Utc>,
+    /// When the first byte moved.
+    pub started_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    pub finished_at: Option<DateTime<Utc>>,
+    /// Version of the aggregate.
+    pub version: i64,
+    /// When it was created.
+    pub created_at: DateTime<Utc>,
+    /// When it last changed.
+    pub updated_at: DateTime<Utc>,
+}
+
+impl ReadRow for TransferRow {
+    const TABLE: &'static str = "transfers";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+impl TransferRow {
+    /// Whether a whole tree is moved.
+    pub fn is_tree(&self) -> bool {
+        self.source_path.ends_with('/')
+    }
+
+    /// Whether it has ended.
+    pub fn is_done(&self) -> bool {
+        self.phase == "done"
+    }
+}
+
+/// A staged entry of a transfer.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct TransferFileRow {
+    /// Its transfer.
+    pub transfer_id: Uuid,
+    /// File name, or path in the tree.
+    pub name: String,
+    /// Bytes.
+    pub size: i64,
+    /// Of the bytes, hex.
+    pub sha256: String,
+}
