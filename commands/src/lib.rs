@@ -1,0 +1,62 @@
+//! Command handlers: they take commands from the bus, let aggregates decide, and append what follows.
+//!
+//! Reads: the log. Writes: the log, through the group-commit writer, and nothing else. Any number of processes may
+//! run it; the log's optimistic lock keeps them apart. If one dies, senders ask another with the same command id.
+
+mod handler;
+mod identity;
+mod locks;
+mod numbers;
+mod transfer;
+
+use std::time::Duration;
+
+use signalbox_clock::Clock;
+use signalbox_event_store::{Appender, head_position};
+use signalbox_messaging::{Bus, BusError, Wakeup};
+use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
+
+pub use handler::Handler;
+
+/// How often the newest position is announced without need, for readers that missed a wake-up.
+const REMIND: Duration = Duration::from_secs(1);
+
+/// Serves the commands of all contexts until `stop`.
+///
+/// # Errors
+/// [`BusError`] when a subscription is refused.
+pub async fn run(pool: PgPool, bus: Bus, clock: Clock, stop: CancellationToken) -> Result<(), BusError> {
+    let appender = Appender::start(pool.clone(), clock);
+    let handler = Handler::new(pool.clone(), appender.clone());
+    let (identity, transfer) = (handler.clone(), handler);
+    let work = async {
+        tokio::try_join!(
+            bus.serve("identity", move |message| identity::handle(identity.clone(), message)),
+            bus.serve("transfer", move |message| transfer::handle(transfer.clone(), message)),
+            announce(&pool, &bus, &appender),
+        )
+    };
+    tokio::select! {
+        done = work => done.map(|_| ()),
+        () = stop.cancelled() => Ok(()),
+    }
+}
+
+/// Tells readers of the log that it has grown. Commits in quick succession become one wake-up.
+async fn announce(pool: &PgPool, bus: &Bus, appender: &Appender) -> Result<(), BusError> {
+    let mut head = appender.head();
+    if let Ok(position) = head_position(pool).await {
+        bus.wake(&Wakeup::LogAppended { position }).await?;
+    }
+    loop {
+        if let Ok(Err(_)) = tokio::time::timeout(REMIND, head.changed()).await {
+            return Ok(());
+        }
+        let position = *head.borrow_and_update();
+        if position > 0 {
+            // A closed connection shows in the subscriptions too.
+            bus.wake(&Wakeup::LogAppended { position }).await?;
+        }
+    }
+}
