@@ -1,1 +1,80 @@
-fn main() {}
+//! `signalbox`: starts the service and tends it.
+
+mod embedded;
+mod keys;
+mod projections;
+mod serve;
+mod setup;
+mod up;
+mod user;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use signalbox_config::Config;
+
+/// Files, sensors and documents on one event log.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+struct Cli {
+    /// Configuration file.
+    #[arg(long, env = "SIGNALBOX_CONFIG", global = true)]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start everything on this machine, with a private database and bus unless addresses are configured.
+    Up,
+    /// Serve roles against a configured database and bus.
+    Serve(serve::ServeArgs),
+    /// Bring the database schema up to date.
+    Migrate,
+    /// Manage users.
+    #[command(subcommand)]
+    User(user::UserCommand),
+    /// Look at read models, or build them anew.
+    #[command(subcommand)]
+    Projections(projections::ProjectionsCommand),
+    /// Manage the keys that sign logins.
+    #[command(subcommand)]
+    Keys(keys::KeysCommand),
+    /// Print the description of the interface (OpenAPI).
+    Openapi,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("signalbox: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<()> {
+    if matches!(cli.command, Command::Openapi) {
+        println!("{}", serde_json::to_string_pretty(&signalbox_gateway::openapi())?);
+        return Ok(());
+    }
+    // Two providers of cryptography may be compiled in by accident; this one is meant. It fails only when set twice.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let config = Config::load(cli.config.as_deref(), &std::env::vars().collect())?;
+    signalbox_telemetry::start(&config.log)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match cli.command {
+            Command::Up => up::run(config).await,
+            Command::Serve(args) => serve::run(config, args).await,
+            Command::Migrate => setup::migrate(&config).await,
+            Command::User(command) => user::run(config, command).await,
+            Command::Projections(command) => projections::run(config, command).await,
+            Command::Keys(command) => keys::run(config, command).await,
+            Command::Openapi => Ok(()),
+        }
+    })
+}

@@ -1,0 +1,29 @@
+//! The way in: HTTP, WebSocket and long polling become commands on the bus; read models become answers.
+//!
+//! A gateway holds no state that another one lacks: what it remembers, it remembers for less than a second. Any number
+//! of them may run behind any load balancer.
+
+mod answer;
+mod auth;
+mod client_address;
+mod consistency;
+mod context;
+mod docs;
+mod extract;
+mod first_admin;
+mod headers;
+mod health;
+mod idempotency;
+mod identity;
+mod limits;
+mod problem;
+mod serve;
+mod state;
+mod tasks;
+mod throttle;
+mod transfer;
+
+pub use auth::{HashError, Passwords, rotate as rotate_signing_key};
+pub use docs::openapi;
+pub use first_admin::{FirstAdmin, FirstAdminError, ensure_admin};
+pub use serve::{Gateway, GatewayError};

@@ -4,6 +4,7 @@
 //! [`rebuild()`] fills a second copy beside them, compares and swaps. Both use the same fold, so live and replay
 //! cannot differ. The `queries` of each context are what gateway and workers read.
 
+mod contexts;
 pub mod identity;
 mod lease;
 mod projection;
@@ -12,6 +13,7 @@ mod runner;
 mod table;
 pub mod transfer;
 
+pub use contexts::context_of;
 pub use lease::Lease;
 pub use projection::{ApplyError, Poison, Projection};
 pub use rebuild::{RebuildError, RebuildReport, rebuild};

@@ -3,16 +3,23 @@
 //! The live tables serve meanwhile. At the end the live checkpoint is locked for a moment: the copy catches up with
 //! exactly what the live tables show, both are compared, and the copy takes their place.
 
+use std::time::Duration;
+
 use signalbox_event_store::read_after;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{Connection, Executor, PgConnection, PgPool};
+use tokio::time::sleep;
 
 use crate::{
-    ApplyError, Poison, Projection,
-    runner::{StepError, check_gapless, checkpoint},
+    ApplyError, Lease, Poison, Projection,
+    runner::{StepError, check_gapless, checkpoint, ensure_checkpoint},
 };
 
 /// Events per step.
 const BATCH: i64 = 10_000;
+/// How often the swap asks for the live tables, which readers hold; a quarter of a second each time.
+const LOCK_ATTEMPTS: u32 = 40;
+/// PostgreSQL's code for a lock that was not given in time.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
 
 /// What a rebuild did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,29 +55,78 @@ impl From<ApplyError> for RebuildError {
     }
 }
 
-/// Rebuilds projection `P` while the system serves.
+/// Rebuilds projection `P` while the system serves; waits for another rebuild of it.
 ///
 /// # Errors
 /// [`RebuildError`]; a poisonous event stops it.
 pub async fn rebuild<P: Projection>(pool: &PgPool) -> Result<RebuildReport, RebuildError> {
+    let _lease = Lease::acquire(pool, &format!("rebuild.{}", P::NAME)).await;
     let schema = format!("read_rebuild_{}", P::NAME);
+    ensure_checkpoint(pool, P::NAME).await?;
     let mut connection = pool.acquire().await?;
-    prepare::<P>(&mut connection, &schema).await?;
-    let mut position = 0;
-    while position < checkpoint(pool, P::NAME).await? {
-        position = fill::<P>(&mut connection, &schema, position, BATCH).await?;
+    let result = build_and_swap::<P>(pool, &mut connection, &schema).await;
+    if result.is_err() {
+        // The next rebuild would drop it too; if the database is away, that is what is left to do.
+        let _ = connection.execute(drop_schema(&schema).as_str()).await;
     }
-    swap::<P>(&mut connection, &schema, position).await
+    result
+}
+
+async fn build_and_swap<P: Projection>(
+    pool: &PgPool,
+    connection: &mut PgConnection,
+    schema: &str,
+) -> Result<RebuildReport, RebuildError> {
+    prepare::<P>(connection, schema).await?;
+    let mut position = 0;
+    loop {
+        // Never beyond the live tables: after the swap their runner goes on from its own checkpoint.
+        let ahead = checkpoint(pool, P::NAME).await? - position;
+        if ahead <= 0 {
+            break;
+        }
+        position = fill::<P>(connection, schema, position, BATCH.min(ahead)).await?;
+    }
+    swap::<P>(connection, schema, position).await
+}
+
+fn drop_schema(schema: &str) -> String {
+    format!("DROP SCHEMA IF EXISTS {schema} CASCADE")
 }
 
 async fn prepare<P: Projection>(connection: &mut PgConnection, schema: &str) -> Result<(), sqlx::Error> {
-    sqlx::query(&format!("DROP SCHEMA IF EXISTS {schema} CASCADE")).execute(&mut *connection).await?;
-    sqlx::query(&format!("CREATE SCHEMA {schema}")).execute(&mut *connection).await?;
+    connection.execute(drop_schema(schema).as_str()).await?;
+    connection.execute(format!("CREATE SCHEMA {schema}").as_str()).await?;
     for table in P::TABLES {
-        let sql = format!("CREATE TABLE {schema}.{table} (LIKE read.{table} INCLUDING ALL)");
-        sqlx::query(&sql).execute(&mut *connection).await?;
+        let copy =
+            format!("CREATE TABLE {schema}.{table} (LIKE read.{table} INCLUDING ALL EXCLUDING INDEXES)");
+        connection.execute(copy.as_str()).await?;
+        for statement in index_statements(connection, schema, table).await? {
+            connection.execute(statement.as_str()).await?;
+        }
     }
     Ok(())
+}
+
+/// What gives the copy of `table` its keys and indexes. `INCLUDING INDEXES` would name them anew, and a later
+/// migration would not find them.
+async fn index_statements(
+    connection: &mut PgConnection,
+    schema: &str,
+    table: &str,
+) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', $1, $2, conname, pg_get_constraintdef(oid))
+           FROM pg_constraint WHERE conrelid = format('read.%I', $2)::regclass AND contype IN ('p', 'u', 'x')
+          UNION ALL
+         SELECT replace(pg_get_indexdef(indexrelid), format(' ON read.%I ', $2), format(' ON %I.%I ', $1, $2))
+           FROM pg_index WHERE indrelid = format('read.%I', $2)::regclass
+            AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)",
+    )
+    .bind(schema)
+    .bind(table)
+    .fetch_all(connection)
+    .await
 }
 
 /// Applies up to `limit` events after `position`; gives back the new position.
@@ -96,7 +152,7 @@ async fn swap<P: Projection>(
     schema: &str,
     mut position: i64,
 ) -> Result<RebuildReport, RebuildError> {
-    let mut transaction = sqlx::Connection::begin(connection).await?;
+    let mut transaction = connection.begin().await?;
     let live: i64 =
         sqlx::query_scalar("SELECT position FROM read.checkpoints WHERE projection = $1 FOR UPDATE")
             .bind(P::NAME)
@@ -110,14 +166,37 @@ async fn swap<P: Projection>(
         let (rows, differences) = compare(&mut transaction, schema, table).await?;
         report.rows += rows;
         report.differences += differences;
-        sqlx::query(&format!("DROP TABLE read.{table}")).execute(&mut *transaction).await?;
-        sqlx::query(&format!("ALTER TABLE {schema}.{table} SET SCHEMA read"))
-            .execute(&mut *transaction)
-            .await?;
     }
-    sqlx::query(&format!("DROP SCHEMA {schema}")).execute(&mut *transaction).await?;
+    lock::<P>(&mut transaction).await?;
+    for table in P::TABLES {
+        transaction.execute(format!("DROP TABLE read.{table}").as_str()).await?;
+        transaction.execute(format!("ALTER TABLE {schema}.{table} SET SCHEMA read").as_str()).await?;
+    }
+    transaction.execute(format!("DROP SCHEMA {schema}").as_str()).await?;
     transaction.commit().await?;
     Ok(report)
+}
+
+/// Locks the live tables against readers. A reader that holds one of them and waits for the next would be stopped by
+/// PostgreSQL as a deadlock; so this side gives up first and asks again.
+async fn lock<P: Projection>(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    connection.execute("SET LOCAL lock_timeout = '250ms'").await?;
+    let tables: Vec<_> = P::TABLES.iter().map(|table| format!("read.{table}")).collect();
+    let statement = format!("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", tables.join(", "));
+    for _ in 1..LOCK_ATTEMPTS {
+        let mut attempt = connection.begin().await?;
+        match attempt.execute(statement.as_str()).await {
+            Ok(_) => return attempt.commit().await,
+            Err(error) if is_lock_timeout(&error) => attempt.rollback().await?,
+            Err(error) => return Err(error),
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    connection.execute(statement.as_str()).await.map(|_| ())
+}
+
+fn is_lock_timeout(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == LOCK_NOT_AVAILABLE)
 }
 
 /// Rows of the rebuilt table, and how many rows are only in one of the two.

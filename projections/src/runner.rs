@@ -63,12 +63,7 @@ impl<P: Projection> Runner<P> {
     /// # Errors
     /// The database's error.
     pub async fn start(pool: PgPool, bus: Bus) -> Result<Self, sqlx::Error> {
-        sqlx::query(
-            "INSERT INTO read.checkpoints (projection, position) VALUES ($1, 0) ON CONFLICT DO NOTHING",
-        )
-        .bind(P::NAME)
-        .execute(&pool)
-        .await?;
+        ensure_checkpoint(&pool, P::NAME).await?;
         let stored = checkpoint(&pool, P::NAME).await?;
         Ok(Self { pool, bus, position: stored, stored, projection: std::marker::PhantomData })
     }
@@ -92,7 +87,6 @@ impl<P: Projection> Runner<P> {
         let mut wakeups = listen(bus).await;
         loop {
             if runner.step().await? == 0 {
-                runner.store_idle().await?;
                 let woken = timeout(POLL, next_append(&mut wakeups)).await;
                 if woken.is_err() && !lease.holds().await {
                     return Ok(());
@@ -101,13 +95,16 @@ impl<P: Projection> Runner<P> {
         }
     }
 
-    /// Applies the next batch; gives back how many events it read.
+    /// Applies the next batch; gives back how many events it read. Without any, the checkpoint is stored.
     ///
     /// # Errors
     /// [`StepError`]; nothing has changed then.
     pub async fn step(&mut self) -> Result<usize, StepError> {
         let events = read_after(&self.pool, self.position, BATCH).await?;
-        let Some(last) = events.last() else { return Ok(0) };
+        let Some(last) = events.last() else {
+            self.store_idle().await?;
+            return Ok(0);
+        };
         check_gapless(self.position, &events)?;
         let position = last.position;
         let wanted: Vec<_> =
@@ -124,10 +121,8 @@ impl<P: Projection> Runner<P> {
         let mut transaction = self.pool.begin().await?;
         // Derived data: a crash of the server takes rows and checkpoint back together, and they are folded again.
         sqlx::query("SET LOCAL synchronous_commit = off").execute(&mut *transaction).await?;
-        let poisons = P::apply(&mut transaction, "read", events).await?;
-        for poison in &poisons {
-            set_aside::<P>(&mut transaction, poison).await?;
-        }
+        // The checkpoint first: a rebuild that swaps the tables locks in the same order, see
+        // `a_rebuild_equals_the_live_tables_while_events_keep_coming`.
         let moved =
             sqlx::query("UPDATE read.checkpoints SET position = $3 WHERE projection = $1 AND position = $2")
                 .bind(P::NAME)
@@ -138,12 +133,16 @@ impl<P: Projection> Runner<P> {
         if moved.rows_affected() == 0 {
             return Err(StepError::Overtaken(P::NAME));
         }
+        let poisons = P::apply(&mut transaction, "read", events).await?;
+        for poison in &poisons {
+            set_aside::<P>(&mut transaction, poison).await?;
+        }
         transaction.commit().await?;
         self.stored = position;
         Ok(())
     }
 
-    /// Stores the checkpoint when there is nothing else to do, for readers that poll it.
+    /// Stores the checkpoint, for readers that poll it.
     async fn store_idle(&mut self) -> Result<(), StepError> {
         if self.stored < self.position { self.apply(&[], self.position).await } else { Ok(()) }
     }
@@ -154,6 +153,14 @@ impl<P: Projection> Runner<P> {
             tracing::warn!(%error, projection = P::NAME, "readers were not woken; they poll");
         }
     }
+}
+
+pub(crate) async fn ensure_checkpoint(pool: &PgPool, name: &str) -> Result<(), sqlx::Error> {
+    sqlx::query("INSERT INTO read.checkpoints (projection, position) VALUES ($1, 0) ON CONFLICT DO NOTHING")
+        .bind(name)
+        .execute(pool)
+        .await?;
+    Ok(())
 }
 
 /// What projection `name` has applied and stored.
@@ -170,12 +177,10 @@ pub async fn checkpoint(pool: &PgPool, name: &str) -> Result<i64, sqlx::Error> {
 }
 
 pub(crate) fn check_gapless(after: i64, events: &[RecordedEvent]) -> Result<(), StepError> {
-    let mut expected = after + 1;
-    for event in events {
+    for (event, expected) in events.iter().zip(after + 1..) {
         if event.position != expected {
             return Err(StepError::Gap { after: expected - 1, found: event.position });
         }
-        expected += 1;
     }
     Ok(())
 }

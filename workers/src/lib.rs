@@ -1,0 +1,27 @@
+//! Work that follows from events.
+//!
+//! Every worker is level-triggered: a wake-up or a period starts one bounded, idempotent step that looks at the read
+//! models and the log and does what is outstanding. Its results are commands. One process is active per kind of
+//! worker, by a lease; should two ever be, the aggregates let one of them win.
+
+mod cleanup;
+mod dispatch;
+mod error;
+mod housekeeping;
+mod presence;
+mod reconcile;
+mod relay;
+mod scheduler;
+mod stall;
+mod worker;
+
+pub use cleanup::Cleanup;
+pub use dispatch::Dispatcher;
+pub use error::WorkerError;
+pub use housekeeping::Housekeeping;
+pub use presence::PresenceSweep;
+pub use reconcile::Reconciler;
+pub use relay::Relay;
+pub use scheduler::Scheduler;
+pub use stall::StallSweep;
+pub use worker::{Context, Worker, run};

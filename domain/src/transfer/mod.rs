@@ -14,5 +14,5 @@ pub use job::{AgentRef, Job, JobCommand, JobEvent, JobSpec, JobType, NewJob, Ove
 pub use schedule::{InvalidSchedule, Schedule};
 pub use transfer::{
     Arrival, JobRef, Leg, NewTransfer, Phase, StagedFile, Transfer, TransferCommand, TransferEvent,
-    TransferStatus, digest_lines,
+    TransferStatus, base_name, digest_lines,
 };

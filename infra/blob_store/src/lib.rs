@@ -1,0 +1,39 @@
+//! The bytes of transfers on the local disk.
+//!
+//! [`BlobStore::receive`] streams a file in: hashed on the way, never held whole in memory, fsynced, and renamed
+//! into place. [`BlobStore::read`] streams it out, whole or a range of it. An upload that breaks off leaves a part
+//! that a later one continues. [`BlobStore::delete_transfer`] removes all files of a transfer at once.
+//!
+//! Several gateways may share one root on one machine: see the module `part` for how uploads of the same file keep
+//! out of each other's way. What the store is not: a record of what a transfer consists of or of digests (that is
+//! the event log), and a network file system client (it relies on `flock` and `fsync` of a local disk).
+//!
+//! ```no_run
+//! # use std::ops::Range;
+//! # use futures::stream;
+//! # use signalbox_blob_store::{BlobError, BlobKey, BlobStore, Receive, Start};
+//! # async fn example(transfer: uuid::Uuid) -> Result<(), BlobError> {
+//! let store = BlobStore::open("blobs".into())?;
+//! let key = BlobKey::new(transfer, "reports/May.pdf");
+//! let request = Receive { start: Start::Anew, limit: 5 << 30, expected_sha256: None, total: None };
+//! let body = stream::iter([Ok::<_, std::io::Error>(bytes::Bytes::from_static(b"%PDF"))]);
+//! store.receive(&key, request, body, |_bytes| {}).await?;
+//! let (_size, _bytes) = store.read(&key, Some(0..2)).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod buffers;
+mod disk;
+mod error;
+mod folder;
+mod key;
+mod part;
+mod read;
+mod receive;
+mod store;
+
+pub use error::BlobError;
+pub use key::BlobKey;
+pub use receive::{Receive, Received, Start};
+pub use store::{BlobStore, Progress};

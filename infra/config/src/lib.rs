@@ -1,0 +1,291 @@
+//! Configuration: one struct per concern, all defaults in one commented TOML compiled in, a file and the environment
+//! over them.
+
+mod secret;
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+pub use secret::Secret;
+
+const DEFAULTS: &str = include_str!("signalbox.default.toml");
+const PREFIX: &str = "SIGNALBOX_";
+
+/// The whole configuration.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The HTTP server.
+    pub server: Server,
+    /// Files on disk.
+    pub storage: Storage,
+    /// PostgreSQL.
+    pub database: Database,
+    /// NATS.
+    pub nats: Nats,
+    /// Logins and tokens.
+    pub identity: Identity,
+    /// Rate limits.
+    pub limits: Limits,
+    /// File transfer.
+    pub transfer: Transfer,
+    /// What is logged.
+    pub log: Log,
+}
+
+/// The HTTP server.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// Address and port.
+    pub address: SocketAddr,
+    /// Peers whose X-Forwarded-For header is believed.
+    pub trusted_proxies: Vec<IpAddr>,
+    /// Web origins that may call the interface.
+    pub cors_origins: Vec<String>,
+    /// Seconds that requests may take to finish when the server stops.
+    pub drain_seconds: u64,
+}
+
+/// Files on disk.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Storage {
+    /// Folder for all of them.
+    pub folder: PathBuf,
+}
+
+/// PostgreSQL.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Database {
+    /// Address, with password.
+    pub url: Secret,
+    /// Connections of this process at most.
+    pub max_connections: u32,
+}
+
+/// NATS.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nats {
+    /// Address, with password.
+    pub url: Secret,
+}
+
+/// Logins and tokens.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// Issuer and audience in tokens.
+    pub issuer: String,
+    /// How long a login lasts, in hours.
+    pub token_hours: u32,
+    /// Password hashes computed at the same time.
+    pub concurrent_hashes: usize,
+}
+
+/// Rate limits.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Of one user.
+    pub requests_per_minute: u32,
+    /// At once.
+    pub request_burst: u32,
+    /// Of one agent token.
+    pub agent_requests_per_minute: u32,
+    /// At once.
+    pub agent_request_burst: u32,
+    /// Attempts per minute.
+    pub logins_per_account: u32,
+    /// Attempts per minute.
+    pub logins_per_address: u32,
+}
+
+/// File transfer.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transfer {
+    /// Largest file, in bytes.
+    pub max_file_bytes: u64,
+    /// Seconds without progress before an absent agent's attempt is given up.
+    pub stall_seconds: u32,
+    /// Hours that staged bytes outlive their transfer.
+    pub retention_hours: u32,
+    /// Seconds by which a firing may be late.
+    pub catch_up_seconds: u32,
+}
+
+/// What is logged.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// Filter as in `RUST_LOG`.
+    pub filter: String,
+    /// `text` or `json`.
+    pub format: LogFormat,
+}
+
+/// Shape of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Why the configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("the configuration file {path} cannot be read: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A part of it does not parse or has the wrong type.
+    #[error("the configuration is not valid: {0}")]
+    Invalid(String),
+}
+
+impl Config {
+    /// Defaults, then the file at `path`, then `environment`.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the file or the key that is wrong.
+    pub fn load(path: Option<&Path>, environment: &HashMap<String, String>) -> Result<Self, ConfigError> {
+        let mut values = parse(DEFAULTS)?;
+        if let Some(path) = path {
+            let read = std::fs::read_to_string(path);
+            let text = read.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+            merge(&mut values, parse(&text)?);
+        }
+        for (name, value) in environment {
+            set_from_environment(&mut values, name, value)?;
+        }
+        let config: Self =
+            Value::Table(values).try_into().map_err(|error: toml::de::Error| invalid(error.message()))?;
+        config.validate()
+    }
+
+    fn validate(self) -> Result<Self, ConfigError> {
+        if self.database.max_connections < 4 {
+            return Err(invalid("database.max_connections must be at least 4"));
+        }
+        let positive = [
+            ("identity.token_hours", self.identity.token_hours),
+            ("limits.requests_per_minute", self.limits.requests_per_minute),
+            ("limits.request_burst", self.limits.request_burst),
+            ("limits.agent_requests_per_minute", self.limits.agent_requests_per_minute),
+            ("limits.agent_request_burst", self.limits.agent_request_burst),
+            ("limits.logins_per_account", self.limits.logins_per_account),
+            ("limits.logins_per_address", self.limits.logins_per_address),
+        ];
+        match positive.iter().find(|(_, value)| *value == 0) {
+            Some((key, _)) => Err(invalid(&format!("{key} must be at least 1"))),
+            None => Ok(self),
+        }
+    }
+}
+
+fn invalid(message: &str) -> ConfigError {
+    ConfigError::Invalid(message.trim().to_owned())
+}
+
+fn parse(text: &str) -> Result<Table, ConfigError> {
+    text.parse().map_err(|error: toml::de::Error| invalid(error.message()))
+}
+
+fn merge(values: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (values.get_mut(&key), value) {
+            (Some(Value::Table(inner)), Value::Table(over)) => merge(inner, over),
+            (_, value) => {
+                values.insert(key, value);
+            }
+        }
+    }
+}
+
+fn set_from_environment(values: &mut Table, name: &str, value: &str) -> Result<(), ConfigError> {
+    let path = match name {
+        "DATABASE_URL" => Some(("database".to_owned(), "url".to_owned())),
+        "NATS_URL" => Some(("nats".to_owned(), "url".to_owned())),
+        _ => name
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split_once("__"))
+            .map(|(section, key)| (section.to_ascii_lowercase(), key.to_ascii_lowercase())),
+    };
+    let Some((section, key)) = path else { return Ok(()) };
+    let known = values.get_mut(&section).and_then(Value::as_table_mut).and_then(|table| table.get_mut(&key));
+    let slot = known.ok_or_else(|| invalid(&format!("{name} names no setting")))?;
+    *slot =
+        typed_like(slot, value).ok_or_else(|| invalid(&format!("{name} has a value of the wrong type")))?;
+    Ok(())
+}
+
+/// `text` as a value of the same type as `example`; lists are separated by commas.
+fn typed_like(example: &Value, text: &str) -> Option<Value> {
+    match example {
+        Value::Integer(_) => text.trim().parse().ok().map(Value::Integer),
+        Value::Boolean(_) => text.trim().parse().ok().map(Value::Boolean),
+        Value::Array(_) => {
+            let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+            Some(Value::Array(items.map(|item| Value::String(item.to_owned())).collect()))
+        }
+        _ => Some(Value::String(text.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(environment: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        Config::load(None, &environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+    }
+
+    #[test]
+    fn the_defaults_are_valid_and_every_key_has_a_comment() {
+        assert_eq!(load(&[]).unwrap().server.address.port(), 8080);
+        let lines: Vec<_> = DEFAULTS.lines().collect();
+        for (index, line) in lines.iter().enumerate().filter(|(_, line)| line.contains(" = ")) {
+            let explained = line.starts_with('#')
+                || lines[..index].iter().rev().take(2).any(|above| above.starts_with('#'));
+            assert!(explained, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_environment_wins() {
+        let config = load(&[
+            ("SIGNALBOX_SERVER__ADDRESS", "0.0.0.0:9000"),
+            ("SIGNALBOX_SERVER__CORS_ORIGINS", "https://a, https://b"),
+            ("DATABASE_URL", "postgres://x"),
+        ])
+        .unwrap();
+        assert_eq!(config.server.address.port(), 9000);
+        assert_eq!(config.server.cors_origins.len(), 2);
+        assert_eq!(config.database.url.expose(), "postgres://x");
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named_and_secrets_are_not_shown() {
+        let error = load(&[("SIGNALBOX_SERVER__ADRESS", "x")]).unwrap_err().to_string();
+        assert!(error.contains("SIGNALBOX_SERVER__ADRESS"), "{error}");
+        assert!(load(&[("SIGNALBOX_LIMITS__REQUEST_BURST", "many")]).is_err());
+        let shown = format!("{:?}", load(&[("NATS_URL", "nats://u:hidden@h")]).unwrap());
+        assert!(!shown.contains("hidden"));
+    }
+}

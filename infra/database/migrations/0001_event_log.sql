@@ -99,7 +99,8 @@ BEGIN
 
     IF cardinality(claim_commands) > 0 THEN
         FOR failed IN
-            SELECT n.command, n.op, n.kind FROM unnest(claim_commands, claim_ops, claim_kinds, claim_keys) AS n (command, op, kind, key)
+            SELECT n.command, n.op, n.kind FROM unnest(claim_commands, claim_ops, claim_kinds, claim_keys)
+                   WITH ORDINALITY AS n (command, op, kind, key, idx)
              WHERE outcomes[n.command] = 'appended' AND CASE n.op
                 WHEN 'take' THEN EXISTS (SELECT FROM claims c WHERE c.kind = n.kind AND c.key = n.key
                                             AND c.owner <> command_streams[n.command])
@@ -107,9 +108,11 @@ BEGIN
                 WHEN 'require_none' THEN EXISTS (SELECT FROM claims c WHERE c.kind = n.kind)
                 WHEN 'release_not_last' THEN NOT EXISTS (SELECT FROM claims c WHERE c.kind = n.kind AND c.key <> n.key)
                 ELSE false END
+             ORDER BY n.idx
         LOOP
             outcomes[failed.command] := 'claim';
-            details[failed.command] := failed.op || ':' || failed.kind;
+            -- Of several that fail, the caller is told the first.
+            details[failed.command] := coalesce(details[failed.command], failed.op || ':' || failed.kind);
         END LOOP;
 
         DELETE FROM claims c USING unnest(claim_commands, claim_ops, claim_kinds, claim_keys) AS n (command, op, kind, key)

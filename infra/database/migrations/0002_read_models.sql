@@ -24,7 +24,7 @@ CREATE TABLE read.users (
     role          text        NOT NULL,
     password_hash text        NOT NULL,
     sso_provider  text,
-    valid_after   timestamptz NOT NULL,
+    valid_after   bigint      NOT NULL, -- position: sessions that started before are void
     version       bigint      NOT NULL,
     created_at    timestamptz NOT NULL,
     updated_at    timestamptz NOT NULL
@@ -35,6 +35,7 @@ CREATE INDEX users_username ON read.users (lower(username));
 CREATE TABLE read.sessions (
     id         uuid PRIMARY KEY,
     user_id    uuid        NOT NULL,
+    position   bigint      NOT NULL,
     started_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL,
     ended_at   timestamptz
@@ -128,6 +129,7 @@ CREATE TABLE read.transfers (
     status                   text        NOT NULL,
     phase                    text        NOT NULL,
     attempts                 int         NOT NULL,
+    asked                    boolean     NOT NULL,
     max_attempts             int         NOT NULL,
     file_count               bigint      NOT NULL,
     uploaded                 bigint      NOT NULL,

@@ -11,7 +11,7 @@ CREATE SEQUENCE ops.transfer_numbers;
 -- Keys that sign JWTs; the newest one that is not retired signs, all that are not retired verify.
 CREATE TABLE ops.signing_keys (
     kid        text PRIMARY KEY,
-    pkcs8_der  bytea       NOT NULL,
+    secret     bytea       NOT NULL,
     created_at timestamptz NOT NULL,
     retired_at timestamptz
 );

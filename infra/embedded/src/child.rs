@@ -117,6 +117,10 @@ impl ServerProcess {
         true
     }
 
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.ended().is_none()
+    }
+
     fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }

@@ -89,6 +89,11 @@ impl Nats {
         self.port
     }
 
+    /// Whether the server still runs.
+    pub fn is_running(&mut self) -> bool {
+        self.process.is_running()
+    }
+
     /// The process's number.
     pub fn pid(&self) -> u32 {
         self.process.pid()

@@ -102,6 +102,11 @@ impl Postgres {
         self.port
     }
 
+    /// Whether the server still runs.
+    pub fn is_running(&mut self) -> bool {
+        self.process.is_running()
+    }
+
     /// The main process's number.
     pub fn pid(&self) -> u32 {
         self.process.pid()

@@ -106,8 +106,8 @@ async fn write(pool: PgPool, clock: Clock, mut appends: mpsc::Receiver<Append>, 
         if let Err(error) = &result {
             tracing::error!(%error, commands = batch.appends.len(), "appending to the event log failed");
         }
-        let newest =
-            result.iter().flatten().filter_map(|outcome| outcome.as_ref().ok()).map(|ok| ok.position).max();
+        let done = result.iter().flatten().filter_map(|outcome| outcome.as_ref().ok());
+        let newest = done.filter(|outcome| !outcome.duplicate).map(|outcome| outcome.position).max();
         // Told before the replies go out, so that readers start as early as possible.
         if let Some(newest) = newest {
             head.send_replace(newest);
@@ -135,7 +135,7 @@ fn keep_or_wait(batch: &mut Batch, waiting: &mut VecDeque<Append>, append: Appen
     if batch.is_full() {
         waiting.push_back(append);
     } else if let Err(append) = batch.add(append) {
-        waiting.push_back(append);
+        waiting.push_back(*append);
     }
 }
 

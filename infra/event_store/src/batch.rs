@@ -26,12 +26,12 @@ impl Batch {
     }
 
     /// Takes `append` in, or gives it back when it has to wait for the next transaction.
-    pub(crate) fn add(&mut self, append: Append) -> Result<(), Append> {
+    pub(crate) fn add(&mut self, append: Append) -> Result<(), Box<Append>> {
         let fits = !self.commands.contains(&append.command_id)
             && !self.streams.contains(&(append.aggregate_type, append.aggregate_id))
             && append.claims.iter().all(|claim| self.is_independent(claim));
         if !fits {
-            return Err(append);
+            return Err(Box::new(append));
         }
         self.commands.insert(append.command_id);
         self.streams.insert((append.aggregate_type, append.aggregate_id));

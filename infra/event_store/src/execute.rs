@@ -97,6 +97,10 @@ fn translate(error: AggregateError<Rejection>) -> ExecuteError {
     match error {
         AggregateError::UserError(rejection) => ExecuteError::Rejected(rejection),
         AggregateError::DatabaseConnectionError(error) => ExecuteError::Unavailable(error.to_string()),
+        // `postgres-es` takes only broken sockets for connection errors, not a server that ends the connection.
+        AggregateError::UnexpectedError(error) if error.is::<sqlx::Error>() => {
+            ExecuteError::Unavailable(error.to_string())
+        }
         other => ExecuteError::Unreadable(other.to_string()),
     }
 }

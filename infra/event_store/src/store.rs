@@ -70,6 +70,10 @@ impl CommandStore<'_> {
     ) -> Result<AppendOutcome, AggregateError<Rejection>> {
         let new_events = events.iter().map(new_event).collect::<Result<Vec<_>, _>>()?;
         let metadata = serde_json::to_value(self.metadata)?;
+        if !is_storable(&metadata) || !new_events.iter().all(|event| is_storable(&event.payload)) {
+            let message = "A text contains the NUL character, which cannot be stored.";
+            return Err(AggregateError::UserError(Rejection::invalid("invalid_field", message)));
+        }
         let claims = events.iter().flat_map(|event| D::claims(loaded.id, event)).collect();
         let appended = self.appender.append(|reply| Append {
             command_id: self.metadata.command_id,
@@ -178,6 +182,16 @@ fn new_event<E: DomainEvent>(event: &E) -> Result<NewEvent, serde_json::Error> {
         event_version: event.event_version(),
         payload: serde_json::to_value(event)?,
     })
+}
+
+/// PostgreSQL stores no U+0000, and a single one would fail all commands of its transaction.
+fn is_storable(value: &Value) -> bool {
+    match value {
+        Value::String(text) => !text.contains('\0'),
+        Value::Array(items) => items.iter().all(is_storable),
+        Value::Object(fields) => fields.iter().all(|(key, value)| !key.contains('\0') && is_storable(value)),
+        _ => true,
+    }
 }
 
 fn decode<D: Decider>(event: SerializedEvent) -> Result<D::Event, PersistenceError> {

@@ -1,6 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_nats::{Client, ConnectOptions, Event, ServerAddr, jetstream};
+use percent_encoding::percent_decode_str;
 use tokio::sync::watch;
 
 /// Oldest server that does what we ask of it; older ones silently ignore stream settings.
@@ -43,7 +44,7 @@ impl Bus {
         let address: ServerAddr = url.parse().map_err(|_| BusError::Address)?;
         let (count, connections) = watch::channel(0);
         let count = Arc::new(count);
-        let options = ConnectOptions::new()
+        let options = credentials(&address)
             .name("signalbox")
             .connection_timeout(Duration::from_secs(5))
             .ping_interval(Duration::from_secs(10))
@@ -79,6 +80,16 @@ impl Bus {
         if !matches!(flushed, Ok(Ok(()))) {
             tracing::warn!("the bus could not be flushed in time");
         }
+    }
+}
+
+/// The client passes over user and password in the address, so they are taken out of it here.
+fn credentials(address: &ServerAddr) -> ConnectOptions {
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    match (address.username().map(decoded), address.password().map(decoded)) {
+        (Some(user), Some(password)) => ConnectOptions::with_user_and_password(user, password),
+        (Some(token), None) => ConnectOptions::with_token(token),
+        _ => ConnectOptions::new(),
     }
 }
 

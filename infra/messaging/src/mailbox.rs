@@ -98,7 +98,7 @@ impl Mailbox {
     pub async fn acknowledge(&self, agent: AgentId, ids: &[i64]) -> Result<(), BusError> {
         let stream = self.stream().await?;
         let own = format!("mail.agent.{agent}.");
-        for id in ids.iter().filter_map(|id| u64::try_from(*id).ok()) {
+        for id in ids.iter().filter_map(|id| u64::try_from(*id).ok()).filter(|id| *id > 0) {
             match stream.get_raw_message(id).await {
                 Ok(message) if message.subject.starts_with(&own) => {
                     // Another acknowledgement may have been faster.
@@ -122,6 +122,15 @@ impl Mailbox {
             Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(false),
             Err(error) => Err(BusError::Stream(error.to_string())),
         }
+    }
+
+    /// Removes the message `key` of `agent`, if it still waits.
+    ///
+    /// # Errors
+    /// [`BusError::Stream`] when JetStream does not answer.
+    pub async fn withdraw(&self, agent: AgentId, key: &str) -> Result<(), BusError> {
+        let purged = self.stream().await?.purge().filter(subject(agent, key)).await;
+        purged.map(|_| ()).map_err(|error| BusError::Stream(error.to_string()))
     }
 
     /// Removes everything for `agent`.

@@ -31,6 +31,13 @@ pub enum Wakeup {
         /// The test's key.
         request_id: String,
     },
+    /// A gateway has let requests through that count against everyone's rate limits.
+    RateTaken {
+        /// Which gateway.
+        gateway: uuid::Uuid,
+        /// How many of each principal.
+        taken: std::collections::HashMap<String, u32>,
+    },
     /// A transfer has been stopped; gateways cut its bodies.
     TransferStopped {
         /// The transfer's key.
@@ -45,6 +52,7 @@ impl Wakeup {
             Self::ReadAdvanced { .. } => "wake.read.advanced",
             Self::AgentSession { .. } => "wake.agent.session",
             Self::TestEcho { .. } => "wake.agent.echo",
+            Self::RateTaken { .. } => "wake.rate.taken",
             Self::TransferStopped { .. } => "wake.transfer.stopped",
         }
     }

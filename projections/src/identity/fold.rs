@@ -18,7 +18,8 @@ pub struct IdentityProjection;
 struct Fold {
     users: Table<UserRow>,
     sessions: Table<SessionRow>,
-    deleted_users: Vec<Uuid>,
+    /// With the place in the log: a login that was under way then may start a session later, in this batch or the next.
+    deleted_users: Vec<(Uuid, i64)>,
 }
 
 impl Projection for IdentityProjection {
@@ -89,7 +90,7 @@ impl Fold {
             }
             UserEvent::UserDeleted { .. } => {
                 self.users.remove(id);
-                self.deleted_users.push(id);
+                self.deleted_users.push((id, recorded.position));
             }
         }
     }
@@ -122,8 +123,12 @@ impl Fold {
         self.users.write(connection, schema).await?;
         self.sessions.write(connection, schema).await?;
         if !self.deleted_users.is_empty() {
-            let sql = format!("DELETE FROM {schema}.sessions WHERE user_id = ANY($1)");
-            sqlx::query(&sql).bind(self.deleted_users).execute(connection).await?;
+            let (users, positions): (Vec<_>, Vec<_>) = self.deleted_users.into_iter().unzip();
+            let sql = format!(
+                "DELETE FROM {schema}.sessions s USING unnest($1, $2) AS deleted (id, position)
+                  WHERE s.user_id = deleted.id AND s.position < deleted.position"
+            );
+            sqlx::query(&sql).bind(users).bind(positions).execute(connection).await?;
         }
         Ok(())
     }

@@ -35,6 +35,8 @@ struct Fold {
     jobs: Table<JobRow>,
     transfers: Table<TransferRow>,
     files: HashMap<(Uuid, String), TransferFileRow>,
+    /// Transfers whose staged entries of earlier batches are worth nothing any more.
+    discarded: Vec<Uuid>,
     deleted_agents: Vec<Uuid>,
 }
 
@@ -208,6 +210,10 @@ impl Fold {
                 self.files.insert((id, file.name.clone()), row);
             }
         }
+        if let TransferEvent::TransferRequeued { discard: true, .. } = &event {
+            self.files.retain(|(transfer, _), _| *transfer != id);
+            self.discarded.push(id);
+        }
         if let Some(row) = self.transfers.change(id) {
             row.version = recorded.sequence;
             row.updated_at = at;
@@ -230,6 +236,10 @@ impl Fold {
         self.tokens.write(connection, schema).await?;
         self.jobs.write(connection, schema).await?;
         self.transfers.write(connection, schema).await?;
+        if !self.discarded.is_empty() {
+            let sql = format!("DELETE FROM {schema}.transfer_files WHERE transfer_id = ANY($1)");
+            sqlx::query(&sql).bind(self.discarded).execute(&mut *connection).await?;
+        }
         let files: Vec<_> = self.files.into_values().collect();
         upsert(connection, schema, "transfer_files", "transfer_id, name", &files).await?;
         if !self.deleted_agents.is_empty() {
@@ -344,6 +354,7 @@ fn new_transfer(recorded: &RecordedEvent, new: NewTransfer) -> TransferRow {
         status: "pending".to_owned(),
         phase: "queued".to_owned(),
         attempts: 0,
+        asked: false,
         max_attempts: new.retry.max_attempts as i32,
         file_count: 0,
         uploaded: 0,
@@ -372,6 +383,7 @@ fn change_transfer(row: &mut TransferRow, at: DateTime<Utc>, event: TransferEven
         TransferEvent::TransferRequested(_) | TransferEvent::LateReportReceived { .. } => {}
         TransferEvent::TransferDispatched { attempt, leg } => {
             row.attempts = attempt as i32;
+            row.asked = true;
             row.downloaded = 0;
             row.phase = if leg == Leg::Upload { "dispatched" } else { "staged" }.to_owned();
         }
@@ -388,16 +400,28 @@ fn change_transfer(row: &mut TransferRow, at: DateTime<Utc>, event: TransferEven
         }
         TransferEvent::FilesStaged { files } => {
             moved("uploading");
-            row.file_count += files.len() as i64;
+            let bytes: i64 = files.iter().map(|file| file.size as i64).sum();
+            if row.is_tree() {
+                row.file_count += files.len() as i64;
+                row.uploaded += bytes;
+            } else {
+                row.file_count = 1;
+                row.uploaded = bytes;
+            }
         }
         TransferEvent::TransferStaged { files, size, sha256 } => {
             moved("staged");
+            row.asked = false;
             row.file_count = files as i64;
             row.size = Some(size as i64);
             row.uploaded = size as i64;
             row.sha256 = Some(sha256.into());
         }
-        TransferEvent::TransferRequeued { error, backoff_seconds, .. } => {
+        TransferEvent::TransferRequeued { error, backoff_seconds, discard, .. } => {
+            if discard {
+                row.file_count = 0;
+                row.uploaded = 0;
+            }
             row.phase = "queued".to_owned();
             row.error = Some(error);
             row.not_before = Some(at + TimeDelta::seconds(i64::from(backoff_seconds)));

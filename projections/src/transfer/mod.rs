@@ -5,4 +5,4 @@ pub mod queries;
 mod rows;
 
 pub use fold::TransferProjection;
-pub use rows::{AgentRow, AgentTokenRow, JobRow, TransferFileRow, TransferRow};
+pub use rows::{AgentRow, AgentTokenRow, JobRow, TransferFileRow, TransferRow, mail_key};

@@ -153,6 +153,14 @@ pub async fn agent_token(pool: &PgPool, number: i64) -> Result<Option<AgentToken
         .await
 }
 
+/// The token with key `id`.
+///
+/// # Errors
+/// The database's error.
+pub async fn agent_token_by_id(pool: &PgPool, id: Uuid) -> Result<Option<AgentTokenRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.agent_tokens WHERE id = $1").bind(id).fetch_optional(pool).await
+}
+
 /// The token whose secret has this SHA-256, unless it has expired.
 ///
 /// # Errors
@@ -244,15 +252,18 @@ pub async fn next_due(pool: &PgPool) -> Result<Option<DateTime<Utc>>, sqlx::Erro
     sqlx::query_scalar("SELECT min(next_run) FROM read.jobs WHERE next_run IS NOT NULL").fetch_one(pool).await
 }
 
-/// Whether a transfer of job `id` has not ended.
+/// Whether a transfer of job `id`, other than `except`, has not ended.
 ///
 /// # Errors
 /// The database's error.
-pub async fn job_is_busy(pool: &PgPool, id: Uuid) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar("SELECT EXISTS (SELECT FROM read.transfers WHERE job_id = $1 AND phase <> 'done')")
-        .bind(id)
-        .fetch_one(pool)
-        .await
+pub async fn job_is_busy(pool: &PgPool, id: Uuid, except: Uuid) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM read.transfers WHERE job_id = $1 AND id <> $2 AND phase <> 'done')",
+    )
+    .bind(id)
+    .bind(except)
+    .fetch_one(pool)
+    .await
 }
 
 /// The transfer with integer `number`, if it is `owner`'s.
@@ -281,6 +292,21 @@ pub async fn transfer_of_agent(
         .bind(number)
         .fetch_optional(pool)
         .await
+}
+
+/// Open transfers whose present leg is `agent`'s.
+///
+/// # Errors
+/// The database's error.
+pub async fn transfers_at_agent(pool: &PgPool, agent: Uuid) -> Result<Vec<TransferRow>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT * FROM read.transfers WHERE phase <> 'done'
+            AND ((phase IN ('dispatched', 'uploading') AND source_agent_id = $1)
+              OR (phase IN ('staged', 'downloading') AND destination_agent_id = $1)) ORDER BY number LIMIT 10000",
+    )
+    .bind(agent)
+    .fetch_all(pool)
+    .await
 }
 
 /// The transfer with key `id`.
@@ -365,17 +391,17 @@ pub async fn transfer_file(
         .await
 }
 
-/// Transfers that may be dispatched at `now`, oldest first.
+/// Transfers whose next agent may be told at `now`, oldest first.
 ///
 /// # Errors
 /// The database's error.
-pub async fn queued_transfers(
+pub async fn due_transfers(
     pool: &PgPool,
     now: DateTime<Utc>,
     limit: i64,
 ) -> Result<Vec<TransferRow>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT * FROM read.transfers WHERE phase = 'queued' AND (not_before IS NULL OR not_before <= $1)
+        "SELECT * FROM read.transfers WHERE (phase = 'queued' AND (not_before IS NULL OR not_before <= $1)) OR (phase = 'staged' AND NOT asked)
           ORDER BY number LIMIT $2",
     )
     .bind(now)
@@ -415,10 +441,10 @@ pub async fn uncleaned_transfers(
     pool: &PgPool,
     completed_before: DateTime<Utc>,
     limit: i64,
-) -> Result<Vec<Uuid>, sqlx::Error> {
-    sqlx::query_scalar(
-        "SELECT id FROM read.transfers WHERE phase = 'done' AND NOT cleaned
-            AND (finished_at <= $1 OR status = 'cancelled') ORDER BY finished_at LIMIT $2",
+) -> Result<Vec<TransferRow>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT * FROM read.transfers WHERE phase = 'done' AND NOT cleaned
+            AND (finished_at <= $1 OR status = 'cancelled') ORDER BY finished_at, id LIMIT $2",
     )
     .bind(completed_before)
     .bind(limit)

@@ -1,5 +1,9 @@
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
+use signalbox_domain::{
+    kernel::{AgentId, JobId, UserId},
+    transfer::{AgentRef, JobRef, JobSpec, Leg, Phase, Retry, Schedule},
+};
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -140,6 +144,47 @@ pub struct JobRow {
     pub updated_at: DateTime<Utc>,
 }
 
+impl JobRow {
+    /// The job as transfers name it.
+    pub fn reference(&self) -> JobRef {
+        JobRef { id: JobId(self.id), number: self.number }
+    }
+
+    /// Who owns it.
+    pub fn owner(&self) -> UserId {
+        UserId(self.owner_id)
+    }
+
+    /// What it moves, and when.
+    pub fn to_spec(&self) -> JobSpec {
+        let schedule = self.schedule.clone().zip(self.timezone.clone());
+        JobSpec {
+            name: self.name.clone(),
+            kind: from_word(&self.job_type),
+            source_agent: AgentRef { id: AgentId(self.source_agent_id), number: self.source_agent_number },
+            destination_agent: AgentRef {
+                id: AgentId(self.destination_agent_id),
+                number: self.destination_agent_number,
+            },
+            source_path: self.source_path.clone(),
+            destination_path: self.destination_path.clone(),
+            schedule: schedule.map(|(cron, timezone)| Schedule { cron, timezone }),
+            enabled: self.enabled,
+            retry: Retry {
+                max_attempts: self.max_attempts.unsigned_abs(),
+                backoff_seconds: self.backoff_seconds.unsigned_abs(),
+            },
+            overlap: from_word(&self.overlap),
+            description: self.description.clone(),
+        }
+    }
+}
+
+/// The unit variant whose wire word `word` is; rows hold only such words.
+fn from_word<T: DeserializeOwned + Default>(word: &str) -> T {
+    serde_json::from_value(serde_json::Value::String(word.to_owned())).unwrap_or_default()
+}
+
 impl ReadRow for JobRow {
     const TABLE: &'static str = "jobs";
 
@@ -185,6 +230,8 @@ pub struct TransferRow {
     pub phase: String,
     /// Attempts begun.
     pub attempts: i32,
+    /// Whether the agent whose turn it is has been told.
+    pub asked: bool,
     /// Attempts at most.
     pub max_attempts: i32,
     /// Entries staged.
@@ -231,10 +278,24 @@ impl TransferRow {
         self.source_path.ends_with('/')
     }
 
+    /// The step that its attempt is at.
+    pub fn known_phase(&self) -> Phase {
+        from_word(&self.phase)
+    }
+
     /// Whether it has ended.
     pub fn is_done(&self) -> bool {
         self.phase == "done"
     }
+}
+
+/// Under which key the request of the present leg waits in an agent's mailbox; `None` when no agent is asked.
+pub fn mail_key(number: i64, attempt: u32, leg: Leg) -> String {
+    let leg = match leg {
+        Leg::Upload => "upload",
+        Leg::Download => "download",
+    };
+    format!("transfer.{number}.{attempt}.{leg}")
 }
 
 /// A staged entry of a transfer.

@@ -58,11 +58,14 @@ impl Transfer {
     }
 
     fn dispatch(&self) -> Result<Vec<TransferEvent>, Rejection> {
-        if self.phase != Phase::Queued {
-            return Err(Rejection::conflict("not_queued", "The transfer is not waiting to be dispatched."));
-        }
         let leg = if self.digest.is_some() { Leg::Download } else { Leg::Upload };
-        Ok(vec![TransferEvent::TransferDispatched { attempt: self.attempt + 1, leg }])
+        match self.phase {
+            Phase::Queued => Ok(vec![TransferEvent::TransferDispatched { attempt: self.attempt + 1, leg }]),
+            Phase::Staged if !self.asked => {
+                Ok(vec![TransferEvent::TransferDispatched { attempt: self.attempt, leg }])
+            }
+            _ => Err(Rejection::conflict("not_due", "No agent waits to be told of the transfer.")),
+        }
     }
 
     fn report_progress(&self, leg: Leg, bytes: u64, total: Option<u64>) -> Vec<TransferEvent> {
@@ -89,6 +92,13 @@ impl Transfer {
         }
         if !spec.is_tree() && files.iter().any(|file| file.name.contains('/')) {
             return Err(Rejection::invalid("invalid_filename", "A single file's name must not contain '/'."));
+        }
+        let other = |file: &StagedFile| !self.files.is_empty() && !self.files.contains_key(&file.name);
+        if !spec.is_tree() && files.iter().any(other) {
+            return Err(Rejection::conflict(
+                "single_file",
+                "The transfer moves one file, and has another one already.",
+            ));
         }
         let known = |file: &StagedFile| {
             self.files.get(&file.name) == Some(&FileState { size: file.size, sha256: file.sha256.clone() })
@@ -118,7 +128,7 @@ impl Transfer {
         let files = self.files.len() as u64;
         if let Some(reported) = arrival.files.filter(|reported| *reported != files) {
             let error = format!("the source agent reported {reported} entries, but {files} arrived");
-            return vec![self.fail_attempt(spec, &error, true)];
+            return vec![self.discard_attempt(spec, &error)];
         }
         let Some(sha256) = self.compute_digest(spec.is_tree()) else {
             return vec![self.fail_attempt(
@@ -129,7 +139,7 @@ impl Transfer {
         };
         if arrival.sha256.as_ref().is_some_and(|reported| *reported != sha256) {
             let error = "the checksum that the source agent computed differs from that of the bytes received";
-            return vec![self.fail_attempt(spec, error, true)];
+            return vec![self.discard_attempt(spec, error)];
         }
         let size = self.files.values().map(|file| file.size).sum();
         vec![TransferEvent::TransferStaged { files, size, sha256 }]
@@ -167,9 +177,24 @@ impl Transfer {
         let error = bounded(error);
         if retryable && self.attempt < spec.retry.max_attempts {
             let backoff_seconds = spec.retry.backoff_seconds;
-            return TransferEvent::TransferRequeued { attempt: self.attempt, error, backoff_seconds };
+            return TransferEvent::TransferRequeued {
+                attempt: self.attempt,
+                error,
+                backoff_seconds,
+                discard: false,
+            };
         }
         TransferEvent::TransferFailed { error }
+    }
+
+    /// What is staged is not what the source has now (an entry is gone, say): the next attempt starts from none.
+    fn discard_attempt(&self, spec: &NewTransfer, error: &str) -> TransferEvent {
+        match self.fail_attempt(spec, error, true) {
+            TransferEvent::TransferRequeued { attempt, error, backoff_seconds, .. } => {
+                TransferEvent::TransferRequeued { attempt, error, backoff_seconds, discard: true }
+            }
+            failed => failed,
+        }
     }
 
     fn cancel(&self) -> Result<Vec<TransferEvent>, Rejection> {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{AgentId, JobId, Sha256Hex, UserId},
-    transfer::{AgentRef, JobType, Retry},
+    transfer::{AgentRef, JobSpec, JobType, Retry},
 };
 
 /// Where a transfer stands for people. The last three are final.
@@ -100,7 +100,31 @@ pub struct NewTransfer {
     pub scheduled_for: Option<DateTime<Utc>>,
 }
 
+/// The last part of a path: what a file or a tree is called.
+pub fn base_name(path: &str) -> String {
+    let name = path.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or_default();
+    if name.trim().is_empty() { "root".to_owned() } else { name.to_owned() }
+}
+
 impl NewTransfer {
+    /// A run of `job`, for the firing `scheduled_for` if a schedule made it.
+    pub fn of_job(job: JobRef, owner: UserId, spec: &JobSpec, scheduled_for: Option<DateTime<Utc>>) -> Self {
+        Self {
+            number: 0,
+            owner,
+            job: Some(job),
+            kind: spec.kind,
+            source_agent: spec.source_agent,
+            destination_agent: spec.destination_agent,
+            source_path: spec.source_path.clone(),
+            destination_path: spec.destination_path.clone(),
+            filename: base_name(&spec.source_path),
+            size: None,
+            retry: spec.retry,
+            scheduled_for,
+        }
+    }
+
     /// Whether a whole tree is moved.
     pub fn is_tree(&self) -> bool {
         self.source_path.ends_with('/')
@@ -137,7 +161,8 @@ pub struct Arrival {
 pub enum TransferCommand {
     /// Create the transfer.
     Request(NewTransfer),
-    /// Begin the next attempt; refused unless it is queued, so that one dispatcher wins.
+    /// Tell the agent whose turn it is: begins the next attempt of a queued transfer, or the second half of one that
+    /// has just been staged. Refused otherwise, so that one dispatcher wins.
     Dispatch,
     /// Bytes have moved.
     Progress {
@@ -197,11 +222,11 @@ pub enum TransferCommand {
 pub enum TransferEvent {
     /// A transfer exists now.
     TransferRequested(NewTransfer),
-    /// An attempt has begun.
+    /// The agent whose turn it is has been told.
     TransferDispatched {
         /// Counted from 1.
         attempt: u32,
-        /// Where it begins; the download when the bytes are here already.
+        /// Which half; the download when all bytes are here.
         leg: Leg,
     },
     /// Bytes have moved.
@@ -235,6 +260,9 @@ pub enum TransferEvent {
         error: String,
         /// Pause before the next one.
         backoff_seconds: u32,
+        /// Whether the entries staged so far are worth nothing and the next attempt starts from none.
+        #[serde(default)]
+        discard: bool,
     },
     /// The file or tree has arrived.
     TransferCompleted {

@@ -8,5 +8,6 @@ mod tests;
 
 pub use events::{
     Arrival, JobRef, Leg, NewTransfer, Phase, StagedFile, TransferCommand, TransferEvent, TransferStatus,
+    base_name,
 };
 pub use state::{Transfer, digest_lines};

@@ -13,6 +13,8 @@ pub struct Transfer {
     pub(super) status: TransferStatus,
     pub(super) phase: Phase,
     pub(super) attempt: u32,
+    /// Whether the agent whose turn it is has been told.
+    pub(super) asked: bool,
     pub(super) files: BTreeMap<String, FileState>,
     pub(super) digest: Option<Sha256Hex>,
     pub(super) uploaded: u64,
@@ -49,11 +51,12 @@ impl Decider for Transfer {
             TransferEvent::FilesStaged { files } => self.stage(files),
             TransferEvent::TransferStaged { sha256, size, .. } => {
                 self.phase = Phase::Staged;
+                self.asked = false;
                 self.status = TransferStatus::Running;
                 self.digest = Some(sha256);
                 self.uploaded = size;
             }
-            TransferEvent::TransferRequeued { .. } => self.phase = Phase::Queued,
+            TransferEvent::TransferRequeued { discard, .. } => self.requeue(discard),
             TransferEvent::TransferCompleted { .. } => self.end(TransferStatus::Completed),
             TransferEvent::TransferFailed { .. } => self.end(TransferStatus::Failed),
             TransferEvent::TransferCancelled => self.end(TransferStatus::Cancelled),
@@ -66,11 +69,20 @@ impl Decider for Transfer {
 impl Transfer {
     fn begin(&mut self, attempt: u32, leg: Leg) {
         self.attempt = attempt;
+        self.asked = true;
         self.downloaded = 0;
         self.phase = match leg {
             Leg::Upload => Phase::Dispatched,
             Leg::Download => Phase::Staged,
         };
+    }
+
+    fn requeue(&mut self, discard: bool) {
+        self.phase = Phase::Queued;
+        if discard {
+            self.files.clear();
+            self.uploaded = 0;
+        }
     }
 
     fn progress(&mut self, leg: Leg, bytes: u64) {

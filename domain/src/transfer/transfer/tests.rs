@@ -163,6 +163,8 @@ fn a_tree_is_complete_when_all_its_entries_are() {
     let short = Arrival { files: Some(3), ..Default::default() };
     assert!(matches!(run.complete(SOURCE, short)[0], TransferEvent::TransferRequeued { .. }));
     run.tell(TransferCommand::Dispatch);
+    // What was staged before is worth nothing any more.
+    run.tell(TransferCommand::Stage { files: vec![file("b", 'b'), file("a/x", 'a')] });
     let whole = run.complete(SOURCE, Arrival { files: Some(2), ..Default::default() });
     assert!(matches!(whole[0], TransferEvent::TransferStaged { files: 2, size: 20, .. }));
 }

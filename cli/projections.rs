@@ -1,0 +1,62 @@
+use anyhow::bail;
+use clap::Subcommand;
+use signalbox_config::Config;
+use signalbox_projections::{
+    Projection, RebuildReport, checkpoint, identity::IdentityProjection, rebuild,
+    transfer::TransferProjection,
+};
+use sqlx::PgPool;
+
+use crate::setup;
+
+/// What can be done with read models.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProjectionsCommand {
+    /// Show how far each read model is.
+    Status,
+    /// Build read models anew beside the live ones, compare, and swap.
+    Rebuild {
+        /// Which one: identity or transfer; all, if absent.
+        name: Option<String>,
+    },
+}
+
+/// Runs a command on read models.
+pub(crate) async fn run(config: Config, command: ProjectionsCommand) -> anyhow::Result<()> {
+    let pool = setup::database(&config).await?;
+    match command {
+        ProjectionsCommand::Status => status(&pool).await,
+        ProjectionsCommand::Rebuild { name } => rebuild_named(&pool, name.as_deref()).await,
+    }
+}
+
+async fn status(pool: &PgPool) -> anyhow::Result<()> {
+    let head: i64 =
+        sqlx::query_scalar("SELECT position FROM log_head WHERE log = 'events'").fetch_one(pool).await?;
+    println!("{:12} {:>12}", "log", head);
+    for name in [IdentityProjection::NAME, TransferProjection::NAME] {
+        let position = checkpoint(pool, name).await?;
+        println!("{name:12} {position:>12}  {} behind", head - position);
+    }
+    Ok(())
+}
+
+async fn rebuild_named(pool: &PgPool, name: Option<&str>) -> anyhow::Result<()> {
+    if let Some(unknown) =
+        name.filter(|name| ![IdentityProjection::NAME, TransferProjection::NAME].contains(name))
+    {
+        bail!("there is no read model {unknown}: choose identity or transfer");
+    }
+    if name.is_none_or(|name| name == IdentityProjection::NAME) {
+        report(IdentityProjection::NAME, &rebuild::<IdentityProjection>(pool).await?);
+    }
+    if name.is_none_or(|name| name == TransferProjection::NAME) {
+        report(TransferProjection::NAME, &rebuild::<TransferProjection>(pool).await?);
+    }
+    Ok(())
+}
+
+fn report(name: &str, report: &RebuildReport) {
+    let RebuildReport { events, rows, differences } = report;
+    println!("{name}: {rows} rows from {events} events; {differences} rows differed from the live ones");
+}

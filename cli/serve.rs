@@ -1,0 +1,163 @@
+use std::{env, net::SocketAddr, path::PathBuf};
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use signalbox_blob_store::BlobStore;
+use signalbox_clock::Clock;
+use signalbox_config::{Config, Secret};
+use signalbox_gateway::{FirstAdmin, Gateway, ensure_admin};
+use signalbox_messaging::{Bus, Mailbox};
+use signalbox_projections::{Runner, identity::IdentityProjection, transfer::TransferProjection};
+use sqlx::PgPool;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::setup;
+
+/// Which roles this process takes.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// A role; may be repeated. All of them, if absent.
+    #[arg(long = "role", value_enum)]
+    roles: Vec<Role>,
+}
+
+/// A part of the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Role {
+    /// HTTP and sockets.
+    Gateway,
+    /// Command handlers.
+    Commands,
+    /// Read models.
+    Projections,
+    /// Dispatch, schedules, sweeps.
+    Workers,
+}
+
+/// All roles.
+pub(crate) const ALL: [Role; 4] = [Role::Commands, Role::Projections, Role::Workers, Role::Gateway];
+
+/// A service that runs in this process.
+pub(crate) struct Service {
+    tasks: JoinSet<anyhow::Result<()>>,
+    stop: CancellationToken,
+}
+
+/// Serves the roles until a signal asks to stop.
+pub(crate) async fn run(config: Config, args: ServeArgs) -> anyhow::Result<()> {
+    let roles = if args.roles.is_empty() { ALL.to_vec() } else { args.roles };
+    let pool = setup::database(&config).await?;
+    signalbox_database::migrate(&pool).await?;
+    let bus = setup::bus(&config).await?;
+    let listener = listen(&config, &roles).await?;
+    let stop = CancellationToken::new();
+    let mut service = Service::start(&config, &roles, pool.clone(), bus.clone(), listener, &stop).await?;
+    if roles.contains(&Role::Commands)
+        && let Some((login, password)) = first_admin(&config, &pool, &bus).await?
+    {
+        println!("The first admin is {login} with password {}", password.expose());
+    }
+    service.until_stopped().await
+}
+
+/// The socket of the gateway, taken before anything else is started.
+pub(crate) async fn listen(config: &Config, roles: &[Role]) -> anyhow::Result<Option<TcpListener>> {
+    if !roles.contains(&Role::Gateway) {
+        return Ok(None);
+    }
+    let address: SocketAddr = config.server.address;
+    let listener = TcpListener::bind(address).await.with_context(|| {
+        format!("the address {address} cannot be used: stop what uses it, or set SIGNALBOX_SERVER__ADDRESS to another one")
+    })?;
+    Ok(Some(listener))
+}
+
+/// Creates the first admin if there is no user; gives back login and password of a new one.
+pub(crate) async fn first_admin(
+    config: &Config,
+    pool: &PgPool,
+    bus: &Bus,
+) -> anyhow::Result<Option<(String, Secret)>> {
+    let admin = FirstAdmin {
+        email: env::var("SIGNALBOX_ADMIN_EMAIL").ok(),
+        password: env::var("SIGNALBOX_ADMIN_PASSWORD").ok().map(Secret::new),
+        password_file: password_file(config),
+    };
+    Ok(ensure_admin(pool, bus, &Clock::system(), admin).await?)
+}
+
+/// Where a random admin password is kept.
+pub(crate) fn password_file(config: &Config) -> PathBuf {
+    config.storage.folder.join("admin-password")
+}
+
+impl Service {
+    /// Starts the roles.
+    pub(crate) async fn start(
+        config: &Config,
+        roles: &[Role],
+        pool: PgPool,
+        bus: Bus,
+        listener: Option<TcpListener>,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Self> {
+        let clock = Clock::system();
+        let mut tasks = JoinSet::new();
+        let blobs = BlobStore::open(config.storage.folder.join("blobs")).with_context(|| {
+            format!("the folder {} cannot be used for files", config.storage.folder.display())
+        })?;
+        for role in roles {
+            let (pool, bus, clock, stop) = (pool.clone(), bus.clone(), clock.clone(), stop.clone());
+            match role {
+                Role::Commands => {
+                    tasks.spawn(async move { Ok(signalbox_commands::run(pool, bus, clock, stop).await?) });
+                }
+                Role::Projections => {
+                    tasks.spawn(async move {
+                        tokio::join!(
+                            Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
+                            Runner::<TransferProjection>::run(pool, bus, stop),
+                        );
+                        Ok(())
+                    });
+                }
+                Role::Workers => {
+                    let mailbox = Mailbox::open(&bus).await?;
+                    let (blobs, config) = (blobs.clone(), config.clone());
+                    let context = signalbox_workers::Context { pool, bus, mailbox, blobs, clock, config };
+                    tasks.spawn(async move {
+                        signalbox_workers::run(context, stop).await;
+                        Ok(())
+                    });
+                }
+                Role::Gateway => {}
+            }
+        }
+        if let Some(listener) = listener {
+            let gateway = Gateway::open(pool, bus, blobs, clock, config.clone(), stop.clone()).await?;
+            tasks.spawn(async move { Ok(gateway.serve(listener).await?) });
+        }
+        Ok(Self { tasks, stop: stop.clone() })
+    }
+
+    /// Waits for a signal, or for a role that ends by itself, and then for all roles to end.
+    pub(crate) async fn until_stopped(&mut self) -> anyhow::Result<()> {
+        let mut terminated = signal(SignalKind::terminate())?;
+        let first = tokio::select! {
+            _ = tokio::signal::ctrl_c() => None,
+            _ = terminated.recv() => None,
+            ended = self.tasks.join_next() => ended,
+        };
+        self.stop.cancel();
+        let mut result = first.map_or(Ok(()), |ended| ended?);
+        while let Some(ended) = self.tasks.join_next().await {
+            result = result.and(ended?);
+        }
+        result
+    }
+}

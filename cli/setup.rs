@@ -1,0 +1,41 @@
+//! What every command needs: connections to PostgreSQL and NATS.
+
+use anyhow::Context as _;
+use signalbox_config::{Config, Secret};
+use signalbox_messaging::Bus;
+use sqlx::PgPool;
+
+use crate::embedded;
+
+/// The database that is configured, or the private one that runs in the storage folder.
+pub(crate) async fn database(config: &Config) -> anyhow::Result<PgPool> {
+    let url = address(&config.database.url, config, embedded::DATABASE_FILE, "DATABASE_URL")?;
+    Ok(signalbox_database::connect(url.expose(), config.database.max_connections).await?)
+}
+
+/// The bus that is configured, or the private one that runs in the storage folder.
+pub(crate) async fn bus(config: &Config) -> anyhow::Result<Bus> {
+    let url = address(&config.nats.url, config, embedded::BUS_FILE, "NATS_URL")?;
+    Ok(Bus::connect(url.expose()).await?)
+}
+
+/// Brings the schema up to date.
+pub(crate) async fn migrate(config: &Config) -> anyhow::Result<()> {
+    signalbox_database::migrate(&database(config).await?).await?;
+    println!("The database schema is up to date.");
+    Ok(())
+}
+
+fn address(configured: &Secret, config: &Config, file: &str, name: &str) -> anyhow::Result<Secret> {
+    if !configured.is_empty() {
+        return Ok(configured.clone());
+    }
+    let path = config.storage.folder.join(file);
+    let text = std::fs::read_to_string(&path).with_context(|| {
+        format!(
+            "{name} is not set, and no `signalbox up` runs in {}: start it, or set {name}",
+            config.storage.folder.display()
+        )
+    })?;
+    Ok(Secret::new(text.trim().to_owned()))
+}

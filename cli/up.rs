@@ -1,0 +1,79 @@
+use std::time::Duration;
+
+use anyhow::bail;
+use signalbox_config::Config;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    embedded::Servers,
+    serve::{ALL, Service, first_admin, listen, password_file},
+    setup,
+};
+
+/// How long the read models may take to be there at the start.
+const START: Duration = Duration::from_secs(30);
+
+/// Starts everything on this machine and runs until a signal asks to stop.
+pub(crate) async fn run(mut config: Config) -> anyhow::Result<()> {
+    // Before anything is started: a taken port is told at once.
+    let listener = listen(&config, &ALL).await?;
+    let mut servers = Servers::start(&mut config).await?;
+    let stop = CancellationToken::new();
+    let served = serve(&config, listener, &mut servers, &stop).await;
+    servers.stop().await;
+    served
+}
+
+async fn serve(
+    config: &Config,
+    listener: Option<tokio::net::TcpListener>,
+    servers: &mut Servers,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let pool = setup::database(config).await?;
+    signalbox_database::migrate(&pool).await?;
+    let bus = setup::bus(config).await?;
+    let mut service = Service::start(config, &ALL, pool.clone(), bus.clone(), listener, stop).await?;
+    let greeted = async {
+        let deadline = Instant::now() + START;
+        loop {
+            match first_admin(config, &pool, &bus).await {
+                Ok(admin) => return Ok(admin),
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => sleep(Duration::from_millis(100)).await,
+            }
+        }
+    };
+    match greeted.await {
+        Ok(admin) => greet(config, admin.map(|(login, password)| (login, password.expose().to_owned()))),
+        Err(error) => {
+            stop.cancel();
+            bail!(error);
+        }
+    }
+    tokio::select! {
+        stopped = service.until_stopped() => stopped,
+        () = servers.watch(stop) => service.until_stopped().await,
+    }
+}
+
+fn greet(config: &Config, admin: Option<(String, String)>) {
+    let address = config.server.address;
+    println!();
+    println!("  Signalbox {} serves on http://{address}", env!("CARGO_PKG_VERSION"));
+    match admin {
+        Some((login, password)) => {
+            println!("  Log in as          {login}");
+            println!("  with the password  {password}");
+        }
+        None => {
+            println!("  Log in as the admin; its first password is in {}", password_file(config).display())
+        }
+    }
+    println!("  Interface          http://{address}/api/docs");
+    println!(
+        "  Next               `make demo` in another terminal moves real files; Ctrl-C stops everything"
+    );
+    println!();
+}

@@ -1,0 +1,79 @@
+//! Successful answers: bodies with their version, their place, and how consistent they are.
+
+use axum::{
+    Json,
+    http::{HeaderName, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::state::Written;
+
+const CONSISTENCY: HeaderName = HeaderName::from_static("consistency");
+const TOTAL_COUNT: HeaderName = HeaderName::from_static("x-total-count");
+
+/// A page of a list in services 2 and 3.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Page<T> {
+    /// From 1.
+    pub(crate) page: i64,
+    pub(crate) page_size: i64,
+    /// Rows on all pages.
+    pub(crate) total: i64,
+    pub(crate) data: Vec<T>,
+}
+
+/// One resource and its version.
+pub(crate) fn resource<T: Serialize>(version: i64, body: &T) -> Response {
+    let mut response = Json(body).into_response();
+    set_etag(&mut response, version);
+    response
+}
+
+/// A list of service 1: a bare array.
+pub(crate) fn list<T: Serialize>(total: i64, rows: &[T]) -> Response {
+    let mut response = Json(rows).into_response();
+    response.headers_mut().insert(TOTAL_COUNT, HeaderValue::from(total));
+    response
+}
+
+/// The answer to a write.
+pub(crate) fn written<T: Serialize>(
+    written: Written,
+    status: StatusCode,
+    location: Option<&str>,
+    body: &T,
+) -> Response {
+    let mut response = (status, Json(body)).into_response();
+    note_consistency(&mut response, written);
+    if let Some(location) = location.and_then(|location| HeaderValue::from_str(location).ok()) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
+/// The answer to a deletion in service 1.
+pub(crate) fn deleted(written: Written) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    note_consistency(&mut response, written);
+    response
+}
+
+/// Adds the version of the resource in the body.
+pub(crate) fn with_version(mut response: Response, version: i64) -> Response {
+    set_etag(&mut response, version);
+    response
+}
+
+fn set_etag(response: &mut Response, version: i64) {
+    if let Ok(tag) = HeaderValue::from_str(&format!("\"{version}\"")) {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+}
+
+fn note_consistency(response: &mut Response, written: Written) {
+    if !written.visible {
+        response.headers_mut().insert(CONSISTENCY, HeaderValue::from_static("eventual"));
+    }
+}

@@ -1,0 +1,124 @@
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use axum::{
+    extract::FromRequestParts,
+    http::{HeaderMap, header, request::Parts},
+};
+use chrono::{DateTime, TimeDelta, Utc};
+use sha2::{Digest, Sha256};
+use signalbox_clock::Clock;
+use signalbox_domain::kernel::{Actor, AgentId, Sha256Hex};
+use signalbox_projections::transfer::{AgentTokenRow, queries};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::{limits::Rate, problem::Problem, state::AppState};
+
+/// How long an answer is remembered; a revoked token stops working within a second.
+const MEMORY: TimeDelta = TimeDelta::milliseconds(800);
+/// Tokens remembered at most; then all are forgotten.
+const MAX_REMEMBERED: usize = 100_000;
+
+/// An agent with a valid token.
+#[derive(Debug, Clone)]
+pub(crate) struct AgentAuth {
+    pub(crate) agent: AgentId,
+    pub(crate) number: i64,
+    pub(crate) token: Uuid,
+}
+
+impl AgentAuth {
+    pub(crate) fn actor(&self) -> Actor {
+        Actor::Agent(self.agent)
+    }
+}
+
+/// The tokens that this gateway has seen lately, and which of them were used.
+#[derive(Debug)]
+pub(crate) struct AgentTokens {
+    pool: PgPool,
+    clock: Clock,
+    remembered: Mutex<HashMap<String, (DateTime<Utc>, Option<AgentAuth>)>>,
+    used: Mutex<HashMap<Uuid, DateTime<Utc>>>,
+}
+
+impl AgentTokens {
+    pub(crate) fn new(pool: PgPool, clock: Clock) -> Self {
+        Self { pool, clock, remembered: Mutex::default(), used: Mutex::default() }
+    }
+
+    /// The agent whose token `secret` is, unless it is void.
+    pub(crate) async fn agent(&self, secret: &str) -> Result<Option<AgentAuth>, sqlx::Error> {
+        let (hash, now) = (hash_secret(secret).to_string(), self.clock.now());
+        let known = match self.recall(&hash, now) {
+            Some(known) => known,
+            None => self.look_up(hash, now).await?,
+        };
+        if let Some(agent) = &known {
+            self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(agent.token, now);
+        }
+        Ok(known)
+    }
+
+    /// Tokens used since the last call, and when.
+    pub(crate) fn drain_used(&self) -> HashMap<Uuid, DateTime<Utc>> {
+        std::mem::take(&mut self.used.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn look_up(&self, hash: String, now: DateTime<Utc>) -> Result<Option<AgentAuth>, sqlx::Error> {
+        let found = queries::live_agent_token(&self.pool, &hash, now).await?;
+        let agent = found.map(|row: AgentTokenRow| AgentAuth {
+            agent: AgentId(row.agent_id),
+            number: row.agent_number,
+            token: row.id,
+        });
+        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        if remembered.len() >= MAX_REMEMBERED {
+            remembered.clear();
+        }
+        remembered.insert(hash, (now, agent.clone()));
+        Ok(agent)
+    }
+
+    fn recall(&self, hash: &str, now: DateTime<Utc>) -> Option<Option<AgentAuth>> {
+        let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, agent) = remembered.get(hash)?;
+        (now - at < MEMORY).then(|| agent.clone())
+    }
+}
+
+/// What is stored of a token. Its 256 bits of randomness need no salt.
+pub(crate) fn hash_secret(secret: &str) -> Sha256Hex {
+    Sha256Hex::from_bytes(&Sha256::digest(secret.as_bytes()))
+}
+
+impl FromRequestParts<AppState> for AgentAuth {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+        let refused = || Problem::unauthenticated("invalid agent token");
+        let secret = token(&parts.headers).ok_or_else(refused)?;
+        let agent = state.agent_tokens.agent(secret).await?.ok_or_else(refused)?;
+        let limits = &state.config.limits;
+        let rate = Rate { per_minute: limits.agent_requests_per_minute, burst: limits.agent_request_burst };
+        state
+            .limiter
+            .take(&format!("agent:{}", agent.token), rate, state.clock.now())
+            .map_err(Problem::too_many)?;
+        Ok(agent)
+    }
+}
+
+/// `Bearer <token>`; agents of the FileFlux family may leave the word out.
+fn token(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
+    let token = match value.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
+        Some(_) => return None,
+        None => value,
+    };
+    (1..=512).contains(&token.len()).then_some(token)
+}

@@ -1,0 +1,149 @@
+//! Keys that sign and verify JWTs (HS256, RFC 7519), kept in the database, found by `kid`.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use chrono::{DateTime, Utc};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, decode_header, encode};
+use rand::{TryRngCore, rngs::OsRng};
+use serde::{Deserialize, Serialize};
+use signalbox_clock::Clock;
+use sqlx::PgPool;
+use uuid::Uuid;
+
+/// What a JWT says. The role is for clients to look at; the gateway asks the read model.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Claims {
+    pub(crate) sub: Uuid,
+    pub(crate) sid: Uuid,
+    pub(crate) role: String,
+    pub(crate) iss: String,
+    pub(crate) aud: String,
+    pub(crate) iat: i64,
+    pub(crate) exp: i64,
+    pub(crate) jti: Uuid,
+}
+
+/// The keys that are in force.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    pool: PgPool,
+    clock: Clock,
+    issuer: String,
+    ring: RwLock<Arc<Ring>>,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    newest: Option<String>,
+    secrets: HashMap<String, Vec<u8>>,
+}
+
+impl Keys {
+    /// Loads the keys; makes the first one if there is none.
+    pub(crate) async fn open(pool: PgPool, clock: Clock, issuer: String) -> Result<Self, sqlx::Error> {
+        let keys = Self { pool, clock, issuer, ring: RwLock::default() };
+        keys.reload().await?;
+        if keys.ring().newest.is_none() {
+            rotate(&keys.pool, &keys.clock).await?;
+            keys.reload().await?;
+        }
+        Ok(keys)
+    }
+
+    /// Looks for keys that another process has made or retired.
+    pub(crate) async fn reload(&self) -> Result<(), sqlx::Error> {
+        let rows: Vec<(String, Vec<u8>)> =
+            sqlx::query_as("SELECT kid, secret FROM ops.signing_keys WHERE retired_at IS NULL ORDER BY created_at DESC, kid DESC")
+                .fetch_all(&self.pool)
+                .await?;
+        let ring =
+            Ring { newest: rows.first().map(|(kid, _)| kid.clone()), secrets: rows.into_iter().collect() };
+        *self.ring.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(ring);
+        Ok(())
+    }
+
+    /// A JWT for session `sid` of user `sub` that expires at `expires_at`.
+    pub(crate) fn sign(
+        &self,
+        sub: Uuid,
+        sid: Uuid,
+        role: &str,
+        expires_at: DateTime<Utc>,
+    ) -> Result<String, jsonwebtoken::errors::Error> {
+        let ring = self.ring();
+        let kid = ring.newest.clone().unwrap_or_default();
+        let secret = ring.secrets.get(&kid).map(Vec::as_slice).unwrap_or_default();
+        let claims = Claims {
+            sub,
+            sid,
+            role: role.to_owned(),
+            iss: self.issuer.clone(),
+            aud: self.issuer.clone(),
+            iat: self.clock.now().timestamp(),
+            exp: expires_at.timestamp(),
+            jti: self.clock.new_id(),
+        };
+        let header = Header { kid: Some(kid), ..Header::new(Algorithm::HS256) };
+        encode(&header, &claims, &EncodingKey::from_secret(secret))
+    }
+
+    /// The claims of `token`, if it is ours and has not expired.
+    pub(crate) fn verify(&self, token: &str) -> Option<Claims> {
+        let kid = decode_header(token).ok()?.kid?;
+        let ring = self.ring();
+        let secret = ring.secrets.get(&kid)?;
+        let mut validation = Validation::new(Algorithm::HS256);
+        validation.set_issuer(&[&self.issuer]);
+        validation.set_audience(&[&self.issuer]);
+        // The injected clock decides, so that tests can move it.
+        validation.validate_exp = false;
+        let claims = decode::<Claims>(token, &DecodingKey::from_secret(secret), &validation).ok()?.claims;
+        (claims.exp > self.clock.now().timestamp()).then_some(claims)
+    }
+
+    /// A secret that follows from `seed`, so that a repeated request shows the same one without its being stored.
+    pub(crate) fn derive(&self, seed: Uuid) -> [u8; 32] {
+        use hmac::{Hmac, KeyInit, Mac};
+        let ring = self.ring();
+        let secret =
+            ring.newest.as_ref().and_then(|kid| ring.secrets.get(kid)).map(Vec::as_slice).unwrap_or_default();
+        // HMAC takes keys of any length; the error is for other constructions.
+        let Ok(mut mac) = Hmac::<sha2::Sha256>::new_from_slice(secret) else { return [0; 32] };
+        mac.update(b"derived secret\0");
+        mac.update(seed.as_bytes());
+        mac.finalize().into_bytes().into()
+    }
+
+    fn ring(&self) -> Arc<Ring> {
+        self.ring.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Makes a new signing key, retires those before the last one, and gives back its `kid`.
+///
+/// # Errors
+/// The database's error.
+pub async fn rotate(pool: &PgPool, clock: &Clock) -> Result<String, sqlx::Error> {
+    let mut secret = [0; 32];
+    OsRng.try_fill_bytes(&mut secret).map_err(|error| sqlx::Error::Io(std::io::Error::other(error)))?;
+    let (kid, now) = (clock.new_id().simple().to_string(), clock.now());
+    let mut transaction = pool.begin().await?;
+    sqlx::query("INSERT INTO ops.signing_keys (kid, secret, created_at) VALUES ($1, $2, $3)")
+        .bind(&kid)
+        .bind(secret.as_slice())
+        .bind(now)
+        .execute(&mut *transaction)
+        .await?;
+    sqlx::query(
+        "UPDATE ops.signing_keys SET retired_at = $1 WHERE retired_at IS NULL AND kid NOT IN (
+            SELECT kid FROM ops.signing_keys ORDER BY created_at DESC, kid DESC LIMIT 2)",
+    )
+    .bind(now)
+    .execute(&mut *transaction)
+    .await?;
+    transaction.commit().await?;
+    Ok(kid)
+}

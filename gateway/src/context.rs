@@ -1,0 +1,111 @@
+//! What a request brings along besides its body: an id, a trace, and the seed of the ids that it makes.
+
+use std::convert::Infallible;
+
+use axum::{
+    extract::{FromRequestParts, Request, State},
+    http::{HeaderMap, HeaderValue, request::Parts},
+    middleware::Next,
+    response::Response,
+};
+use signalbox_domain::kernel::{Actor, Metadata};
+use uuid::Uuid;
+
+use crate::state::AppState;
+
+const REQUEST_ID: &str = "x-request-id";
+
+/// Names a request in answers and logs.
+#[derive(Debug, Clone, Default)]
+pub struct RequestId(pub String);
+
+/// The seed of an idempotent request: equal for all its repetitions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seed(pub(crate) Uuid);
+
+/// The part of a request that becomes metadata of its events.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestContext {
+    request_id: String,
+    traceparent: Option<String>,
+    /// Key of the resource that the request makes, if it makes one.
+    pub(crate) resource: Uuid,
+}
+
+impl RequestContext {
+    /// Metadata for the command of kind `purpose`; a repetition of the request has the same command id.
+    pub(crate) fn metadata(&self, actor: Actor, purpose: &str) -> Metadata {
+        Metadata {
+            command_id: Uuid::new_v5(&self.resource, purpose.as_bytes()),
+            actor,
+            causation: None,
+            correlation: self.request_id.clone(),
+            traceparent: self.traceparent.clone(),
+        }
+    }
+}
+
+impl FromRequestParts<AppState> for RequestContext {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Infallible> {
+        let request_id = parts.extensions.get::<RequestId>().cloned().unwrap_or_default().0;
+        let resource = parts.extensions.get::<Seed>().map_or_else(|| state.clock.new_id(), |seed| seed.0);
+        Ok(Self { request_id, traceparent: traceparent(&parts.headers), resource })
+    }
+}
+
+/// Gives each request an id: the client's, if it is a sane token, or a new one; the answer names it.
+pub(crate) async fn name_request(
+    State(state): State<AppState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let given =
+        request.headers().get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(|id| is_sane(id));
+    let id = given.map_or_else(|| state.clock.new_id().simple().to_string(), str::to_owned);
+    request.extensions_mut().insert(RequestId(id.clone()));
+    let mut response = next.run(request).await;
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}
+
+fn is_sane(id: &str) -> bool {
+    (1..=128).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
+}
+
+/// `00-<32 hex>-<16 hex>-<2 hex>`, see the W3C's Trace Context.
+fn traceparent(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get("traceparent")?.to_str().ok()?;
+    let lengths: Vec<_> = text.split('-').map(str::len).collect();
+    let hex = text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    (hex && lengths == [2, 32, 16, 2]).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sane_request_ids_are_echoed() {
+        assert!(is_sane("req-1.a:b_C"));
+        for id in ["", "a b", "a\u{7f}", "ä", &"x".repeat(129)] {
+            assert!(!is_sane(id), "{id:?}");
+        }
+    }
+
+    #[test]
+    fn only_well_formed_traces_are_carried() {
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            "traceparent",
+            HeaderValue::from_static("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        );
+        assert!(traceparent(&headers).is_some());
+        headers.insert("traceparent", HeaderValue::from_static("00-xyz-1-01"));
+        assert!(traceparent(&headers).is_none());
+    }
+}

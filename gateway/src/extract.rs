@@ -1,0 +1,177 @@
+//! Extractors that answer with [`Problem`]s.
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, FromRequestParts, Path, Query, Request},
+    http::{HeaderMap, header, request::Parts},
+};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use signalbox_projections::transfer::queries::Page;
+
+use crate::problem::Problem;
+
+/// Largest JSON body.
+pub(crate) const MAX_JSON_BYTES: usize = 1 << 20;
+
+/// A JSON body; unknown fields are ignored, the content type is not asked for.
+pub(crate) struct JsonBody<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let bytes = read_body(request).await?;
+        parse_json(&bytes).map(Self)
+    }
+}
+
+/// The whole body, up to [`MAX_JSON_BYTES`].
+pub(crate) async fn read_body(request: Request) -> Result<Bytes, Problem> {
+    let limited = Limited::new(request.into_body(), MAX_JSON_BYTES).collect().await;
+    limited.map(http_body_util::Collected::to_bytes).map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            Problem::too_large(format!("the body is larger than {MAX_JSON_BYTES} bytes"))
+        } else {
+            Problem::malformed("the body could not be read")
+        }
+    })
+}
+
+/// `bytes` as a `T`. The message never repeats the input.
+pub(crate) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let value: serde_json::Value = serde_json::from_slice(bytes).map_err(|error| {
+        Problem::malformed(format!(
+            "the body is not valid JSON (line {}, column {})",
+            error.line(),
+            error.column()
+        ))
+    })?;
+    if !value.is_object() {
+        return Err(Problem::invalid("the body must be a JSON object"));
+    }
+    serde_json::from_value(value).map_err(|error| Problem::invalid(without_input(&error.to_string())))
+}
+
+/// Serde quotes the offending value between `invalid type:` or `invalid value:` and `, expected`.
+fn without_input(message: &str) -> String {
+    match (message.find("invalid "), message.find(", expected ")) {
+        (Some(start), Some(end)) if start < end => {
+            let what = message[start..].split(':').next().unwrap_or("invalid value");
+            format!("{what}{}", &message[end..])
+        }
+        _ if message.starts_with("unknown variant") => message
+            .find(", expected ")
+            .map_or_else(|| "unknown value".to_owned(), |at| format!("unknown value{}", &message[at..])),
+        _ => message.to_owned(),
+    }
+}
+
+/// The integer in `{id}` of service 1; anything else names nothing.
+pub(crate) struct Number(pub(crate) i64);
+
+impl<S: Send + Sync> FromRequestParts<S> for Number {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, state).await.map_err(|_| missing())?;
+        text.parse().map(Self).map_err(|_| missing())
+    }
+}
+
+fn missing() -> Problem {
+    Problem::not_found("Resource")
+}
+
+/// The query string; unknown parameters are ignored.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        query.map(|Query(params)| Self(params)).map_err(|error| {
+            Problem::invalid(without_input(&format!("query parameters are not valid: {}", error.body_text())))
+        })
+    }
+}
+
+/// `limit` and `offset` of a list of service 1.
+#[derive(Debug, Default, Clone, Copy, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PageParams {
+    /// Rows at most, 1 to 500; 100 if absent.
+    limit: Option<i64>,
+    /// Rows to leave out first.
+    offset: Option<i64>,
+}
+
+impl PageParams {
+    pub(crate) fn page(self) -> Result<Page, Problem> {
+        let (limit, offset) = (self.limit.unwrap_or(100), self.offset.unwrap_or(0));
+        if !(1..=500).contains(&limit) {
+            return Err(Problem::invalid("limit must be between 1 and 500"));
+        }
+        if !(0..=1_000_000_000).contains(&offset) {
+            return Err(Problem::invalid("offset must be between 0 and 1000000000"));
+        }
+        Ok(Page { limit, offset })
+    }
+}
+
+/// The version that `If-Match` insists on.
+pub(crate) struct IfMatch(pub(crate) Option<i64>);
+
+impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        if_match(&parts.headers).map(Self)
+    }
+}
+
+fn if_match(headers: &HeaderMap) -> Result<Option<i64>, Problem> {
+    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
+    let text = value.to_str().unwrap_or_default().trim();
+    if text == "*" {
+        return Ok(None);
+    }
+    let version = text.trim_start_matches("W/").trim_matches('"').parse();
+    // A tag that we never gave out matches nothing.
+    Ok(Some(version.unwrap_or(-1)))
+}
+
+/// For fields where absent means "leave", null means "clear": the outer option is presence.
+pub(crate) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    struct In {
+        #[expect(dead_code, reason = "only its type matters")]
+        size: u32,
+    }
+
+    #[test]
+    fn the_message_never_repeats_the_input() {
+        let error = parse_json::<In>(br#"{"size": "geheim"}"#).unwrap_err();
+        assert!(!error.detail().contains("geheim"), "{}", error.detail());
+        assert!(error.detail().contains("expected u32"));
+    }
+
+    #[test]
+    fn broken_json_is_malformed_and_a_missing_field_is_invalid() {
+        assert_eq!(parse_json::<In>(b"{").unwrap_err().kind(), crate::problem::ProblemKind::Malformed);
+        assert_eq!(parse_json::<In>(b"{}").unwrap_err().kind(), crate::problem::ProblemKind::Invalid);
+        assert_eq!(parse_json::<In>(b"[1]").unwrap_err().kind(), crate::problem::ProblemKind::Invalid);
+    }
+}

@@ -1,0 +1,159 @@
+//! `Idempotency-Key`: the same POST twice is one.
+//!
+//! The first request with a key leaves a seed from which all ids and command ids of the request follow. Its answer is
+//! kept for 24 h. If the gateway dies in between, a repetition runs again with the same seed, and the log recognises
+//! its commands. Answers that show a secret are never kept: they are computed again from the seed.
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{FromRequestParts, Request, State},
+    http::{HeaderValue, Method, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use http_body_util::BodyExt;
+use sha2::{Digest, Sha256};
+use sqlx::{FromRow, PgPool};
+use uuid::Uuid;
+
+use crate::{
+    auth::Reader,
+    client_address::ClientAddress,
+    context::Seed,
+    extract::read_body,
+    problem::{Problem, ProblemKind},
+    state::AppState,
+};
+
+const KEY: &str = "idempotency-key";
+
+/// In an answer: it shows a secret and must not be kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NotStored;
+
+#[derive(Debug, FromRow)]
+struct Known {
+    fingerprint: Vec<u8>,
+    seed: Uuid,
+    status: Option<i16>,
+    content_type: Option<String>,
+    location: Option<String>,
+    body: Option<Vec<u8>>,
+}
+
+/// Answers a repeated POST as the first time.
+pub(crate) async fn once(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    if request.method() != Method::POST || !request.headers().contains_key(KEY) {
+        return next.run(request).await;
+    }
+    once_with_key(&state, request, next).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn once_with_key(state: &AppState, request: Request, next: Next) -> Result<Response, Problem> {
+    let key = valid_key(request.headers().get(KEY))?;
+    let (mut parts, body) = request.into_parts();
+    let principal = match Reader::from_request_parts(&mut parts, state).await {
+        Ok(Reader(who)) => format!("user:{}", who.user),
+        // Whoever needs a login is refused by the handler.
+        Err(_) => format!("address:{}", ClientAddress::from_request_parts(&mut parts, state).await?.0),
+    };
+    let body = read_body(Request::from_parts(parts.clone(), body)).await?;
+    let fingerprint = fingerprint(parts.uri.path(), &body);
+    let known = begin(&state.pool, &principal, &key, &fingerprint, state).await?;
+    if known.fingerprint != fingerprint {
+        return Err(Problem::new(
+            ProblemKind::Invalid,
+            "idempotency_key_reused",
+            "this Idempotency-Key was used for another request: use a new one",
+        ));
+    }
+    if let Some(first) = first_answer(&known) {
+        return Ok(first);
+    }
+    parts.extensions.insert(Seed(known.seed));
+    let response = next.run(Request::from_parts(parts, Body::from(body))).await;
+    if response.extensions().get::<NotStored>().is_some() || !is_worth_keeping(response.status()) {
+        return Ok(response);
+    }
+    keep(&state.pool, &principal, &key, response).await
+}
+
+fn valid_key(value: Option<&HeaderValue>) -> Result<String, Problem> {
+    let key = value.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let visible = (1..=255).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
+    if visible {
+        Ok(key.to_owned())
+    } else {
+        Err(Problem::malformed("Idempotency-Key must be 1 to 255 visible ASCII characters"))
+    }
+}
+
+fn fingerprint(path: &str, body: &Bytes) -> Vec<u8> {
+    let mut hasher = Sha256::new();
+    hasher.update(path);
+    hasher.update(b"\0");
+    hasher.update(body);
+    hasher.finalize().to_vec()
+}
+
+async fn begin(
+    pool: &PgPool,
+    principal: &str,
+    key: &str,
+    fingerprint: &[u8],
+    state: &AppState,
+) -> Result<Known, sqlx::Error> {
+    // The update that changes nothing makes the row visible to RETURNING; a day later the key is free again.
+    sqlx::query_as(
+        "INSERT INTO ops.idempotent_requests AS r (principal, key, fingerprint, seed, created_at) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (principal, key) DO UPDATE SET
+            fingerprint = CASE WHEN r.created_at < excluded.created_at - interval '24 hours' THEN excluded.fingerprint ELSE r.fingerprint END,
+            seed = CASE WHEN r.created_at < excluded.created_at - interval '24 hours' THEN excluded.seed ELSE r.seed END,
+            status = CASE WHEN r.created_at < excluded.created_at - interval '24 hours' THEN NULL ELSE r.status END,
+            created_at = CASE WHEN r.created_at < excluded.created_at - interval '24 hours' THEN excluded.created_at ELSE r.created_at END
+         RETURNING fingerprint, seed, status, content_type, location, body",
+    )
+    .bind(principal)
+    .bind(key)
+    .bind(fingerprint)
+    .bind(state.clock.new_id())
+    .bind(state.clock.now())
+    .fetch_one(pool)
+    .await
+}
+
+fn first_answer(known: &Known) -> Option<Response> {
+    let status = StatusCode::from_u16(u16::try_from(known.status?).ok()?).ok()?;
+    let mut response = (status, known.body.clone().unwrap_or_default()).into_response();
+    response.headers_mut().remove(header::CONTENT_TYPE);
+    for (name, value) in [(header::CONTENT_TYPE, &known.content_type), (header::LOCATION, &known.location)] {
+        if let Some(value) = value.as_ref().and_then(|value| HeaderValue::from_str(value).ok()) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    Some(response)
+}
+
+/// Refusals are kept out: the repetition may come with better rights, or when the service is better.
+fn is_worth_keeping(status: StatusCode) -> bool {
+    status.is_success()
+}
+
+async fn keep(pool: &PgPool, principal: &str, key: &str, response: Response) -> Result<Response, Problem> {
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.map_err(|error| Problem::internal(&error))?.to_bytes();
+    let text = |name| parts.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    sqlx::query(
+        "UPDATE ops.idempotent_requests SET status = $3, content_type = $4, location = $5, body = $6
+          WHERE principal = $1 AND key = $2",
+    )
+    .bind(principal)
+    .bind(key)
+    .bind(parts.status.as_u16() as i16)
+    .bind(text(header::CONTENT_TYPE))
+    .bind(text(header::LOCATION))
+    .bind(body.as_ref())
+    .execute(pool)
+    .await?;
+    Ok(Response::from_parts(parts, Body::from(body)))
+}

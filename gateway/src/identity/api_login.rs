@@ -1,0 +1,84 @@
+use axum::{Json, extract::State};
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use signalbox_domain::identity::{Session, SessionCommand};
+use signalbox_projections::identity::queries;
+use utoipa::ToSchema;
+
+use super::{
+    login::{LoggedIn, LoginIn, log_in},
+    users::UserRecordOut,
+};
+use crate::{
+    auth::Reader,
+    client_address::ClientAddress,
+    context::RequestContext,
+    extract::JsonBody,
+    problem::{Problem, ProblemOut},
+    state::AppState,
+};
+
+/// A login of services 2 and 3.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ApiLoginOut {
+    status: &'static str,
+    message: &'static str,
+    /// JWT for the Authorization header.
+    access_token: String,
+    public_id: String,
+    username: String,
+    /// When the JWT expires.
+    expires_at: DateTime<Utc>,
+}
+
+/// A success without a resource.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct StatusOut {
+    pub(crate) status: &'static str,
+    pub(crate) message: &'static str,
+}
+
+/// Log in with e-mail or user name and password.
+#[utoipa::path(post, path = "/api/v1/auth/login", tag = "auth", request_body = LoginIn, operation_id = "api_login",
+    responses((status = 200, body = ApiLoginOut), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut), (status = 429, body = ProblemOut)))]
+pub(crate) async fn login(
+    State(state): State<AppState>,
+    context: RequestContext,
+    address: ClientAddress,
+    JsonBody(credentials): JsonBody<LoginIn>,
+) -> Result<Json<ApiLoginOut>, Problem> {
+    let LoggedIn { token, expires_at, user } = log_in(&state, &context, &address, credentials).await?;
+    Ok(Json(ApiLoginOut {
+        status: "success",
+        message: "Successfully logged in.",
+        access_token: token,
+        public_id: user.id.to_string(),
+        username: user.username,
+        expires_at,
+    }))
+}
+
+/// Log out: every JWT of this login is void.
+#[utoipa::path(post, path = "/api/v1/auth/logout", tag = "auth", security(("jwt" = [])),
+    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut)))]
+pub(crate) async fn logout(
+    State(state): State<AppState>,
+    Reader(who): Reader,
+    context: RequestContext,
+) -> Result<Json<StatusOut>, Problem> {
+    let metadata = context.metadata(who.actor(), "end session");
+    state.write::<Session>(who.session, None, &metadata, &SessionCommand::End).await?;
+    state.sessions.forget(who.session);
+    Ok(Json(StatusOut { status: "success", message: "Successfully logged out." }))
+}
+
+/// The current user.
+#[utoipa::path(get, path = "/api/v1/auth/me", tag = "auth", security(("jwt" = [])),
+    responses((status = 200, body = UserRecordOut), (status = 401, body = ProblemOut)))]
+pub(crate) async fn me(
+    State(state): State<AppState>,
+    Reader(who): Reader,
+) -> Result<Json<UserRecordOut>, Problem> {
+    let row = queries::user(&state.pool, who.user.0).await?.ok_or_else(|| Problem::not_found("User"))?;
+    Ok(Json(row.into()))
+}

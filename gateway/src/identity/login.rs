@@ -1,0 +1,238 @@
+use axum::{Json, extract::State};
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_domain::{
+    identity::{Session, SessionCommand, User, UserChanges, UserCommand},
+    kernel::{Actor, UserId},
+};
+use signalbox_projections::identity::{UserRow, queries};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::{
+    auth::{HashError, Reader, Who},
+    client_address::ClientAddress,
+    context::RequestContext,
+    extract::JsonBody,
+    limits::Rate,
+    problem::{ErrorOut, Problem},
+    state::{AppState, State as Gateway},
+};
+
+/// Credentials of a user.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct LoginIn {
+    /// E-mail address or user name.
+    #[serde(default, alias = "username")]
+    email: String,
+    /// Password.
+    #[serde(default)]
+    password: String,
+}
+
+/// A login of service 1.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LoginOut {
+    /// JWT for the Authorization header.
+    token: String,
+    /// When it expires.
+    expires_at: DateTime<Utc>,
+    /// Whose it is.
+    user: UserOut,
+}
+
+/// A user as service 1 shows it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct UserOut {
+    id: i64,
+    name: String,
+    email: String,
+    /// `admin`, `operator` or `viewer`.
+    role: String,
+}
+
+/// A change of the own password.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct PasswordIn {
+    /// Present password.
+    #[serde(default, alias = "current_password")]
+    old_password: String,
+    /// New password, 8 to 256 characters.
+    #[serde(default)]
+    new_password: String,
+}
+
+/// A changed password. All earlier tokens are void; this one replaces the caller's.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PasswordOut {
+    message: String,
+    token: String,
+    expires_at: DateTime<Utc>,
+}
+
+/// A session that has just begun.
+pub(super) struct LoggedIn {
+    pub(super) token: String,
+    pub(super) expires_at: DateTime<Utc>,
+    pub(super) user: UserRow,
+}
+
+/// Log in with e-mail or user name and password.
+#[utoipa::path(post, path = "/api/auth/login", tag = "auth", request_body = LoginIn,
+    responses((status = 200, body = LoginOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 429, body = ErrorOut)))]
+pub(crate) async fn login(
+    State(state): State<AppState>,
+    context: RequestContext,
+    address: ClientAddress,
+    JsonBody(credentials): JsonBody<LoginIn>,
+) -> Result<Json<LoginOut>, Problem> {
+    let LoggedIn { token, expires_at, user } = log_in(&state, &context, &address, credentials).await?;
+    Ok(Json(LoginOut { token, expires_at, user: UserOut::from(user) }))
+}
+
+/// Renew the JWT; the old one stays valid until it expires.
+#[utoipa::path(post, path = "/api/auth/refresh", tag = "auth", security(("jwt" = [])),
+    responses((status = 200, body = LoginOut), (status = 401, body = ErrorOut)))]
+pub(crate) async fn refresh(
+    State(state): State<AppState>,
+    Reader(who): Reader,
+    context: RequestContext,
+) -> Result<Json<LoginOut>, Problem> {
+    let expires_at = expiry(&state);
+    let command = SessionCommand::Renew { expires_at };
+    let metadata = context.metadata(who.actor(), "renew session");
+    state.write::<Session>(who.session, None, &metadata, &command).await?;
+    let token = sign(&state, who.user.0, who.session, who.role.as_str(), expires_at)?;
+    Ok(Json(LoginOut { token, expires_at, user: UserOut::from(who) }))
+}
+
+/// The current user.
+#[utoipa::path(get, path = "/api/auth/user", tag = "auth", security(("jwt" = [])),
+    responses((status = 200, body = UserOut), (status = 401, body = ErrorOut)))]
+pub(crate) async fn current_user(Reader(who): Reader) -> Json<UserOut> {
+    Json(UserOut::from(who))
+}
+
+/// Change the own password. Every earlier login ends; the answer carries a new one.
+#[utoipa::path(post, path = "/api/auth/password", tag = "auth", security(("jwt" = [])), request_body = PasswordIn,
+    responses((status = 200, body = PasswordOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
+pub(crate) async fn change_password(
+    State(state): State<AppState>,
+    Reader(who): Reader,
+    context: RequestContext,
+    JsonBody(change): JsonBody<PasswordIn>,
+) -> Result<Json<PasswordOut>, Problem> {
+    throttle_account(&state, &who.email)?;
+    valid_password("new_password", &change.new_password)?;
+    let row = queries::user(&state.pool, who.user.0).await?.ok_or_else(|| Problem::not_found("User"))?;
+    if !state.passwords.verify(change.old_password, Some(row.password_hash.clone())).await? {
+        return Err(Problem::malformed("the current password is not correct"));
+    }
+    let password_hash = state.passwords.hash(change.new_password).await?;
+    let command =
+        UserCommand::Change(UserChanges { password_hash: Some(password_hash), ..Default::default() });
+    state
+        .write::<User>(who.user.0, None, &context.metadata(who.actor(), "change password"), &command)
+        .await?;
+    state.sessions.forget(who.session);
+    let LoggedIn { token, expires_at, .. } = start_session(&state, &context, row).await?;
+    Ok(Json(PasswordOut { message: "password changed successfully".to_owned(), token, expires_at }))
+}
+
+/// Checks the credentials and begins a session. Unknown users and wrong passwords cannot be told apart.
+pub(super) async fn log_in(
+    state: &Gateway,
+    context: &RequestContext,
+    address: &ClientAddress,
+    credentials: LoginIn,
+) -> Result<LoggedIn, Problem> {
+    let LoginIn { email, password } = credentials;
+    let login = email.trim().to_owned();
+    if login.is_empty() || password.is_empty() {
+        return Err(Problem::invalid("email and password are required"));
+    }
+    let limits = &state.config.limits;
+    let per_address = Rate { per_minute: limits.logins_per_address, burst: limits.logins_per_address };
+    take(state, &format!("login address:{}", address.0), per_address)?;
+    throttle_account(state, &login)?;
+    let known = if login.contains('\0') { None } else { queries::user_by_login(&state.pool, &login).await? };
+    let stored = known.as_ref().map(|user| user.password_hash.clone());
+    let fits = state.passwords.verify(password, stored).await?;
+    match known.filter(|_| fits) {
+        Some(user) => start_session(state, context, user).await,
+        None => Err(Problem::unauthenticated("Invalid e-mail address, user name or password")),
+    }
+}
+
+async fn start_session(
+    state: &Gateway,
+    context: &RequestContext,
+    user: UserRow,
+) -> Result<LoggedIn, Problem> {
+    let (session, expires_at) = (context.resource, expiry(state));
+    let command = SessionCommand::Start { user: UserId(user.id), expires_at };
+    let metadata = context.metadata(Actor::User(UserId(user.id)), "start session");
+    state.write::<Session>(session, None, &metadata, &command).await?;
+    let token = sign(state, user.id, session, &user.role, expires_at)?;
+    Ok(LoggedIn { token, expires_at, user })
+}
+
+fn expiry(state: &Gateway) -> DateTime<Utc> {
+    state.clock.now() + TimeDelta::hours(i64::from(state.config.identity.token_hours))
+}
+
+fn sign(
+    state: &Gateway,
+    user: Uuid,
+    session: Uuid,
+    role: &str,
+    expires_at: DateTime<Utc>,
+) -> Result<String, Problem> {
+    state.keys.sign(user, session, role, expires_at).map_err(|error| Problem::internal(&error))
+}
+
+fn throttle_account(state: &Gateway, login: &str) -> Result<(), Problem> {
+    let limit = state.config.limits.logins_per_account;
+    take(state, &format!("login account:{}", login.to_lowercase()), Rate { per_minute: limit, burst: limit })
+}
+
+fn take(state: &Gateway, key: &str, rate: Rate) -> Result<(), Problem> {
+    state.limiter.take(key, rate, state.clock.now()).map_err(Problem::too_many)
+}
+
+/// A password that is too short or too long.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} must be 8 to 256 characters long")]
+pub(crate) struct InvalidPassword(&'static str);
+
+/// Checks the length of a new password.
+pub(crate) fn valid_password(field: &'static str, password: &str) -> Result<(), InvalidPassword> {
+    if (8..=256).contains(&password.chars().count()) { Ok(()) } else { Err(InvalidPassword(field)) }
+}
+
+impl From<InvalidPassword> for Problem {
+    fn from(error: InvalidPassword) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<HashError> for Problem {
+    fn from(error: HashError) -> Self {
+        match error {
+            HashError::Busy => Self::unavailable(error.to_string()),
+            HashError::Failed(_) => Self::internal(&error),
+        }
+    }
+}
+
+impl From<UserRow> for UserOut {
+    fn from(row: UserRow) -> Self {
+        Self { id: row.number, name: row.username, email: row.email, role: row.role }
+    }
+}
+
+impl From<Who> for UserOut {
+    fn from(who: Who) -> Self {
+        Self { id: who.number, name: who.username, email: who.email, role: who.role.to_string() }
+    }
+}

@@ -1,0 +1,206 @@
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+    response::Response,
+};
+use chrono::{DateTime, NaiveDateTime, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_domain::identity::{NewUser, Role, User, UserChanges, UserCommand};
+use signalbox_projections::identity::{UserRow, queries};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::{api_login::StatusOut, valid_password};
+use crate::{
+    answer::{self, Page},
+    auth::Admin,
+    context::RequestContext,
+    extract::{IfMatch, JsonBody, Params},
+    problem::{Problem, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// A user as services 2 and 3 show it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct UserRecordOut {
+    public_id: String,
+    email: String,
+    username: String,
+    /// `admin`, `operator` or `viewer`.
+    role: String,
+    admin: bool,
+    /// Identity provider; null for local users.
+    sso_provider: Option<String>,
+    /// Creation time, UTC, without zone.
+    created_on: NaiveDateTime,
+    /// Creation time.
+    registered_on: DateTime<Utc>,
+}
+
+/// A new user.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct UserIn {
+    email: String,
+    /// 2 to 50 characters.
+    username: String,
+    /// 8 to 256 characters.
+    password: String,
+    /// `admin`, `operator` (default) or `viewer`.
+    #[schema(value_type = Option<String>)]
+    role: Option<Role>,
+}
+
+/// Changes of a user; absent or null fields stay as they are.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct UserChangesIn {
+    email: Option<String>,
+    username: Option<String>,
+    password: Option<String>,
+    #[schema(value_type = Option<String>)]
+    role: Option<Role>,
+}
+
+/// A created user.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct UserCreatedOut {
+    status: &'static str,
+    message: &'static str,
+    #[serde(flatten)]
+    user: UserRecordOut,
+}
+
+/// Which users are listed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ListParams {
+    /// From 1.
+    page: Option<i64>,
+    /// 1 to 100; 25 if absent.
+    page_size: Option<i64>,
+}
+
+/// List users, newest first.
+#[utoipa::path(get, path = "/api/v1/users", tag = "users", security(("jwt" = [])), params(ListParams), operation_id = "list_users",
+    responses((status = 200, body = Page<UserRecordOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    _: Admin,
+    Params(params): Params<ListParams>,
+) -> Result<Json<Page<UserRecordOut>>, Problem> {
+    let (page, page_size) = (params.page.unwrap_or(1), params.page_size.unwrap_or(25));
+    if !(1..=1_000_000).contains(&page) {
+        return Err(Problem::invalid("page must be between 1 and 1000000"));
+    }
+    if !(1..=100).contains(&page_size) {
+        return Err(Problem::invalid("page_size must be between 1 and 100"));
+    }
+    let rows = queries::users(&state.pool, page_size, (page - 1) * page_size).await?;
+    let total = queries::count_users(&state.pool).await?;
+    Ok(Json(Page { page, page_size, total, data: rows.into_iter().map(Into::into).collect() }))
+}
+
+/// One user.
+#[utoipa::path(get, path = "/api/v1/users/{id}", tag = "users", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_user",
+    responses((status = 200, body = UserRecordOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut)))]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    _: Admin,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    let version = row.version;
+    Ok(answer::resource(version, &UserRecordOut::from(row)))
+}
+
+/// Create a user.
+#[utoipa::path(post, path = "/api/v1/users", tag = "users", security(("jwt" = [])), request_body = UserIn, operation_id = "create_user",
+    responses((status = 201, body = UserCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    context: RequestContext,
+    JsonBody(user): JsonBody<UserIn>,
+) -> Result<Response, Problem> {
+    valid_password("password", &user.password)?;
+    let new = NewUser {
+        number: 0,
+        email: user.email,
+        username: user.username,
+        role: user.role.unwrap_or(Role::Operator),
+        password_hash: state.passwords.hash(user.password).await?,
+    };
+    let metadata = context.metadata(who.actor(), "create user");
+    let written = state.write::<User>(context.resource, None, &metadata, &UserCommand::Create(new)).await?;
+    let row = find(&state, &context.resource.to_string()).await?;
+    let location = format!("/api/v1/users/{}", row.id);
+    let out = UserCreatedOut { status: "success", message: "User successfully created.", user: row.into() };
+    Ok(answer::written(written, StatusCode::CREATED, Some(&location), &out))
+}
+
+/// Change a user. A new password ends all logins of the user.
+#[utoipa::path(put, path = "/api/v1/users/{id}", tag = "users", security(("jwt" = [])), params(("id" = String, Path,)), request_body = UserChangesIn, operation_id = "update_user",
+    responses((status = 200, body = UserRecordOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn update(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    IfMatch(version): IfMatch,
+    Path(id): Path<String>,
+    context: RequestContext,
+    JsonBody(changes): JsonBody<UserChangesIn>,
+) -> Result<Response, Problem> {
+    let UserChangesIn { email, username, password, role } = changes;
+    if let Some(password) = &password {
+        valid_password("password", password)?;
+    }
+    let row = find(&state, &id).await?;
+    let password_hash = match password {
+        Some(password) => Some(state.passwords.hash(password).await?),
+        None => None,
+    };
+    let command = UserCommand::Change(UserChanges { email, username, role, password_hash });
+    let metadata = context.metadata(who.actor(), "change user");
+    let written = state.write::<User>(row.id, version, &metadata, &command).await?;
+    let row = find(&state, &id).await?;
+    Ok(answer::written(written, StatusCode::OK, None, &UserRecordOut::from(row)))
+}
+
+/// Delete a user; all logins end.
+#[utoipa::path(delete, path = "/api/v1/users/{id}", tag = "users", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_user",
+    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    IfMatch(version): IfMatch,
+    Path(id): Path<String>,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    let metadata = context.metadata(who.actor(), "delete user");
+    let written = state.write::<User>(row.id, version, &metadata, &UserCommand::Delete).await?;
+    let out = StatusOut { status: "success", message: "User successfully deleted." };
+    Ok(answer::written(written, StatusCode::OK, None, &out))
+}
+
+async fn find(state: &Gateway, id: &str) -> Result<UserRow, Problem> {
+    let missing = || Problem::not_found("User");
+    let id = Uuid::parse_str(id).map_err(|_| missing())?;
+    queries::user(&state.pool, id).await?.ok_or_else(missing)
+}
+
+impl From<UserRow> for UserRecordOut {
+    fn from(row: UserRow) -> Self {
+        Self {
+            public_id: row.id.to_string(),
+            email: row.email,
+            username: row.username,
+            admin: row.role == Role::Admin.as_str(),
+            role: row.role,
+            sso_provider: row.sso_provider,
+            created_on: row.created_at.naive_utc(),
+            registered_on: row.created_at,
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The closed list of what can go wrong for a client, and how it is written.
+//!
+//! Service 1 answers `{"error": string}`; services 2 and 3 answer RFC 9457 problem documents. Which one is decided by
+//! the path, in [`render`], so that handlers and extractors need not know.
+
+use axum::{
+    Json,
+    body::Body,
+    extract::Request,
+    http::{HeaderValue, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use serde_json::json;
+use signalbox_domain::kernel::{ErrorKind, Rejection};
+use utoipa::ToSchema;
+
+use crate::context::RequestId;
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    kind: ProblemKind,
+    code: String,
+    detail: String,
+    /// Seconds after which it makes sense to try again.
+    retry_after: Option<u64>,
+}
+
+/// Every kind of problem; one HTTP status each, except that service 1 says 400 for what is 422 elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// The request cannot be parsed.
+    Malformed,
+    /// A value breaks the schema or a rule.
+    Invalid,
+    /// No valid credential.
+    Unauthenticated,
+    /// The role does not allow it.
+    Forbidden,
+    /// It does not exist, or is another user's.
+    NotFound,
+    /// The path does not take this method.
+    MethodNotAllowed,
+    /// The state does not allow it.
+    Conflict,
+    /// `If-Match` names another version.
+    PreconditionFailed,
+    /// More bytes than allowed.
+    TooLarge,
+    /// The range lies outside the file.
+    RangeNotSatisfiable,
+    /// Too many requests.
+    TooMany,
+    /// Our fault.
+    Internal,
+    /// Not now.
+    Unavailable,
+}
+
+impl ProblemKind {
+    fn status(self, service_1: bool) -> StatusCode {
+        match self {
+            Self::Malformed => StatusCode::BAD_REQUEST,
+            Self::Invalid if service_1 => StatusCode::BAD_REQUEST,
+            Self::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Conflict => StatusCode::CONFLICT,
+            Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
+            Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+/// An error of service 1.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ErrorOut {
+    /// What happened, why, and what to do.
+    pub error: String,
+}
+
+/// An error of services 2 and 3, after RFC 9457.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ProblemOut {
+    /// Always `about:blank`; `code` tells kinds apart.
+    pub r#type: String,
+    /// The status in words.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What happened, why, and what to do.
+    pub detail: String,
+    /// Stable word for programs.
+    pub code: String,
+    /// Names the request in the logs.
+    pub request_id: String,
+    /// With 422: what is wrong where.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FieldErrorOut>,
+}
+
+/// One wrong field.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FieldErrorOut {
+    /// JSON pointer of the field.
+    pub pointer: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl Problem {
+    /// A problem of `kind` with its stable `code`.
+    pub fn new(kind: ProblemKind, code: &str, detail: impl Into<String>) -> Self {
+        Self { kind, code: code.to_owned(), detail: detail.into(), retry_after: None }
+    }
+
+    /// The request cannot be parsed.
+    pub fn malformed(detail: impl Into<String>) -> Self {
+        Self::new(ProblemKind::Malformed, "malformed", detail)
+    }
+
+    /// A value breaks the schema or a rule.
+    pub fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(ProblemKind::Invalid, "invalid_field", detail)
+    }
+
+    /// No valid credential.
+    pub fn unauthenticated(detail: impl Into<String>) -> Self {
+        Self::new(ProblemKind::Unauthenticated, "unauthenticated", detail)
+    }
+
+    /// The role does not allow it.
+    pub fn forbidden() -> Self {
+        Self::new(ProblemKind::Forbidden, "forbidden", "insufficient permissions")
+    }
+
+    /// `what` does not exist, or is another user's.
+    pub fn not_found(what: &str) -> Self {
+        Self::new(ProblemKind::NotFound, "not_found", format!("{what} not found"))
+    }
+
+    /// The state does not allow it.
+    pub fn conflict(code: &str, detail: impl Into<String>) -> Self {
+        Self::new(ProblemKind::Conflict, code, detail)
+    }
+
+    /// More bytes than allowed.
+    pub fn too_large(detail: impl Into<String>) -> Self {
+        Self::new(ProblemKind::TooLarge, "too_large", detail)
+    }
+
+    /// Too many requests; the next one may come in `seconds`.
+    pub fn too_many(seconds: u64) -> Self {
+        let mut problem = Self::new(ProblemKind::TooMany, "rate_limited", "too many requests: slow down");
+        problem.retry_after = Some(seconds.max(1));
+        problem
+    }
+
+    /// Not now.
+    pub fn unavailable(detail: impl Into<String>) -> Self {
+        let mut problem = Self::new(ProblemKind::Unavailable, "unavailable", detail);
+        problem.retry_after = Some(1);
+        problem
+    }
+
+    /// Our fault; `error` goes to the log, not to the client.
+    pub fn internal(error: &dyn std::fmt::Display) -> Self {
+        tracing::error!(%error, "a request failed");
+        Self::new(ProblemKind::Internal, "internal", "internal server error")
+    }
+
+    /// What went wrong.
+    #[cfg(test)]
+    pub fn kind(&self) -> ProblemKind {
+        self.kind
+    }
+
+    /// What happened, for people.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+}
+
+impl From<Rejection> for Problem {
+    fn from(rejection: Rejection) -> Self {
+        let kind = match rejection.kind {
+            ErrorKind::Invalid => ProblemKind::Invalid,
+            ErrorKind::NotFound => ProblemKind::NotFound,
+            ErrorKind::Conflict => ProblemKind::Conflict,
+            ErrorKind::PreconditionFailed => ProblemKind::PreconditionFailed,
+            ErrorKind::Unavailable => return Self::unavailable(rejection.message),
+        };
+        Self::new(kind, &rejection.code, rejection.message)
+    }
+}
+
+impl From<sqlx::Error> for Problem {
+    fn from(error: sqlx::Error) -> Self {
+        match error {
+            sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => {
+                tracing::error!(%error, "the database does not answer");
+                Self::unavailable("The database does not answer: try again in a moment.")
+            }
+            // 57P01..57P03: the server shuts down or starts up.
+            sqlx::Error::Database(ref cause) if cause.code().is_some_and(|code| code.starts_with("57P")) => {
+                Self::unavailable("The database is restarting: try again in a moment.")
+            }
+            other => Self::internal(&other),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = self.kind.status(true).into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// Writes the problem that a handler, extractor or layer has left in the response, in the shape that the path's
+/// service uses.
+pub async fn render(request: Request, next: Next) -> Response {
+    let service_1 = is_service_1(request.uri().path());
+    let id = request.extensions().get::<RequestId>().cloned().unwrap_or_default();
+    let mut response = next.run(request).await;
+    match response.extensions_mut().remove::<Problem>() {
+        Some(problem) => write(problem, service_1, &id.0, response),
+        None => response,
+    }
+}
+
+/// Service 1 lives under `/api`, outside of `/api/v1`.
+pub(crate) fn is_service_1(path: &str) -> bool {
+    let api = path == "/api" || path.starts_with("/api/");
+    (api && path != "/api/v1" && !path.starts_with("/api/v1/")) || path.starts_with("/ws/agent")
+}
+
+fn write(problem: Problem, service_1: bool, request_id: &str, bare: Response) -> Response {
+    let status = problem.kind.status(service_1);
+    let retry_after = problem.retry_after;
+    let mut response = if service_1 {
+        (status, Json(ErrorOut { error: problem.detail })).into_response()
+    } else {
+        problem_document(problem, status, request_id)
+    };
+    // What the layers below have already decided, such as WWW-Authenticate or Allow.
+    for (name, value) in bare.headers() {
+        if name != header::CONTENT_LENGTH && name != header::CONTENT_TYPE {
+            response.headers_mut().insert(name.clone(), value.clone());
+        }
+    }
+    if let Some(seconds) = retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+fn problem_document(problem: Problem, status: StatusCode, request_id: &str) -> Response {
+    let errors = match problem.kind {
+        ProblemKind::Invalid => {
+            vec![FieldErrorOut { pointer: pointer(&problem.detail), message: problem.detail.clone() }]
+        }
+        _ => Vec::new(),
+    };
+    let document = ProblemOut {
+        r#type: "about:blank".to_owned(),
+        title: status.canonical_reason().unwrap_or_default().to_owned(),
+        status: status.as_u16(),
+        detail: problem.detail,
+        code: problem.code,
+        request_id: request_id.to_owned(),
+        errors,
+    };
+    let body = serde_json::to_vec(&document).unwrap_or_else(|_| json!({}).to_string().into_bytes());
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    response
+}
+
+/// Messages about a field begin with its name.
+fn pointer(detail: &str) -> String {
+    let field = detail.split([' ', ':']).next().unwrap_or_default().trim_matches('`');
+    let is_name = !field.is_empty()
+        && field.chars().all(|c| c.is_ascii_lowercase() || matches!(c, '_' | '.' | '0'..='9'));
+    if is_name { format!("/{}", field.replace('.', "/")) } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_decides_the_shape() {
+        for path in ["/api", "/api/jobs", "/api/v1x", "/ws/agent"] {
+            assert!(is_service_1(path), "{path}");
+        }
+        for path in ["/api/v1", "/api/v1/users", "/health", "/"] {
+            assert!(!is_service_1(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_message_about_a_field_points_to_it() {
+        assert_eq!(pointer("retry.max_attempts must be between 1 and 10"), "/retry/max_attempts");
+        assert_eq!(pointer("The agent does not exist."), "");
+    }
+}

@@ -1,0 +1,218 @@
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::{
+    Router, ServiceExt,
+    body::Body,
+    extract::Request,
+    http::{HeaderName, HeaderValue, Method, Uri, header},
+    middleware::{from_fn, from_fn_with_state},
+    response::{IntoResponse, Response},
+};
+use signalbox_blob_store::BlobStore;
+use signalbox_clock::Clock;
+use signalbox_config::Config;
+use signalbox_messaging::{Bus, BusError, Mailbox};
+use sqlx::PgPool;
+use tokio::{net::TcpListener, sync::broadcast, time::timeout};
+use tokio_util::sync::CancellationToken;
+use tower::{Layer, util::MapRequestLayer};
+use tower_http::{catch_panic::CatchPanicLayer, cors::CorsLayer};
+
+use crate::{
+    auth::{AgentTokens, HashError, Keys, Passwords, Sessions},
+    consistency::ReadGate,
+    context::name_request,
+    docs, headers, health, idempotency,
+    limits::Limiter,
+    problem::{Problem, ProblemKind, render},
+    state::{AppState, State},
+    tasks, throttle,
+    transfer::live::LiveAgents,
+};
+
+/// Wake-ups that a slow waiter may miss before it has to look by itself.
+const WAKEUPS: usize = 4096;
+
+/// Why a gateway cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// The database failed.
+    #[error("the gateway cannot read the database: {0}")]
+    Database(#[from] sqlx::Error),
+    /// The bus failed.
+    #[error(transparent)]
+    Bus(#[from] BusError),
+    /// No passwords can be hashed.
+    #[error(transparent)]
+    Passwords(#[from] HashError),
+    /// The socket failed.
+    #[error("the gateway cannot serve: {0}")]
+    Serve(#[from] std::io::Error),
+    /// A web origin is not one.
+    #[error("server.cors_origins: {0} is not an origin such as https://example.org")]
+    Origin(String),
+}
+
+/// A gateway, ready to serve.
+pub struct Gateway {
+    state: AppState,
+}
+
+impl Gateway {
+    /// Prepares a gateway: loads the keys that sign JWTs and opens the mailboxes.
+    ///
+    /// # Errors
+    /// [`GatewayError`].
+    pub async fn open(
+        pool: PgPool,
+        bus: Bus,
+        blobs: BlobStore,
+        clock: Clock,
+        config: Config,
+        stop: CancellationToken,
+    ) -> Result<Self, GatewayError> {
+        let state = State {
+            keys: Keys::open(pool.clone(), clock.clone(), config.identity.issuer.clone()).await?,
+            passwords: Passwords::new(config.identity.concurrent_hashes)?,
+            sessions: Sessions::new(pool.clone(), clock.clone()),
+            agent_tokens: AgentTokens::new(pool.clone(), clock.clone()),
+            limiter: Limiter::default(),
+            gate: ReadGate::new(pool.clone()),
+            mailbox: Mailbox::open(&bus).await?,
+            live_agents: LiveAgents::default(),
+            wakeups: broadcast::Sender::new(WAKEUPS),
+            blobs,
+            pool,
+            bus,
+            clock,
+            config,
+            stop,
+        };
+        Ok(Self { state: Arc::new(state) })
+    }
+
+    /// Serves on `listener` until the gateway is told to stop, and then until running requests have ended, but no
+    /// longer than configured.
+    ///
+    /// # Errors
+    /// [`GatewayError`].
+    pub async fn serve(self, listener: TcpListener) -> Result<(), GatewayError> {
+        let Self { state } = self;
+        let router = router(state.clone())?;
+        let (stop, drain) = (state.stop.clone(), Duration::from_secs(state.config.server.drain_seconds));
+        let background = tokio::spawn(tasks::run(state));
+        let service = MapRequestLayer::new(normalise).layer(router);
+        let service = ServiceExt::<Request>::into_make_service_with_connect_info::<SocketAddr>(service);
+        let stopping = stop.clone();
+        let serving =
+            axum::serve(listener, service).with_graceful_shutdown(async move { stopping.cancelled().await });
+        let serving = serving.into_future();
+        tokio::pin!(serving);
+        let served = tokio::select! {
+            served = &mut serving => served,
+            () = stop.cancelled() => timeout(drain, &mut serving).await.unwrap_or(Ok(())),
+        };
+        background.abort();
+        Ok(served?)
+    }
+}
+
+fn router(state: AppState) -> Result<Router, GatewayError> {
+    let (routes, description) = docs::described_routes().split_for_parts();
+    let router = routes
+        .merge(docs::pages(description))
+        .fallback(|| async { Problem::not_found("Resource") })
+        .method_not_allowed_fallback(|| async {
+            Problem::new(
+                ProblemKind::MethodNotAllowed,
+                "method_not_allowed",
+                "this path does not take this method",
+            )
+        })
+        .layer(from_fn_with_state(state.clone(), idempotency::once))
+        .layer(from_fn_with_state(state.clone(), throttle::limit))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(render))
+        .layer(from_fn_with_state(state.clone(), name_request))
+        .layer(from_fn(headers::secure));
+    let router = match cors(&state.config.server.cors_origins)? {
+        Some(cors) => router.layer(cors),
+        None => router,
+    };
+    Ok(router.with_state(state))
+}
+
+fn cors(origins: &[String]) -> Result<Option<CorsLayer>, GatewayError> {
+    if origins.is_empty() {
+        return Ok(None);
+    }
+    let parsed: Result<Vec<HeaderValue>, _> = origins.iter().map(|origin| origin.parse()).collect();
+    let parsed = parsed.map_err(|_| GatewayError::Origin(origins.join(", ")))?;
+    let methods = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::PATCH];
+    let names = ["x-request-id", "idempotency-key", "if-match", "x-api-key"].map(HeaderName::from_static);
+    let allowed = names.into_iter().chain([header::CONTENT_TYPE, header::AUTHORIZATION]).collect::<Vec<_>>();
+    let exposed = ["x-request-id", "x-total-count", "consistency"].map(HeaderName::from_static);
+    let layer = CorsLayer::new().allow_origin(parsed).allow_methods(methods).allow_headers(allowed);
+    Ok(Some(layer.expose_headers(exposed).max_age(Duration::from_secs(86_400))))
+}
+
+fn panicked(cause: Box<dyn std::any::Any + Send>) -> Response {
+    let text = cause.downcast_ref::<String>().cloned();
+    let text =
+        text.or_else(|| cause.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default();
+    Problem::internal(&format!("a handler panicked: {text}")).into_response()
+}
+
+/// `/api/api/…` is `/api/…`, because service 1's base address may be read as ending in `/api`; a trailing slash is
+/// served like none.
+fn normalise(mut request: Request<Body>) -> Request<Body> {
+    let path = request.uri().path();
+    let shorter = path.strip_prefix("/api/api/").map(|rest| format!("/api/{rest}"));
+    let shorter = shorter.as_deref().unwrap_or(path);
+    let trimmed = if shorter.len() > 1 && !shorter.starts_with("/api/docs") {
+        shorter.trim_end_matches('/')
+    } else {
+        shorter
+    };
+    let wanted = if trimmed.is_empty() { "/" } else { trimmed };
+    if wanted != path {
+        let with_query = match request.uri().query() {
+            Some(query) => format!("{wanted}?{query}"),
+            None => wanted.to_owned(),
+        };
+        if let Ok(uri) = with_query.parse::<Uri>() {
+            *request.uri_mut() = uri;
+        }
+    }
+    request
+}
+
+/// Routes that serve orchestrators.
+pub(crate) fn health_routes() -> utoipa_axum::router::OpenApiRouter<AppState> {
+    use utoipa_axum::routes;
+    utoipa_axum::router::OpenApiRouter::new()
+        .routes(routes!(health::health))
+        .routes(routes!(health::root_health))
+        .routes(routes!(health::live))
+        .routes(routes!(health::ready))
+        .routes(routes!(health::info))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_read_generously() {
+        for (given, expected) in [
+            ("/api/api/info", "/api/info"),
+            ("/api/jobs/", "/api/jobs"),
+            ("/api/api/jobs/?limit=1", "/api/jobs?limit=1"),
+            ("/", "/"),
+            ("/api/docs/", "/api/docs/"),
+        ] {
+            let request = Request::builder().uri(given).body(Body::empty()).unwrap();
+            assert_eq!(normalise(request).uri().to_string(), expected);
+        }
+    }
+}

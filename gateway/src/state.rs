@@ -1,0 +1,70 @@
+use std::sync::Arc;
+
+use signalbox_blob_store::BlobStore;
+use signalbox_clock::Clock;
+use signalbox_config::Config;
+use signalbox_domain::kernel::{CommandOutcome, Decider, Metadata, Rejection};
+use signalbox_messaging::{Bus, Mailbox, Wakeup};
+use sqlx::PgPool;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::{
+    auth::{AgentTokens, Keys, Passwords, Sessions},
+    consistency::ReadGate,
+    limits::Limiter,
+    transfer::live::LiveAgents,
+};
+
+/// What every handler of a gateway shares.
+pub(crate) type AppState = Arc<State>;
+
+/// The parts of a gateway.
+pub(crate) struct State {
+    pub(crate) pool: PgPool,
+    pub(crate) bus: Bus,
+    pub(crate) clock: Clock,
+    pub(crate) config: Config,
+    pub(crate) keys: Keys,
+    pub(crate) passwords: Passwords,
+    pub(crate) sessions: Sessions,
+    pub(crate) agent_tokens: AgentTokens,
+    pub(crate) limiter: Limiter,
+    pub(crate) gate: ReadGate,
+    pub(crate) mailbox: Mailbox,
+    pub(crate) blobs: BlobStore,
+    pub(crate) live_agents: LiveAgents,
+    /// Every wake-up that reaches this gateway.
+    pub(crate) wakeups: broadcast::Sender<Wakeup>,
+    /// Cancelled when the gateway stops, so that long waits end.
+    pub(crate) stop: CancellationToken,
+}
+
+/// A write that has been carried out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Written {
+    /// Whether the read models show it already.
+    pub(crate) visible: bool,
+}
+
+impl State {
+    /// Sends a command and waits until the read models show its effect.
+    pub(crate) async fn write<D: Decider>(
+        &self,
+        id: Uuid,
+        expected_version: Option<i64>,
+        metadata: &Metadata,
+        command: &D::Command,
+    ) -> Result<Written, Rejection> {
+        let outcome = self.bus.send::<D>(id, expected_version, metadata, command).await?;
+        Ok(Written { visible: self.show::<D>(outcome).await })
+    }
+
+    async fn show<D: Decider>(&self, outcome: CommandOutcome) -> bool {
+        match outcome.position {
+            Some(position) => self.gate.wait(D::CONTEXT, position).await,
+            None => true,
+        }
+    }
+}

@@ -1,0 +1,293 @@
+use std::time::Duration;
+
+use axum::{Json, extract::State, http::StatusCode, response::Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use signalbox_domain::{
+    kernel::AgentId,
+    transfer::{Agent, AgentCommand, AgentProfile, AgentType, NewAgent},
+};
+use signalbox_messaging::{MailMessage, Wakeup};
+use signalbox_projections::transfer::{
+    AgentRow,
+    queries::{self, Filter},
+};
+use tokio::time::{Instant, timeout_at};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::{
+    answer,
+    auth::{Admin, Reader},
+    consistency::Newest,
+    context::RequestContext,
+    extract::{IfMatch, JsonBody, Number, PageParams, Params, present},
+    problem::{ErrorOut, Problem, ProblemKind},
+    state::{AppState, State as Gateway},
+};
+
+/// How long a connection test waits for the echo.
+const TEST_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A file agent.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AgentOut {
+    id: i64,
+    name: String,
+    /// `server` or `client`.
+    r#type: String,
+    description: Option<String>,
+    /// `online`, `offline` or `error`.
+    status: String,
+    /// Version of the agent program.
+    version: Option<String>,
+    hostname: Option<String>,
+    system: Option<String>,
+    ip_address: Option<String>,
+    /// `websocket` or `polling`.
+    transport_mode: Option<String>,
+    last_seen: Option<DateTime<Utc>>,
+    created_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+}
+
+/// A new agent.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct AgentIn {
+    /// 1 to 255 characters.
+    name: String,
+    /// `server` (default) or `client`.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    r#type: Option<AgentType>,
+    #[serde(default)]
+    description: Option<String>,
+}
+
+/// Changes of an agent; absent fields stay as they are.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+pub(crate) struct AgentChangesIn {
+    name: Option<String>,
+    #[schema(value_type = Option<String>)]
+    r#type: Option<AgentType>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    description: Option<Option<String>>,
+}
+
+/// The outcome of a connection test.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TestOut {
+    connected: bool,
+    /// Time until the echo; null without one.
+    round_trip_ms: Option<u64>,
+}
+
+/// Which agents are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AgentFilter {
+    /// `online`, `offline` or `error`.
+    status: Option<String>,
+    /// `server` or `client`.
+    r#type: Option<String>,
+    /// Part of the name.
+    name: Option<String>,
+}
+
+/// List agents, by name.
+#[utoipa::path(get, path = "/api/agents", tag = "agents", security(("jwt" = [])), params(PageParams, AgentFilter), operation_id = "list_agents",
+    responses((status = 200, body = [AgentOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    _: Reader,
+    Params(page): Params<PageParams>,
+    Params(filter): Params<AgentFilter>,
+) -> Result<Response, Problem> {
+    let AgentFilter { status, r#type, name } = filter;
+    let filter = Filter { status, kind: r#type, name, ..Filter::default() };
+    let (rows, total) = queries::agents(&state.pool, &filter, page.page()?).await?;
+    Ok(answer::list(total, &rows.into_iter().map(AgentOut::from).collect::<Vec<_>>()))
+}
+
+/// Create an agent.
+#[utoipa::path(post, path = "/api/agents", tag = "agents", security(("jwt" = [])), request_body = AgentIn, operation_id = "create_agent",
+    responses((status = 201, body = AgentOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut)))]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    context: RequestContext,
+    JsonBody(agent): JsonBody<AgentIn>,
+) -> Result<Response, Problem> {
+    let profile = AgentProfile {
+        name: agent.name,
+        kind: agent.r#type.unwrap_or_default(),
+        description: agent.description,
+    };
+    let command = AgentCommand::Create(NewAgent { number: 0, profile });
+    let metadata = context.metadata(who.actor(), "create agent");
+    let written = state.write::<Agent>(context.resource, None, &metadata, &command).await?;
+    let row = queries::agent_by_id(&state.pool, context.resource).await?.ok_or_else(missing)?;
+    let (version, location) = (row.version, format!("/api/agents/{}", row.number));
+    let response = answer::written(written, StatusCode::CREATED, Some(&location), &AgentOut::from(row));
+    Ok(answer::with_version(response, version))
+}
+
+/// One agent.
+#[utoipa::path(get, path = "/api/agents/{id}", tag = "agents", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "get_agent",
+    responses((status = 200, body = AgentOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut)))]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    _: Reader,
+    Number(id): Number,
+) -> Result<Response, Problem> {
+    let row = find(&state, id).await?;
+    Ok(answer::resource(row.version, &AgentOut::from(row)))
+}
+
+/// Change an agent.
+#[utoipa::path(put, path = "/api/agents/{id}", tag = "agents", security(("jwt" = [])), params(("id" = i64, Path,)), request_body = AgentChangesIn, operation_id = "update_agent",
+    responses((status = 200, body = AgentOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut),
+        (status = 404, body = ErrorOut), (status = 412, body = ErrorOut)))]
+pub(crate) async fn update(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    IfMatch(version): IfMatch,
+    Number(id): Number,
+    context: RequestContext,
+    JsonBody(changes): JsonBody<AgentChangesIn>,
+) -> Result<Response, Problem> {
+    let metadata = context.metadata(who.actor(), "update agent");
+    let mut newest = Newest::new(version);
+    let written = loop {
+        let row = find(&state, id).await?;
+        let (key, version) = (row.id, newest.version(row.version));
+        let command = AgentCommand::Update(changed_profile(row, changes.clone()));
+        if let Some(written) = newest.judge(state.write::<Agent>(key, version, &metadata, &command).await)? {
+            break written;
+        }
+    };
+    let row = find(&state, id).await?;
+    let version = row.version;
+    Ok(answer::with_version(answer::written(written, StatusCode::OK, None, &AgentOut::from(row)), version))
+}
+
+/// Delete an agent. Refused while jobs use it.
+#[utoipa::path(delete, path = "/api/agents/{id}", tag = "agents", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "delete_agent",
+    responses((status = 204), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut),
+        (status = 409, body = ErrorOut), (status = 412, body = ErrorOut)))]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    IfMatch(version): IfMatch,
+    Number(id): Number,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let row = find(&state, id).await?;
+    let metadata = context.metadata(who.actor(), "delete agent");
+    match state.write::<Agent>(row.id, version, &metadata, &AgentCommand::Delete).await {
+        Ok(written) => {
+            if let Err(error) = state.mailbox.remove(AgentId(row.id)).await {
+                tracing::warn!(%error, agent = row.number, "the mailbox of a deleted agent stays until it expires");
+            }
+            Ok(answer::deleted(written))
+        }
+        Err(rejection) if rejection.code == "agent_in_use" => Err(in_use(&state, &row).await?),
+        Err(rejection) => Err(rejection.into()),
+    }
+}
+
+/// Send the agent a message and wait up to 5 s for the echo.
+#[utoipa::path(post, path = "/api/agents/{id}/test", tag = "agents", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "test_agent",
+    responses((status = 200, body = TestOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut)))]
+pub(crate) async fn test(
+    State(state): State<AppState>,
+    _: Admin,
+    Number(id): Number,
+) -> Result<Json<TestOut>, Problem> {
+    let agent = AgentId(find(&state, id).await?.id);
+    let request_id = state.clock.new_id().to_string();
+    let key = format!("test.{request_id}");
+    let mut wakeups = state.wakeups.subscribe();
+    let begun = Instant::now();
+    let message =
+        MailMessage { kind: "connection_test".to_owned(), data: json!({ "request_id": request_id }) };
+    state
+        .mailbox
+        .post(agent, &key, &message)
+        .await
+        .map_err(|error| Problem::unavailable(error.to_string()))?;
+    let echo = async {
+        while let Ok(wakeup) = wakeups.recv().await {
+            if matches!(&wakeup, Wakeup::TestEcho { request_id: echoed } if *echoed == request_id) {
+                return true;
+            }
+        }
+        false
+    };
+    let connected = timeout_at(begun + TEST_PATIENCE, echo).await.unwrap_or(false);
+    if !connected && let Err(error) = state.mailbox.withdraw(agent, &key).await {
+        tracing::warn!(%error, "a connection test stays in the mailbox");
+    }
+    let round_trip_ms = connected.then(|| u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
+    Ok(Json(TestOut { connected, round_trip_ms }))
+}
+
+/// The agents with these integers, in this order.
+pub(super) async fn resolve<const N: usize>(
+    state: &Gateway,
+    fields: [(&str, i64); N],
+) -> Result<[signalbox_domain::transfer::AgentRef; N], Problem> {
+    let keys = queries::agent_keys(&state.pool, &fields.map(|(_, number)| number)).await?;
+    let mut found = Vec::with_capacity(N);
+    for (field, number) in fields {
+        let key = keys.iter().find(|(known, _)| *known == number).map(|(_, id)| *id);
+        let id = key.ok_or_else(|| Problem::invalid(format!("{field} names no agent")))?;
+        found.push(signalbox_domain::transfer::AgentRef { id: AgentId(id), number });
+    }
+    found.try_into().map_err(|_| Problem::internal(&"a resolved agent was lost"))
+}
+
+fn changed_profile(row: AgentRow, changes: AgentChangesIn) -> AgentProfile {
+    let kind = if row.agent_type == "client" { AgentType::Client } else { AgentType::Server };
+    AgentProfile {
+        name: changes.name.unwrap_or(row.name),
+        kind: changes.r#type.unwrap_or(kind),
+        description: changes.description.unwrap_or(row.description),
+    }
+}
+
+async fn in_use(state: &Gateway, agent: &AgentRow) -> Result<Problem, Problem> {
+    let jobs = queries::jobs_of_agent(&state.pool, agent.id).await?;
+    let names = jobs.iter().map(|(number, name)| format!("{number} ({name})")).collect::<Vec<_>>().join(", ");
+    let detail = format!("jobs use this agent: {names}; delete or change them first");
+    Ok(Problem::new(ProblemKind::Conflict, "agent_in_use", detail))
+}
+
+async fn find(state: &Gateway, number: i64) -> Result<AgentRow, Problem> {
+    queries::agent(&state.pool, number).await?.ok_or_else(missing)
+}
+
+fn missing() -> Problem {
+    Problem::not_found("Agent")
+}
+
+impl From<AgentRow> for AgentOut {
+    fn from(row: AgentRow) -> Self {
+        Self {
+            id: row.number,
+            name: row.name,
+            r#type: row.agent_type,
+            description: row.description,
+            status: row.status,
+            version: row.version_text,
+            hostname: row.hostname,
+            system: row.system,
+            ip_address: row.ip_address,
+            transport_mode: row.transport_mode,
+            last_seen: row.last_seen,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
+}

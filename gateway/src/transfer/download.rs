@@ -1,0 +1,285 @@
+//! Bytes from the blob store to the destination agent.
+
+use std::{
+    io,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    body::Body,
+    extract::State,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use serde::Deserialize;
+use signalbox_blob_store::BlobKey;
+use signalbox_domain::transfer::{Leg, Phase, Transfer, TransferCommand, TransportMode};
+use signalbox_projections::transfer::{TransferFileRow, TransferRow, queries};
+use tokio::time::{Instant, interval_at};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use utoipa::IntoParams;
+
+use super::{
+    messages::{self, Peer},
+    upload::{blob_problem, gone, missing, stopped},
+};
+use crate::{
+    auth::AgentAuth,
+    client_address::ClientAddress,
+    extract::{Number, Params},
+    problem::{ErrorOut, Problem, ProblemKind},
+    state::AppState,
+    transfer::manifest::{MAX_ENTRIES, tar_stream},
+};
+
+/// How often the bytes of a download are told to the log.
+const REPORT: Duration = Duration::from_secs(1);
+
+/// What is downloaded.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DownloadParams {
+    /// An entry of a tree; without it, a tree comes as a tar archive.
+    filename: Option<String>,
+}
+
+/// Download a file, an entry of a tree, or a tree as a tar archive. `Range` is supported for files.
+#[utoipa::path(get, path = "/api/files/{id}/download", tag = "files", security(("agent" = [])), params(("id" = i64, Path,), DownloadParams), operation_id = "download_file",
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>), (status = 206, content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 416, body = ErrorOut)))]
+pub(crate) async fn download(
+    State(state): State<AppState>,
+    auth: AgentAuth,
+    ClientAddress(address): ClientAddress,
+    Number(number): Number,
+    Params(params): Params<DownloadParams>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let row = queries::transfer_of_agent(&state.pool, auth.agent.0, number).await?.ok_or_else(missing)?;
+    readable(&row)?;
+    let peer = Peer { auth, address, transport: TransportMode::Polling };
+    begin(&state, &peer, &row).await?;
+    match (row.is_tree(), params.filename) {
+        (true, None) => whole_tree(&state, row).await,
+        (false, None) => {
+            let file = queries::transfer_files(&state.pool, row.id, 1).await?.pop();
+            one_file(&state, &peer, row, file, &headers).await
+        }
+        (_, Some(name)) => {
+            let file = queries::transfer_file(&state.pool, row.id, &name).await?;
+            one_file(&state, &peer, row, file, &headers).await
+        }
+    }
+}
+
+/// Staged bytes can be read until they are deleted, also again after the transfer has ended.
+pub(super) fn readable(row: &TransferRow) -> Result<(), Problem> {
+    match row.known_phase() {
+        Phase::Staged | Phase::Downloading => Ok(()),
+        Phase::Done if row.sha256.is_some() && !row.cleaned && row.status != "cancelled" => Ok(()),
+        Phase::Done => Err(Problem::not_found("File")),
+        _ => Err(gone()),
+    }
+}
+
+/// Tells the log that the destination has begun to download, before the first byte goes out.
+pub(super) async fn begin(state: &AppState, peer: &Peer, row: &TransferRow) -> Result<(), Problem> {
+    if row.known_phase() != Phase::Staged || row.destination_agent_id != peer.auth.agent.0 {
+        return Ok(());
+    }
+    let command =
+        TransferCommand::Progress { leg: Leg::Download, bytes: 0, total: row.size.map(i64::unsigned_abs) };
+    state.bus.send::<Transfer>(row.id, None, &messages::metadata(state, peer), &command).await?;
+    Ok(())
+}
+
+async fn one_file(
+    state: &AppState,
+    peer: &Peer,
+    row: TransferRow,
+    file: Option<TransferFileRow>,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let file = file.ok_or_else(|| Problem::not_found("File"))?;
+    let size = file.size.unsigned_abs();
+    let range = requested_range(headers, &file.sha256, size)?;
+    let key = BlobKey::new(row.id, &file.name);
+    let (_, bytes) = state.blobs.read(&key, range.clone()).await.map_err(blob_problem)?;
+    let length = range.as_ref().map_or(size, |range| range.end - range.start);
+    let reports =
+        row.destination_agent_id == peer.auth.agent.0 && !row.is_tree() && row.known_phase() != Phase::Done;
+    let bytes = cut_when_stopped(state.clone(), &row, bytes);
+    let offset = range.as_ref().map_or(0, |range| range.start);
+    let body = match reports {
+        true => Body::from_stream(counted(bytes, report(state, peer, &row, offset))),
+        false => Body::from_stream(bytes),
+    };
+    let mut response = Response::new(body);
+    describe(response.headers_mut(), &file, length);
+    if let Some(range) = range {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        let content_range = format!("bytes {}-{}/{size}", range.start, range.end - 1);
+        insert(response.headers_mut(), header::CONTENT_RANGE, &content_range);
+    }
+    Ok(response)
+}
+
+async fn whole_tree(state: &AppState, row: TransferRow) -> Result<Response, Problem> {
+    let files = queries::transfer_files(&state.pool, row.id, MAX_ENTRIES).await?;
+    let bytes = cut_when_stopped(state.clone(), &row, tar_stream(state.blobs.clone(), row.id, files));
+    let mut response = Body::from_stream(bytes).into_response();
+    insert(response.headers_mut(), header::CONTENT_TYPE, "application/x-tar");
+    insert(
+        response.headers_mut(),
+        header::CONTENT_DISPOSITION,
+        &attachment(&format!("{}.tar", row.filename)),
+    );
+    Ok(response)
+}
+
+fn describe(headers: &mut HeaderMap, file: &TransferFileRow, length: u64) {
+    let name = file.name.rsplit('/').next().unwrap_or_default();
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    insert(headers, header::ETAG, &format!("\"{}\"", file.sha256));
+    insert(headers, header::CONTENT_DISPOSITION, &attachment(name));
+}
+
+fn insert(headers: &mut HeaderMap, name: header::HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// `Content-Disposition` after RFC 6266: plain ASCII for old readers, UTF-8 for the others.
+fn attachment(name: &str) -> String {
+    let plain: String = name
+        .chars()
+        .map(|c| if c.is_ascii_graphic() && !matches!(c, '"' | '\\') || c == ' ' { c } else { '_' })
+        .collect();
+    let encoded: String = name
+        .bytes()
+        .map(|byte| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                char::from(byte).to_string()
+            }
+            _ => format!("%{byte:02X}"),
+        })
+        .collect();
+    format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{encoded}")
+}
+
+/// The bytes that `Range` asks for; `None` for all. Several ranges at once are answered with all bytes.
+fn requested_range(headers: &HeaderMap, sha256: &str, size: u64) -> Result<Option<Range<u64>>, Problem> {
+    let Some(text) = headers.get(header::RANGE).and_then(|value| value.to_str().ok()) else {
+        return Ok(None);
+    };
+    let stale =
+        headers.get(header::IF_RANGE).is_some_and(|tag| tag.as_bytes() != format!("\"{sha256}\"").as_bytes());
+    let Some(spec) = text.trim().strip_prefix("bytes=").filter(|spec| !stale && !spec.contains(',')) else {
+        return Ok(None);
+    };
+    let Some((first, last)) = spec.split_once('-') else { return Ok(None) };
+    let range = match (first.parse::<u64>(), last.parse::<u64>()) {
+        (Ok(first), Ok(last)) if first <= last => first..last.saturating_add(1).min(size),
+        (Ok(first), Err(_)) if last.is_empty() => first..size,
+        (Err(_), Ok(last)) if first.is_empty() => size.saturating_sub(last)..size,
+        _ => return Ok(None),
+    };
+    if range.is_empty() {
+        return Err(Problem::new(
+            ProblemKind::RangeNotSatisfiable,
+            "range_not_satisfiable",
+            format!("the range lies outside the file of {size} bytes"),
+        ));
+    }
+    Ok(Some(range))
+}
+
+/// Ends the body early, and with it the connection, when a user stops the transfer.
+fn cut_when_stopped(
+    state: AppState,
+    row: &TransferRow,
+    bytes: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
+    let id = row.id;
+    bytes.take_until(async move { stopped(&state, id).await })
+}
+
+/// Bytes that have gone out so far; the report ends when the stream is dropped.
+struct Counter {
+    sent: Arc<AtomicU64>,
+    _end: DropGuard,
+}
+
+/// Tells the log once a second how many bytes have gone out.
+fn report(state: &AppState, peer: &Peer, row: &TransferRow, offset: u64) -> Counter {
+    let (sent, end) = (Arc::new(AtomicU64::new(offset)), CancellationToken::new());
+    let (counted, ended) = (sent.clone(), end.clone());
+    let (state, peer, id, total) = (state.clone(), peer.clone(), row.id, row.size.map(i64::unsigned_abs));
+    tokio::spawn(async move {
+        let mut ticks = interval_at(Instant::now() + REPORT, REPORT);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = ended.cancelled() => return,
+            }
+            let bytes = counted.load(Ordering::Relaxed);
+            let command = TransferCommand::Progress { leg: Leg::Download, bytes, total };
+            if let Err(error) =
+                state.bus.send::<Transfer>(id, None, &messages::metadata(&state, &peer), &command).await
+            {
+                tracing::debug!(%error, transfer = %id, "progress was not noted");
+            }
+        }
+    });
+    Counter { sent, _end: end.drop_guard() }
+}
+
+fn counted(
+    bytes: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+    counter: Counter,
+) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
+    bytes.inspect(move |chunk| {
+        if let Ok(chunk) = chunk {
+            counter.sent.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(text: &str) -> Result<Option<Range<u64>>, ProblemKind> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::RANGE, HeaderValue::from_str(text).unwrap());
+        requested_range(&headers, "abc", 10).map_err(|problem| problem.kind())
+    }
+
+    #[test]
+    fn ranges_are_cut_to_the_file() {
+        assert_eq!(range("bytes=0-3"), Ok(Some(0..4)));
+        assert_eq!(range("bytes=8-99"), Ok(Some(8..10)));
+        assert_eq!(range("bytes=4-"), Ok(Some(4..10)));
+        assert_eq!(range("bytes=-3"), Ok(Some(7..10)));
+        assert_eq!(range("bytes=10-"), Err(ProblemKind::RangeNotSatisfiable));
+        assert_eq!(range("bytes=0-1,3-4"), Ok(None));
+        assert_eq!(range("lines=0-1"), Ok(None));
+    }
+
+    #[test]
+    fn odd_file_names_are_sent_safely() {
+        let header = attachment("Ä\"\r\n.txt");
+        assert_eq!(header, "attachment; filename=\"____.txt\"; filename*=UTF-8''%C3%84%22%0D%0A.txt");
+        assert!(HeaderValue::from_str(&header).is_ok());
+    }
+}

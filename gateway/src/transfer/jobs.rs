@@ -1,0 +1,339 @@
+use axum::{extract::State, http::StatusCode, response::Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_domain::{
+    kernel::UserId,
+    transfer::{
+        Job, JobCommand, JobSpec, JobType, NewJob, NewTransfer, Overlap, Retry, Schedule, Transfer,
+        TransferCommand,
+    },
+};
+use signalbox_projections::transfer::{
+    JobRow,
+    queries::{self, Filter},
+};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{agents::resolve, transfers};
+use crate::{
+    answer,
+    auth::{Reader, Writer},
+    consistency::Newest,
+    context::RequestContext,
+    extract::{IfMatch, JsonBody, Number, PageParams, Params, present},
+    problem::{ErrorOut, Problem},
+    state::{AppState, State as Gateway},
+};
+
+/// A job.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct JobOut {
+    id: i64,
+    user_id: i64,
+    name: String,
+    /// `push` or `pull`.
+    r#type: String,
+    /// `active` when the schedule is followed, else `paused`.
+    status: &'static str,
+    enabled: bool,
+    source_agent_id: i64,
+    destination_agent_id: i64,
+    source_path: String,
+    destination_path: String,
+    /// Cron expression, seconds first.
+    schedule: Option<String>,
+    /// IANA time zone of the schedule.
+    timezone: String,
+    retry: RetryOut,
+    /// `skip` or `queue`.
+    overlap: String,
+    description: Option<String>,
+    last_run: Option<DateTime<Utc>>,
+    next_run: Option<DateTime<Utc>>,
+    last_transfer_id: Option<i64>,
+    created_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+}
+
+/// How transfers of a job are retried.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RetryOut {
+    max_attempts: i32,
+    backoff_seconds: i32,
+}
+
+/// How transfers are retried; absent fields have their default.
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+pub(crate) struct RetryIn {
+    /// 1 to 10; 3 if absent.
+    max_attempts: Option<u32>,
+    /// 0 to 86400; 5 if absent.
+    backoff_seconds: Option<u32>,
+}
+
+/// A new job.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct JobIn {
+    name: String,
+    /// `push` (default) or `pull`.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    r#type: Option<JobType>,
+    source_agent_id: i64,
+    destination_agent_id: i64,
+    /// A trailing `/` means the whole tree.
+    source_path: String,
+    destination_path: String,
+    /// Cron expression of six fields, seconds first; five are taken as second 0.
+    #[serde(default)]
+    schedule: Option<String>,
+    /// IANA time zone; UTC if absent.
+    #[serde(default)]
+    timezone: Option<String>,
+    /// Whether the schedule is followed; true if absent.
+    #[serde(default)]
+    enabled: Option<bool>,
+    #[serde(default)]
+    retry: Option<RetryIn>,
+    /// When due while still running: `skip` (default) or `queue`.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    overlap: Option<Overlap>,
+    #[serde(default)]
+    description: Option<String>,
+}
+
+/// Changes of a job; absent fields stay as they are, null clears.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+pub(crate) struct JobChangesIn {
+    name: Option<String>,
+    #[schema(value_type = Option<String>)]
+    r#type: Option<JobType>,
+    source_agent_id: Option<i64>,
+    destination_agent_id: Option<i64>,
+    source_path: Option<String>,
+    destination_path: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    schedule: Option<Option<String>>,
+    timezone: Option<String>,
+    enabled: Option<bool>,
+    retry: Option<RetryIn>,
+    #[schema(value_type = Option<String>)]
+    overlap: Option<Overlap>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    description: Option<Option<String>>,
+}
+
+/// Which jobs are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct JobFilter {
+    /// `active` or `paused`.
+    status: Option<String>,
+    /// `push` or `pull`.
+    r#type: Option<String>,
+    /// Part of the name.
+    name: Option<String>,
+    /// An agent at either end.
+    agent_id: Option<i64>,
+}
+
+/// List the caller's jobs, newest first.
+#[utoipa::path(get, path = "/api/jobs", tag = "jobs", security(("jwt" = [])), params(PageParams, JobFilter), operation_id = "list_jobs",
+    responses((status = 200, body = [JobOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    Reader(who): Reader,
+    Params(page): Params<PageParams>,
+    Params(filter): Params<JobFilter>,
+) -> Result<Response, Problem> {
+    let JobFilter { status, r#type, name, agent_id } = filter;
+    let filter = Filter { status, kind: r#type, name, agent: agent_id, ..Filter::default() };
+    let (rows, total) = queries::jobs(&state.pool, who.user.0, &filter, page.page()?).await?;
+    let rows: Vec<_> = rows.into_iter().map(|row| JobOut::new(row, who.number)).collect();
+    Ok(answer::list(total, &rows))
+}
+
+/// Create a job.
+#[utoipa::path(post, path = "/api/jobs", tag = "jobs", security(("jwt" = [])), request_body = JobIn, operation_id = "create_job",
+    responses((status = 201, body = JobOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut)))]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    context: RequestContext,
+    JsonBody(job): JsonBody<JobIn>,
+) -> Result<Response, Problem> {
+    let spec = specify(&state, job).await?;
+    let command = JobCommand::Create(NewJob { number: 0, owner: who.user, spec });
+    let metadata = context.metadata(who.actor(), "create job");
+    let written = state.write::<Job>(context.resource, None, &metadata, &command).await?;
+    let row = queries::job_by_id(&state.pool, context.resource).await?.ok_or_else(missing)?;
+    let (version, location) = (row.version, format!("/api/jobs/{}", row.number));
+    let out = JobOut::new(row, who.number);
+    Ok(answer::with_version(answer::written(written, StatusCode::CREATED, Some(&location), &out), version))
+}
+
+/// One job.
+#[utoipa::path(get, path = "/api/jobs/{id}", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "get_job",
+    responses((status = 200, body = JobOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut)))]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    Reader(who): Reader,
+    Number(id): Number,
+) -> Result<Response, Problem> {
+    let row = find(&state, who.user, id).await?;
+    Ok(answer::resource(row.version, &JobOut::new(row, who.number)))
+}
+
+/// Change a job.
+#[utoipa::path(put, path = "/api/jobs/{id}", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,)), request_body = JobChangesIn, operation_id = "update_job",
+    responses((status = 200, body = JobOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut),
+        (status = 404, body = ErrorOut), (status = 412, body = ErrorOut)))]
+pub(crate) async fn update(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    IfMatch(version): IfMatch,
+    Number(id): Number,
+    context: RequestContext,
+    JsonBody(changes): JsonBody<JobChangesIn>,
+) -> Result<Response, Problem> {
+    let metadata = context.metadata(who.actor(), "update job");
+    let mut newest = Newest::new(version);
+    let written = loop {
+        let row = find(&state, who.user, id).await?;
+        let (key, version) = (row.id, newest.version(row.version));
+        let command = JobCommand::Update(respecify(&state, row, changes.clone()).await?);
+        if let Some(written) = newest.judge(state.write::<Job>(key, version, &metadata, &command).await)? {
+            break written;
+        }
+    };
+    let row = find(&state, who.user, id).await?;
+    let version = row.version;
+    let response = answer::written(written, StatusCode::OK, None, &JobOut::new(row, who.number));
+    Ok(answer::with_version(response, version))
+}
+
+/// Delete a job; its transfers stay.
+#[utoipa::path(delete, path = "/api/jobs/{id}", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "delete_job",
+    responses((status = 204), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut), (status = 412, body = ErrorOut)))]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    IfMatch(version): IfMatch,
+    Number(id): Number,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let row = find(&state, who.user, id).await?;
+    let metadata = context.metadata(who.actor(), "delete job");
+    let written = state.write::<Job>(row.id, version, &metadata, &JobCommand::Delete).await?;
+    Ok(answer::deleted(written))
+}
+
+/// Run a job now: makes a transfer and dispatches it to the source agent, or waits for that agent.
+#[utoipa::path(post, path = "/api/jobs/{id}/run", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "run_job",
+    responses((status = 201, body = transfers::TransferOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut)))]
+pub(crate) async fn run(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    Number(id): Number,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let job = find(&state, who.user, id).await?;
+    let metadata = context.metadata(who.actor(), "run job");
+    let command =
+        TransferCommand::Request(NewTransfer::of_job(job.reference(), who.user, &job.to_spec(), None));
+    let written = state.write::<Transfer>(context.resource, None, &metadata, &command).await?;
+    transfers::created(&state, written, context.resource, who.number).await
+}
+
+async fn specify(state: &Gateway, job: JobIn) -> Result<JobSpec, Problem> {
+    let agents =
+        [("source_agent_id", job.source_agent_id), ("destination_agent_id", job.destination_agent_id)];
+    let [source_agent, destination_agent] = resolve(state, agents).await?;
+    Ok(JobSpec {
+        name: job.name,
+        kind: job.r#type.unwrap_or_default(),
+        source_agent,
+        destination_agent,
+        source_path: job.source_path,
+        destination_path: job.destination_path,
+        schedule: schedule(job.schedule, job.timezone),
+        enabled: job.enabled.unwrap_or(true),
+        retry: retry(job.retry, Retry::default()),
+        overlap: job.overlap.unwrap_or_default(),
+        description: job.description,
+    })
+}
+
+async fn respecify(state: &Gateway, row: JobRow, changes: JobChangesIn) -> Result<JobSpec, Problem> {
+    let spec = row.to_spec();
+    let source = changes.source_agent_id.unwrap_or(row.source_agent_number);
+    let destination = changes.destination_agent_id.unwrap_or(row.destination_agent_number);
+    let agents = [("source_agent_id", source), ("destination_agent_id", destination)];
+    let [source_agent, destination_agent] = resolve(state, agents).await?;
+    let timezone = changes.timezone.or(row.timezone);
+    Ok(JobSpec {
+        name: changes.name.unwrap_or(spec.name),
+        kind: changes.r#type.unwrap_or(spec.kind),
+        source_agent,
+        destination_agent,
+        source_path: changes.source_path.unwrap_or(spec.source_path),
+        destination_path: changes.destination_path.unwrap_or(spec.destination_path),
+        schedule: schedule(changes.schedule.unwrap_or(row.schedule), timezone),
+        enabled: changes.enabled.unwrap_or(spec.enabled),
+        retry: retry(changes.retry, spec.retry),
+        overlap: changes.overlap.unwrap_or(spec.overlap),
+        description: changes.description.unwrap_or(spec.description),
+    })
+}
+
+/// An empty expression means no schedule.
+fn schedule(cron: Option<String>, timezone: Option<String>) -> Option<Schedule> {
+    let cron = cron.map(|cron| cron.trim().to_owned()).filter(|cron| !cron.is_empty())?;
+    Some(Schedule { cron, timezone: timezone.unwrap_or_else(|| "UTC".to_owned()) })
+}
+
+fn retry(retry: Option<RetryIn>, default: Retry) -> Retry {
+    let (attempts, backoff) = retry.map_or((None, None), |retry| (retry.max_attempts, retry.backoff_seconds));
+    Retry {
+        max_attempts: attempts.unwrap_or(default.max_attempts),
+        backoff_seconds: backoff.unwrap_or(default.backoff_seconds),
+    }
+}
+
+async fn find(state: &Gateway, owner: UserId, number: i64) -> Result<JobRow, Problem> {
+    queries::job(&state.pool, owner.0, number).await?.ok_or_else(missing)
+}
+
+fn missing() -> Problem {
+    Problem::not_found("Job")
+}
+
+impl JobOut {
+    fn new(row: JobRow, user_id: i64) -> Self {
+        Self {
+            id: row.number,
+            user_id,
+            name: row.name,
+            r#type: row.job_type,
+            status: if row.enabled { "active" } else { "paused" },
+            enabled: row.enabled,
+            source_agent_id: row.source_agent_number,
+            destination_agent_id: row.destination_agent_number,
+            source_path: row.source_path,
+            destination_path: row.destination_path,
+            schedule: row.schedule,
+            timezone: row.timezone.unwrap_or_else(|| "UTC".to_owned()),
+            retry: RetryOut { max_attempts: row.max_attempts, backoff_seconds: row.backoff_seconds },
+            overlap: row.overlap,
+            description: row.description,
+            last_run: row.last_run,
+            next_run: row.next_run,
+            last_transfer_id: row.last_transfer_number,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The long-polling fallback.
+
+use std::time::Duration;
+
+use axum::{
+    Json,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use signalbox_domain::{kernel::AgentId, transfer::TransportMode};
+use signalbox_messaging::MailMessage;
+use signalbox_projections::transfer::queries;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    messages::{self, Acknowledgement, AgentInfo, Peer},
+    socket::begin,
+};
+use crate::{
+    auth::AgentAuth,
+    client_address::ClientAddress,
+    extract::{JsonBody, Params},
+    problem::{ErrorOut, Problem},
+    state::{AppState, State as Gateway},
+};
+
+/// Messages in one answer.
+const MAX_MESSAGES: usize = 50;
+/// Pause after the mailbox could not be asked.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Registration over the polling transport.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub(crate) struct ConnectIn {
+    /// What `agent_info` carries.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    system_info: Option<Value>,
+}
+
+/// A registration.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ConnectOut {
+    status: &'static str,
+    agent_id: i64,
+    mode: &'static str,
+}
+
+/// A message for the agent.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MailOut {
+    /// Positive; acknowledges it.
+    id: i64,
+    message: MessageInOut,
+}
+
+/// A message in either direction.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct MessageInOut {
+    r#type: String,
+    #[schema(value_type = Object)]
+    #[serde(default)]
+    data: Value,
+}
+
+/// Messages that the agent has taken charge of.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct AckIn {
+    message_ids: Vec<i64>,
+}
+
+/// Done.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct OkOut {
+    status: &'static str,
+}
+
+/// How long to wait.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PollParams {
+    /// Seconds to wait, 1 to 120; 30 otherwise.
+    timeout: Option<String>,
+}
+
+/// Register over the polling transport.
+#[utoipa::path(post, path = "/api/agent/connect", tag = "agent protocol", security(("agent" = [])), request_body = ConnectIn, operation_id = "agent_connect",
+    responses((status = 200, body = ConnectOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
+pub(crate) async fn connect(
+    State(state): State<AppState>,
+    auth: AgentAuth,
+    address: ClientAddress,
+    body: axum::body::Bytes,
+) -> Result<Json<ConnectOut>, Problem> {
+    let peer = peer(auth, address);
+    let connect: ConnectIn =
+        if body.is_empty() { ConnectIn::default() } else { crate::extract::parse_json(&body)? };
+    open_session(&state, &peer).await?;
+    if let Some(info) = connect.system_info.and_then(|info| serde_json::from_value::<AgentInfo>(info).ok()) {
+        messages::describe(&state, &peer, info).await?;
+    }
+    Ok(Json(ConnectOut { status: "connected", agent_id: peer.auth.number, mode: "polling" }))
+}
+
+/// Wait for messages.
+#[utoipa::path(get, path = "/api/agent/poll", tag = "agent protocol", security(("agent" = [])), params(PollParams), operation_id = "agent_poll",
+    responses((status = 200, body = [MailOut]), (status = 204), (status = 401, body = ErrorOut)))]
+pub(crate) async fn poll(
+    State(state): State<AppState>,
+    auth: AgentAuth,
+    address: ClientAddress,
+    Params(params): Params<PollParams>,
+) -> Result<Response, Problem> {
+    let peer = peer(auth, address);
+    let seconds =
+        params.timeout.and_then(|text| text.parse().ok()).filter(|seconds| (1..=120).contains(seconds));
+    let close = session(&state, &peer).await?;
+    let waiting = Waiting::begin(&state, peer.auth.agent);
+    let deadline = Instant::now() + Duration::from_secs(seconds.unwrap_or(30));
+    let mails = tokio::select! {
+        mails = wait_for_mail(&state, peer.auth.agent, deadline) => mails,
+        // Revoked or replaced: the next call says which.
+        () = close.cancelled() => Vec::new(),
+        () = state.stop.cancelled() => Vec::new(),
+    };
+    drop(waiting);
+    Ok(if mails.is_empty() { StatusCode::NO_CONTENT.into_response() } else { Json(mails).into_response() })
+}
+
+/// Send one message: heartbeat, progress, end of a leg.
+#[utoipa::path(post, path = "/api/agent/messages", tag = "agent protocol", security(("agent" = [])), request_body = MessageInOut, operation_id = "agent_send",
+    responses((status = 200, body = OkOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
+pub(crate) async fn send(
+    State(state): State<AppState>,
+    auth: AgentAuth,
+    address: ClientAddress,
+    JsonBody(message): JsonBody<MessageInOut>,
+) -> Result<Json<OkOut>, Problem> {
+    let message = MailMessage { kind: message.r#type, data: message.data };
+    messages::handle(&state, &peer(auth, address), message).await?;
+    Ok(Json(OkOut { status: "ok" }))
+}
+
+/// Confirm messages that the agent has taken charge of.
+#[utoipa::path(post, path = "/api/agent/ack", tag = "agent protocol", security(("agent" = [])), request_body = AckIn, operation_id = "agent_acknowledge",
+    responses((status = 200, body = OkOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
+pub(crate) async fn acknowledge(
+    State(state): State<AppState>,
+    auth: AgentAuth,
+    address: ClientAddress,
+    JsonBody(acknowledgement): JsonBody<AckIn>,
+) -> Result<Json<OkOut>, Problem> {
+    let Acknowledgement { message_ids } = Acknowledgement { message_ids: acknowledgement.message_ids };
+    messages::acknowledge(&state, &peer(auth, address), &message_ids).await?;
+    Ok(Json(OkOut { status: "ok" }))
+}
+
+fn peer(auth: AgentAuth, ClientAddress(address): ClientAddress) -> Peer {
+    Peer { auth, address, transport: TransportMode::Polling }
+}
+
+async fn open_session(state: &Gateway, peer: &Peer) -> Result<CancellationToken, Problem> {
+    let (session, now) = (state.clock.new_id(), state.clock.now());
+    begin(state, peer, session).await?;
+    Ok(state.live_agents.open(peer.auth.agent, session, peer.auth.token, TransportMode::Polling, now))
+}
+
+/// The agent's session: this gateway's, one that another gateway has begun, or a new one. A poll beside a living
+/// WebSocket leaves that session alone; the mailbox is the same.
+async fn session(state: &Gateway, peer: &Peer) -> Result<CancellationToken, Problem> {
+    if let Some(close) = state.live_agents.polling(peer.auth.agent) {
+        return Ok(close);
+    }
+    let row = queries::agent_by_id(&state.pool, peer.auth.agent.0).await?;
+    let row = row.ok_or_else(|| Problem::unauthenticated("invalid agent token"))?;
+    match (row.session, row.transport_mode.as_deref()) {
+        (Some(_), Some("websocket")) => Ok(CancellationToken::new()),
+        (Some(session), _) => {
+            let (auth, now) = (&peer.auth, state.clock.now());
+            Ok(state.live_agents.open(auth.agent, session, auth.token, TransportMode::Polling, now))
+        }
+        (None, _) => open_session(state, peer).await,
+    }
+}
+
+async fn wait_for_mail(state: &Gateway, agent: AgentId, deadline: Instant) -> Vec<MailOut> {
+    let mut connections = state.bus.connections();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left < Duration::from_millis(10) {
+            return Vec::new();
+        }
+        // A pull that was under way when the bus went away is never answered.
+        let fetched = tokio::select! {
+            fetched = state.mailbox.fetch(agent, MAX_MESSAGES, left) => fetched,
+            _ = connections.changed() => continue,
+        };
+        match fetched {
+            Ok(mails) if mails.is_empty() => {}
+            Ok(mails) => return mails.into_iter().map(MailOut::from).collect(),
+            Err(error) => {
+                tracing::debug!(agent = %agent, %error, "the mailbox is asked again");
+                sleep(PAUSE.min(left)).await;
+            }
+        }
+    }
+}
+
+/// Counts a poll as long as it lives, however it ends.
+struct Waiting<'a> {
+    state: &'a Gateway,
+    agent: AgentId,
+}
+
+impl<'a> Waiting<'a> {
+    fn begin(state: &'a Gateway, agent: AgentId) -> Self {
+        state.live_agents.count_poll(agent, 1, state.clock.now());
+        Self { state, agent }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.state.live_agents.count_poll(self.agent, -1, self.state.clock.now());
+    }
+}
+
+impl From<signalbox_messaging::Mail> for MailOut {
+    fn from(mail: signalbox_messaging::Mail) -> Self {
+        let MailMessage { kind, data } = mail.message;
+        Self { id: mail.id, message: MessageInOut { r#type: kind, data } }
+    }
+}

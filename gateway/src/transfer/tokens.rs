@@ -1,0 +1,146 @@
+use axum::{extract::State, http::StatusCode, response::Response};
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_domain::transfer::{AgentToken, AgentTokenCommand, NewAgentToken};
+use signalbox_projections::transfer::{AgentTokenRow, queries};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::agents::resolve;
+use crate::{
+    answer,
+    auth::{Admin, Reader, hash_secret},
+    context::RequestContext,
+    extract::{JsonBody, Number, PageParams, Params},
+    idempotency::NotStored,
+    problem::{ErrorOut, Problem},
+    state::AppState,
+};
+
+/// An agent token, without its secret.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TokenOut {
+    id: i64,
+    name: String,
+    agent_id: i64,
+    created_at: DateTime<Utc>,
+    /// Null when it does not expire.
+    expires_at: Option<DateTime<Utc>>,
+}
+
+/// A new agent token.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct TokenIn {
+    /// 1 to 255 characters.
+    name: String,
+    /// Whose token it is.
+    agent_id: i64,
+    #[serde(default)]
+    description: Option<String>,
+    /// Days until it stops working; never, if absent, null or not positive.
+    #[serde(default)]
+    expires_in: Option<i64>,
+}
+
+/// A created agent token. The secret is shown this once.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TokenCreatedOut {
+    token: TokenOut,
+    /// 64 hex digits.
+    value: String,
+}
+
+/// Whose tokens are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct TokenFilter {
+    /// Only this agent's.
+    agent_id: Option<i64>,
+}
+
+/// List agent tokens, newest first.
+#[utoipa::path(get, path = "/api/tokens", tag = "agent tokens", security(("jwt" = [])), params(PageParams, TokenFilter), operation_id = "list_tokens",
+    responses((status = 200, body = [TokenOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    _: Reader,
+    Params(page): Params<PageParams>,
+    Params(filter): Params<TokenFilter>,
+) -> Result<Response, Problem> {
+    let (rows, total) = queries::agent_tokens(&state.pool, filter.agent_id, page.page()?).await?;
+    Ok(answer::list(total, &rows.into_iter().map(TokenOut::from).collect::<Vec<_>>()))
+}
+
+/// Create an agent token.
+#[utoipa::path(post, path = "/api/tokens", tag = "agent tokens", security(("jwt" = [])), request_body = TokenIn, operation_id = "create_token",
+    responses((status = 201, body = TokenCreatedOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut)))]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    context: RequestContext,
+    JsonBody(token): JsonBody<TokenIn>,
+) -> Result<Response, Problem> {
+    let expires_at = expiry(token.expires_in, state.clock.now())?;
+    let [agent] = resolve(&state, [("agent_id", token.agent_id)]).await?;
+    let value = hex::encode(state.keys.derive(context.resource));
+    let new = NewAgentToken {
+        number: 0,
+        name: token.name,
+        agent,
+        description: token.description,
+        secret_sha256: hash_secret(&value),
+        expires_at,
+    };
+    let metadata = context.metadata(who.actor(), "create agent token");
+    let command = AgentTokenCommand::Create(new);
+    let written = state.write::<AgentToken>(context.resource, None, &metadata, &command).await?;
+    let row = find_by_id(&state, context.resource).await?;
+    let location = format!("/api/tokens/{}", row.number);
+    let out = TokenCreatedOut { token: row.into(), value };
+    let mut response = answer::written(written, StatusCode::CREATED, Some(&location), &out);
+    response.extensions_mut().insert(NotStored);
+    Ok(response)
+}
+
+/// Revoke an agent token; a live session of the agent ends within a second.
+#[utoipa::path(delete, path = "/api/tokens/{id}", tag = "agent tokens", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "revoke_token",
+    responses((status = 204), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut)))]
+pub(crate) async fn revoke(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    Number(id): Number,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let row = queries::agent_token(&state.pool, id).await?.ok_or_else(missing)?;
+    let metadata = context.metadata(who.actor(), "revoke agent token");
+    let written = state.write::<AgentToken>(row.id, None, &metadata, &AgentTokenCommand::Revoke).await?;
+    Ok(answer::deleted(written))
+}
+
+async fn find_by_id(state: &AppState, id: Uuid) -> Result<AgentTokenRow, Problem> {
+    queries::agent_token_by_id(&state.pool, id).await?.ok_or_else(missing)
+}
+
+fn expiry(days: Option<i64>, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, Problem> {
+    let Some(days) = days.filter(|days| *days > 0) else { return Ok(None) };
+    if days > 36_500 {
+        return Err(Problem::invalid("expires_in must be at most 36500 days"));
+    }
+    Ok(Some(now + TimeDelta::days(days)))
+}
+
+fn missing() -> Problem {
+    Problem::not_found("Token")
+}
+
+impl From<AgentTokenRow> for TokenOut {
+    fn from(row: AgentTokenRow) -> Self {
+        Self {
+            id: row.number,
+            name: row.name,
+            agent_id: row.agent_number,
+            created_at: row.created_at,
+            expires_at: row.expires_at,
+        }
+    }
+}

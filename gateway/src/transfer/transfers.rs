@@ -1,0 +1,294 @@
+use axum::{extract::State, http::StatusCode, response::Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_domain::{
+    kernel::UserId,
+    transfer::{JobRef, JobType, NewTransfer, Retry, Transfer, TransferCommand, base_name},
+};
+use signalbox_messaging::Wakeup;
+use signalbox_projections::transfer::{
+    TransferFileRow, TransferRow,
+    queries::{self, Filter},
+};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::agents::resolve;
+use crate::{
+    answer,
+    auth::{Reader, Writer},
+    context::RequestContext,
+    extract::{JsonBody, Number, PageParams, Params},
+    problem::{ErrorOut, Problem},
+    state::{AppState, State as Gateway, Written},
+};
+
+/// Entries shown with a single transfer; the manifest has them all.
+const FILES_OF_ONE: i64 = 10_000;
+/// Entries shown with each transfer of a list.
+const FILES_IN_LIST: i64 = 10;
+
+/// A transfer.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TransferOut {
+    id: i64,
+    job_id: Option<i64>,
+    user_id: i64,
+    filename: String,
+    /// Bytes; null while unknown.
+    size: Option<i64>,
+    source_path: String,
+    destination_path: String,
+    source_agent_id: i64,
+    destination_agent_id: i64,
+    /// `pending`, `running`, `completed`, `failed` or `cancelled`.
+    status: String,
+    /// `queued`, `dispatched`, `uploading`, `staged`, `downloading` or `done`.
+    phase: String,
+    /// 0 to 1 over the whole way: half when all bytes are staged.
+    progress: f64,
+    /// Bytes that have gone the whole way; one that is staged counts half.
+    bytes_transferred: i64,
+    /// Entries staged, at most 10,000 (10 in lists).
+    files: Vec<FileOut>,
+    /// Digest of the transfer, once staged.
+    sha256: Option<String>,
+    /// Whether the destination agent has proven the digest.
+    proven: bool,
+    /// Attempts begun.
+    attempts: i32,
+    /// Why the last attempt failed.
+    error: Option<String>,
+    created_at: DateTime<Utc>,
+    started_at: Option<DateTime<Utc>>,
+    finished_at: Option<DateTime<Utc>>,
+}
+
+/// An entry of a transfer.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct FileOut {
+    /// File name, or path in the tree; a directory ends in `/`.
+    pub(super) name: String,
+    pub(super) size: i64,
+    pub(super) sha256: String,
+}
+
+/// A new transfer.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct TransferIn {
+    /// A job of the caller that it belongs to; its agents and paths stand in for absent ones.
+    #[serde(default)]
+    job_id: Option<i64>,
+    /// The last part of the source path, if absent.
+    #[serde(default)]
+    filename: Option<String>,
+    /// Expected bytes.
+    #[serde(default)]
+    size: Option<i64>,
+    #[serde(default)]
+    source_path: Option<String>,
+    #[serde(default)]
+    destination_path: Option<String>,
+    #[serde(default)]
+    source_agent_id: Option<i64>,
+    #[serde(default)]
+    destination_agent_id: Option<i64>,
+}
+
+/// Which transfers are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct TransferFilter {
+    /// `pending`, `running`, `completed`, `failed` or `cancelled`.
+    status: Option<String>,
+    /// `push` or `pull`.
+    r#type: Option<String>,
+    /// Part of the file name.
+    name: Option<String>,
+    job_id: Option<i64>,
+    /// An agent at either end.
+    agent_id: Option<i64>,
+    /// Created at or after.
+    from: Option<DateTime<Utc>>,
+    /// Created before.
+    to: Option<DateTime<Utc>>,
+}
+
+/// List the caller's transfers, newest first.
+#[utoipa::path(get, path = "/api/transfers", tag = "transfers", security(("jwt" = [])), params(PageParams, TransferFilter), operation_id = "list_transfers",
+    responses((status = 200, body = [TransferOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    Reader(who): Reader,
+    Params(page): Params<PageParams>,
+    Params(filter): Params<TransferFilter>,
+) -> Result<Response, Problem> {
+    let TransferFilter { status, r#type, name, job_id, agent_id, from, to } = filter;
+    let filter = Filter { status, kind: r#type, name, job: job_id, agent: agent_id, from, to };
+    let (rows, total) = queries::transfers(&state.pool, who.user.0, &filter, page.page()?).await?;
+    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
+    let mut files = queries::files_of_transfers(&state.pool, &ids, FILES_IN_LIST).await?;
+    let rows: Vec<_> = rows
+        .into_iter()
+        .map(|row| {
+            let own = files.extract_if(.., |file| file.transfer_id == row.id).collect();
+            TransferOut::new(row, own, who.number)
+        })
+        .collect();
+    Ok(answer::list(total, &rows))
+}
+
+/// Create a transfer and dispatch it.
+#[utoipa::path(post, path = "/api/transfers", tag = "transfers", security(("jwt" = [])), request_body = TransferIn, operation_id = "create_transfer",
+    responses((status = 201, body = TransferOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut)))]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    context: RequestContext,
+    JsonBody(transfer): JsonBody<TransferIn>,
+) -> Result<Response, Problem> {
+    let new = specify(&state, who.user, transfer).await?;
+    let metadata = context.metadata(who.actor(), "create transfer");
+    let written =
+        state.write::<Transfer>(context.resource, None, &metadata, &TransferCommand::Request(new)).await?;
+    created(&state, written, context.resource, who.number).await
+}
+
+/// One transfer.
+#[utoipa::path(get, path = "/api/transfers/{id}", tag = "transfers", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "get_transfer",
+    responses((status = 200, body = TransferOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut)))]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    Reader(who): Reader,
+    Number(id): Number,
+) -> Result<Response, Problem> {
+    let row = find(&state, who.user, id).await?;
+    let version = row.version;
+    Ok(answer::resource(version, &show(&state, row, who.number).await?))
+}
+
+/// Stop a transfer that has not ended.
+#[utoipa::path(post, path = "/api/transfers/{id}/cancel", tag = "transfers", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "cancel_transfer",
+    responses((status = 200, body = TransferOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut), (status = 409, body = ErrorOut)))]
+pub(crate) async fn cancel(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    Number(id): Number,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let row = find(&state, who.user, id).await?;
+    let metadata = context.metadata(who.actor(), "cancel transfer");
+    let written = state.write::<Transfer>(row.id, None, &metadata, &TransferCommand::Cancel).await?;
+    // Cuts the bodies that are under way; the agents are told through their mailboxes.
+    if let Err(error) = state.bus.wake(&Wakeup::TransferStopped { transfer: row.id }).await {
+        tracing::warn!(%error, transfer = row.number, "the bodies of a cancelled transfer run on");
+    }
+    let row = find(&state, who.user, id).await?;
+    let version = row.version;
+    let out = show(&state, row, who.number).await?;
+    Ok(answer::with_version(answer::written(written, StatusCode::OK, None, &out), version))
+}
+
+/// The answer to a request that has made transfer `id`.
+pub(super) async fn created(
+    state: &Gateway,
+    written: Written,
+    id: Uuid,
+    user_id: i64,
+) -> Result<Response, Problem> {
+    let row = queries::transfer_by_id(&state.pool, id).await?.ok_or_else(missing)?;
+    let (version, location) = (row.version, format!("/api/transfers/{}", row.number));
+    let out = show(state, row, user_id).await?;
+    Ok(answer::with_version(answer::written(written, StatusCode::CREATED, Some(&location), &out), version))
+}
+
+async fn specify(state: &Gateway, owner: UserId, transfer: TransferIn) -> Result<NewTransfer, Problem> {
+    let job = match transfer.job_id {
+        Some(number) => {
+            let job = queries::job(&state.pool, owner.0, number).await?;
+            Some(job.ok_or_else(|| Problem::not_found("Job"))?)
+        }
+        None => None,
+    };
+    let job = job.as_ref();
+    let required = |field: &str| Problem::invalid(format!("{field} is required"));
+    let source = transfer.source_agent_id.or(job.map(|job| job.source_agent_number));
+    let destination = transfer.destination_agent_id.or(job.map(|job| job.destination_agent_number));
+    let agents = [
+        ("source_agent_id", source.ok_or_else(|| required("source_agent_id"))?),
+        ("destination_agent_id", destination.ok_or_else(|| required("destination_agent_id"))?),
+    ];
+    let [source_agent, destination_agent] = resolve(state, agents).await?;
+    let source_path = transfer.source_path.or(job.map(|job| job.source_path.clone()));
+    let source_path = source_path.ok_or_else(|| required("source_path"))?;
+    let destination_path = transfer.destination_path.or(job.map(|job| job.destination_path.clone()));
+    let size = transfer.size.map(u64::try_from).transpose();
+    Ok(NewTransfer {
+        number: 0,
+        owner,
+        job: job.map(|job| JobRef { id: job.id.into(), number: job.number }),
+        kind: job.map_or(JobType::Push, |job| job.to_spec().kind),
+        source_agent,
+        destination_agent,
+        filename: transfer.filename.unwrap_or_else(|| base_name(&source_path)),
+        source_path,
+        destination_path: destination_path.ok_or_else(|| required("destination_path"))?,
+        size: size.map_err(|_| Problem::invalid("size must not be negative"))?,
+        retry: job.map_or(Retry::default(), |job| job.to_spec().retry),
+        scheduled_for: None,
+    })
+}
+
+async fn show(state: &Gateway, row: TransferRow, user_id: i64) -> Result<TransferOut, Problem> {
+    let files = queries::transfer_files(&state.pool, row.id, FILES_OF_ONE).await?;
+    Ok(TransferOut::new(row, files, user_id))
+}
+
+async fn find(state: &Gateway, owner: UserId, number: i64) -> Result<TransferRow, Problem> {
+    queries::transfer(&state.pool, owner.0, number).await?.ok_or_else(missing)
+}
+
+fn missing() -> Problem {
+    Problem::not_found("Transfer")
+}
+
+impl TransferOut {
+    fn new(row: TransferRow, files: Vec<TransferFileRow>, user_id: i64) -> Self {
+        let completed = row.status == "completed";
+        let halves = row.uploaded.saturating_add(row.downloaded);
+        let progress = match row.size {
+            _ if completed => 1.0,
+            Some(size) if size > 0 => (halves as f64 / (2.0 * size as f64)).clamp(0.0, 1.0),
+            _ => 0.0,
+        };
+        Self {
+            id: row.number,
+            job_id: row.job_number,
+            user_id,
+            filename: row.filename,
+            size: row.size,
+            source_path: row.source_path,
+            destination_path: row.destination_path,
+            source_agent_id: row.source_agent_number,
+            destination_agent_id: row.destination_agent_number,
+            status: row.status,
+            phase: row.phase,
+            progress,
+            bytes_transferred: halves / 2,
+            files: files.into_iter().map(FileOut::from).collect(),
+            sha256: row.sha256,
+            proven: row.proven,
+            attempts: row.attempts,
+            error: row.error,
+            created_at: row.created_at,
+            started_at: row.started_at,
+            finished_at: row.finished_at,
+        }
+    }
+}
+
+impl From<TransferFileRow> for FileOut {
+    fn from(row: TransferFileRow) -> Self {
+        Self { name: row.name, size: row.size, sha256: row.sha256 }
+    }
+}

@@ -1,0 +1,348 @@
+//! Bytes from the source agent into the blob store.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::{
+    Json,
+    extract::{Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use futures::TryStreamExt;
+use serde::{Deserialize, Serialize};
+use signalbox_blob_store::{BlobError, BlobKey, Progress, Receive, Received, Start};
+use signalbox_domain::{
+    kernel::Sha256Hex,
+    transfer::{Leg, Phase, StagedFile, Transfer, TransferCommand, TransportMode},
+};
+use signalbox_messaging::Wakeup;
+use signalbox_projections::transfer::{TransferRow, queries};
+use tokio::time::{Instant, interval_at, sleep};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::messages::{self, Peer};
+use crate::{
+    auth::AgentAuth,
+    client_address::ClientAddress,
+    extract::{Number, Params},
+    problem::{ErrorOut, Problem, ProblemKind},
+    state::{AppState, State as Gateway},
+};
+
+/// How often the bytes of an upload are told to the log.
+const REPORT: Duration = Duration::from_secs(1);
+/// How long an upload that comes before the read model knows of its dispatch waits for it.
+const DISPATCH_LAG: Duration = Duration::from_secs(2);
+/// Longest name of an entry.
+const MAX_NAME_CHARS: usize = 4096;
+const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-content-sha256");
+const DIGEST: HeaderName = HeaderName::from_static("digest");
+
+/// What is uploaded.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct UploadParams {
+    /// File name, or path in the tree; `file.dat` if absent.
+    filename: Option<String>,
+}
+
+/// A stored entry.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct UploadOut {
+    transfer_id: i64,
+    filename: String,
+    /// Bytes.
+    size: u64,
+    agent_id: i64,
+    /// Of the bytes.
+    sha256: String,
+}
+
+/// `Content-Range` of an upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ContentRange {
+    /// `bytes */TOTAL`: how far did it get?
+    Ask { total: u64 },
+    /// `bytes A-B/TOTAL`.
+    Part { offset: u64, length: u64, total: u64 },
+}
+
+/// Upload a file, or an entry of a tree.
+#[utoipa::path(put, path = "/api/files/{id}/upload", tag = "files", security(("agent" = [])), params(("id" = i64, Path,), UploadParams), operation_id = "upload_file",
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 200, body = UploadOut), (status = 308, description = "More bytes are expected; Range says how many are there"), (status = 400, body = ErrorOut),
+        (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 413, body = ErrorOut), (status = 416, body = ErrorOut)))]
+pub(crate) async fn upload(
+    State(state): State<AppState>,
+    auth: AgentAuth,
+    ClientAddress(address): ClientAddress,
+    Number(number): Number,
+    Params(params): Params<UploadParams>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let row = uploadable(&state, &auth, number).await?;
+    let name = entry_name(&row, params.filename.as_deref().unwrap_or("file.dat"))?;
+    let upload = Upload {
+        key: BlobKey::new(row.id, &name),
+        peer: Peer { auth, address, transport: TransportMode::Polling },
+        state: &state,
+        row,
+        name,
+    };
+    match content_range(request.headers())? {
+        Some(ContentRange::Ask { total }) => upload.say_how_far(total).await,
+        range => upload.receive(range, request).await,
+    }
+}
+
+struct Upload<'a> {
+    state: &'a Gateway,
+    peer: Peer,
+    row: TransferRow,
+    name: String,
+    key: BlobKey,
+}
+
+impl Upload<'_> {
+    async fn say_how_far(&self, total: u64) -> Result<Response, Problem> {
+        match self.state.blobs.received(&self.key).await.map_err(blob_problem)? {
+            Progress::Complete { size } if size == total => {
+                let sha256 = self.state.blobs.digest(&self.key).await.map_err(blob_problem)?;
+                self.stage(size, sha256).await
+            }
+            Progress::Part(present) => Ok(incomplete(present)),
+            Progress::Complete { .. } | Progress::Nothing => Ok(incomplete(0)),
+        }
+    }
+
+    async fn receive(&self, range: Option<ContentRange>, request: Request) -> Result<Response, Problem> {
+        let receive = self.receive_request(range, request.headers())?;
+        let offset = if let Start::At { offset, .. } = receive.start { offset } else { 0 };
+        let total = if let Start::At { total, .. } = receive.start { Some(total) } else { receive.total };
+        let received = AtomicU64::new(offset);
+        let body = request.into_body().into_data_stream().map_err(std::io::Error::other);
+        let storing = self
+            .state
+            .blobs
+            .receive(&self.key, receive, body, |bytes| received.store(bytes, Ordering::Relaxed));
+        let outcome = tokio::select! {
+            outcome = storing => outcome.map_err(blob_problem)?,
+            () = self.report(&received, total) => return Err(Problem::internal(&"an upload was left alone")),
+            () = stopped(self.state, self.row.id) => return Err(gone()),
+        };
+        match outcome {
+            Received::Complete { size, sha256 } => self.stage(size, sha256).await,
+            Received::Partial { size } => Ok(incomplete(size)),
+        }
+    }
+
+    fn receive_request(&self, range: Option<ContentRange>, headers: &HeaderMap) -> Result<Receive, Problem> {
+        let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        let (start, total) = match range {
+            Some(ContentRange::Part { offset, length, total }) => (Start::At { offset, total }, Some(length)),
+            _ => (Start::Anew, length),
+        };
+        let limit = self.state.config.transfer.max_file_bytes;
+        if matches!(start, Start::At { total, .. } if total > limit) {
+            return Err(too_large(limit));
+        }
+        Ok(Receive { start, limit, expected_sha256: announced_digest(headers)?, total })
+    }
+
+    /// Tells the log how many bytes have come, until the upload ends.
+    async fn report(&self, received: &AtomicU64, total: Option<u64>) {
+        // The bytes of a tree are the sum of its entries, which only the agent knows while they come.
+        if self.row.is_tree() {
+            return std::future::pending().await;
+        }
+        let mut ticks = interval_at(Instant::now() + REPORT, REPORT);
+        loop {
+            ticks.tick().await;
+            let bytes = received.load(Ordering::Relaxed);
+            let command = TransferCommand::Progress { leg: Leg::Upload, bytes, total };
+            let metadata = messages::metadata(self.state, &self.peer);
+            if let Err(error) = self.state.bus.send::<Transfer>(self.row.id, None, &metadata, &command).await
+            {
+                tracing::debug!(%error, transfer = self.row.number, "progress was not noted");
+            }
+        }
+    }
+
+    /// Records the entry; only then is it said to be there.
+    async fn stage(&self, size: u64, sha256: Sha256Hex) -> Result<Response, Problem> {
+        let file = StagedFile { name: self.name.clone(), size, sha256: sha256.clone() };
+        let metadata = messages::metadata(self.state, &self.peer);
+        let command = TransferCommand::Stage { files: vec![file] };
+        self.state.write::<Transfer>(self.row.id, None, &metadata, &command).await?;
+        let out = UploadOut {
+            transfer_id: self.row.number,
+            filename: self.name.clone(),
+            size,
+            agent_id: self.peer.auth.number,
+            sha256: sha256.into(),
+        };
+        Ok(Json(out).into_response())
+    }
+}
+
+/// The transfer, if it is the agent's to upload and takes an upload now.
+async fn uploadable(state: &Gateway, auth: &AgentAuth, number: i64) -> Result<TransferRow, Problem> {
+    let deadline = Instant::now() + DISPATCH_LAG;
+    loop {
+        let row = queries::transfer_of_agent(&state.pool, auth.agent.0, number).await?.ok_or_else(missing)?;
+        if row.source_agent_id != auth.agent.0 {
+            return Err(missing());
+        }
+        match row.known_phase() {
+            Phase::Dispatched | Phase::Uploading => return Ok(row),
+            // The agent may have been asked before the read model shows it.
+            Phase::Queued if Instant::now() < deadline => sleep(Duration::from_millis(20)).await,
+            _ => return Err(gone()),
+        }
+    }
+}
+
+/// A name that is safe to be shown and to be written by the destination: relative, without `..`, empty parts or NUL.
+fn entry_name(row: &TransferRow, name: &str) -> Result<String, Problem> {
+    let invalid = |reason: &str| Problem::invalid(format!("filename {reason}"));
+    if name.contains('\0') || name.chars().count() > MAX_NAME_CHARS {
+        return Err(invalid("must be at most 4096 characters without NUL"));
+    }
+    if !row.is_tree() {
+        let base = name.rsplit('/').next().unwrap_or_default();
+        return if matches!(base, "" | "." | "..") {
+            Err(invalid("names no file"))
+        } else {
+            Ok(base.to_owned())
+        };
+    }
+    let parts = name.strip_suffix('/').unwrap_or(name).split('/');
+    if parts.into_iter().any(|part| matches!(part, "" | "." | "..")) {
+        return Err(invalid("must be a relative path without empty parts, '.' and '..'"));
+    }
+    Ok(name.to_owned())
+}
+
+fn content_range(headers: &HeaderMap) -> Result<Option<ContentRange>, Problem> {
+    let Some(value) = headers.get(header::CONTENT_RANGE) else { return Ok(None) };
+    let parsed = value.to_str().ok().and_then(parse_content_range);
+    parsed
+        .map(Some)
+        .ok_or_else(|| Problem::malformed("Content-Range must be 'bytes A-B/TOTAL' or 'bytes */TOTAL'"))
+}
+
+fn parse_content_range(text: &str) -> Option<ContentRange> {
+    let (range, total) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
+    let total = total.parse().ok()?;
+    if range == "*" {
+        return Some(ContentRange::Ask { total });
+    }
+    let (first, last) = range.split_once('-')?;
+    let (offset, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+    let length = last.checked_sub(offset)?.checked_add(1)?;
+    (last < total).then_some(ContentRange::Part { offset, length, total })
+}
+
+/// The SHA-256 of `X-Content-SHA256` (hex) or `Digest: sha-256=` (base64).
+fn announced_digest(headers: &HeaderMap) -> Result<Option<Sha256Hex>, Problem> {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).map(str::trim);
+    if let Some(hex) = text(CONTENT_SHA256) {
+        return hex
+            .parse()
+            .map(Some)
+            .map_err(|_| Problem::malformed("X-Content-SHA256 must be 64 hex digits"));
+    }
+    let digest = text(DIGEST).into_iter().flat_map(|value| value.split(',')).find_map(|part| {
+        let (algorithm, value) = part.trim().split_once('=')?;
+        algorithm.eq_ignore_ascii_case("sha-256").then_some(value)
+    });
+    let Some(base64) = digest else { return Ok(None) };
+    let bytes = BASE64_STANDARD.decode(base64).ok().filter(|bytes| bytes.len() == 32);
+    let bytes = bytes.ok_or_else(|| Problem::malformed("Digest: sha-256 must be 32 bytes in base64"))?;
+    Ok(Some(Sha256Hex::from_bytes(&bytes)))
+}
+
+/// 308, with what is there.
+fn incomplete(present: u64) -> Response {
+    let mut response = StatusCode::PERMANENT_REDIRECT.into_response();
+    if let Some(last) = present.checked_sub(1)
+        && let Ok(range) = HeaderValue::from_str(&format!("bytes=0-{last}"))
+    {
+        response.headers_mut().insert(header::RANGE, range);
+    }
+    response
+}
+
+/// Waits until transfer `id` is stopped by a user.
+pub(super) async fn stopped(state: &Gateway, id: Uuid) {
+    let mut wakeups = state.wakeups.subscribe();
+    loop {
+        match wakeups.recv().await {
+            Ok(Wakeup::TransferStopped { transfer }) if transfer == id => return,
+            Ok(_) | Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
+            Err(tokio::sync::broadcast::error::RecvError::Closed) => return std::future::pending().await,
+        }
+    }
+}
+
+pub(super) fn blob_problem(error: BlobError) -> Problem {
+    match error {
+        BlobError::TooLarge { limit } => too_large(limit),
+        BlobError::ChecksumMismatch { .. } => {
+            Problem::malformed("the bytes do not have the announced SHA-256: send them again")
+        }
+        BlobError::Overrun { .. } => Problem::malformed("more bytes came than were announced"),
+        BlobError::WrongOffset { present } => {
+            let detail = format!("the upload does not continue where it ended: {present} bytes are there");
+            Problem::new(ProblemKind::RangeNotSatisfiable, "wrong_offset", detail)
+        }
+        BlobError::Interrupted { .. } => Problem::malformed("the body ended early"),
+        BlobError::Superseded => Problem::conflict("superseded", "another upload of this file took over"),
+        BlobError::NotFound => Problem::not_found("File"),
+        BlobError::DiskFull { .. } => {
+            tracing::error!(%error, "the blob store is full");
+            Problem::unavailable("the gateway's disk is full: free some space and try again")
+        }
+        BlobError::Io { .. } => Problem::internal(&error),
+    }
+}
+
+fn too_large(limit: u64) -> Problem {
+    Problem::too_large(format!("file exceeds the maximum upload size of {limit} bytes"))
+}
+
+pub(super) fn missing() -> Problem {
+    Problem::not_found("Transfer")
+}
+
+pub(super) fn gone() -> Problem {
+    Problem::conflict(
+        "wrong_phase",
+        "the transfer does not take this now: it has ended or is at another step",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_ranges_are_read() {
+        let part = ContentRange::Part { offset: 5, length: 5, total: 20 };
+        assert_eq!(parse_content_range("bytes 5-9/20"), Some(part));
+        assert_eq!(parse_content_range("bytes */20"), Some(ContentRange::Ask { total: 20 }));
+        for wrong in [
+            "bytes 9-5/20",
+            "bytes 0-20/20",
+            "items 0-1/2",
+            "bytes 0-1/*",
+            "bytes",
+            "bytes 0-18446744073709551615/1",
+        ] {
+            assert_eq!(parse_content_range(wrong), None, "{wrong}");
+        }
+    }
+}

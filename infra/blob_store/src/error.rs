@@ -1,0 +1,110 @@
+use std::io;
+
+use signalbox_domain::kernel::Sha256Hex;
+
+/// Where the bytes of a request come from may fail in any way.
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why bytes were not stored or not read.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    /// The file is, or would become, larger than allowed. Nothing of this upload is kept.
+    #[error("larger than the limit of {limit} bytes")]
+    TooLarge {
+        /// The limit.
+        limit: u64,
+    },
+    /// The bytes are not the announced ones. Nothing of this upload is kept.
+    #[error("the SHA-256 is {actual}, but {expected} was announced")]
+    ChecksumMismatch {
+        /// The announced digest.
+        expected: Sha256Hex,
+        /// The digest of what came.
+        actual: Sha256Hex,
+    },
+    /// More bytes came than the request announced. Nothing of this upload is kept.
+    #[error("more bytes than the announced {total}")]
+    Overrun {
+        /// The announced size of the whole file.
+        total: u64,
+    },
+    /// The upload does not continue where the part ends. The part is untouched.
+    #[error("{present} bytes are there")]
+    WrongOffset {
+        /// Where an upload may continue.
+        present: u64,
+    },
+    /// The body broke off or failed; the client went away. What came is kept, to be continued.
+    #[error("the body ended after {received} bytes of the file")]
+    Interrupted {
+        /// How much of the file is there.
+        received: u64,
+        /// Why; `None` when the body just ended before the announced size.
+        source: Option<BoxError>,
+    },
+    /// The part is no longer this upload's: another upload of the same file took over, or the transfer was deleted.
+    #[error("another upload of the file took over, or the transfer was deleted")]
+    Superseded,
+    /// No such file.
+    #[error("no such file")]
+    NotFound,
+    /// The disk, or the quota, is full. Nothing of this upload is kept, so that it does not keep the disk full.
+    #[error("the disk is full")]
+    DiskFull {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Anything else that the disk refused.
+    #[error("cannot {action}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl BlobError {
+    pub(crate) fn io(action: &'static str, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { source },
+            _ => Self::Io { action, source },
+        }
+    }
+
+    /// Whether the part must go with the upload.
+    pub(crate) fn keeps_nothing(&self) -> bool {
+        matches!(
+            self,
+            Self::TooLarge { .. }
+                | Self::ChecksumMismatch { .. }
+                | Self::Overrun { .. }
+                | Self::DiskFull { .. }
+        )
+    }
+}
+
+/// Names what was tried when the disk refuses it.
+pub(crate) trait IoContext<T> {
+    fn during(self, action: &'static str) -> Result<T, BlobError>;
+}
+
+impl<T, E: Into<io::Error>> IoContext<T> for Result<T, E> {
+    fn during(self, action: &'static str) -> Result<T, BlobError> {
+        self.map_err(|error| BlobError::io(action, error.into()))
+    }
+}
+
+/// Runs blocking disk work off the async threads.
+pub(crate) async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, BlobError> + Send + 'static,
+) -> Result<T, BlobError> {
+    joined(tokio::task::spawn_blocking(work).await)
+}
+
+/// The result of disk work that ran elsewhere.
+pub(crate) fn joined<T>(
+    result: Result<Result<T, BlobError>, tokio::task::JoinError>,
+) -> Result<T, BlobError> {
+    result.map_err(|error| BlobError::io("finish disk work", io::Error::other(error)))?
+}

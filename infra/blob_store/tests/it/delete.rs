@@ -1,0 +1,89 @@
+use futures::future::join_all;
+use signalbox_blob_store::{BlobError, BlobStore, Progress};
+use uuid::Uuid;
+
+use crate::support::{Fixture, MIB, Upload, anew, chunks, collect, complete, key, pattern};
+
+#[tokio::test]
+async fn deleting_removes_files_and_parts_of_that_transfer_only() {
+    let fixture = Fixture::new();
+    fixture.put(b"bytes").await.unwrap();
+    fixture.store.receive(&key(1, "other"), anew(), chunks(b"bytes"), |_| {}).await.unwrap();
+    fixture.cut_after(b"part").await;
+    fixture.store.receive(&key(2, "other"), anew(), chunks(b"bytes"), |_| {}).await.unwrap();
+    let mut transfers = fixture.store.list_transfers().await.unwrap();
+    transfers.sort();
+    assert_eq!(transfers, [Uuid::from_u128(1), Uuid::from_u128(2)]);
+
+    for _ in 0..2 {
+        fixture.store.delete_transfer(Uuid::from_u128(1)).await.unwrap();
+        assert_eq!(fixture.store.list_transfers().await.unwrap(), [Uuid::from_u128(2)]);
+        assert_eq!(fixture.files().len(), 1);
+    }
+    assert_eq!(fixture.store.received(&fixture.key).await.unwrap(), Progress::Nothing);
+    assert!(matches!(fixture.store.read(&fixture.key, None).await.err(), Some(BlobError::NotFound)));
+    assert!(matches!(fixture.store.digest(&fixture.key).await, Err(BlobError::NotFound)));
+}
+
+#[tokio::test]
+async fn a_read_under_way_goes_on_to_its_end() {
+    let fixture = Fixture::new();
+    let content = pattern(3 * MIB);
+    fixture.put(&content).await.unwrap();
+    let (_, body) = fixture.store.read(&fixture.key, None).await.unwrap();
+    fixture.store.delete_transfer(fixture.key.transfer()).await.unwrap();
+    assert!(collect(body).await == content);
+}
+
+#[tokio::test]
+async fn an_upload_under_way_ends_and_leaves_nothing() {
+    let fixture = Fixture::new();
+    let mut upload = Upload::start(&fixture.store, &fixture.key, anew());
+    upload.send(&pattern(MIB)).await;
+    fixture.other_gateway().delete_transfer(fixture.key.transfer()).await.unwrap();
+    upload.offer(&pattern(MIB)).await;
+    assert!(matches!(upload.finish().await, Err(BlobError::Superseded)));
+    assert!(fixture.files().is_empty());
+}
+
+#[tokio::test]
+async fn an_upload_of_before_the_deletion_does_not_touch_one_of_after_it() {
+    let fixture = Fixture::new();
+    let mut before = Upload::start(&fixture.store, &fixture.key, anew());
+    before.send(b"old").await;
+    fixture.store.delete_transfer(fixture.key.transfer()).await.unwrap();
+    let mut after = Upload::start(&fixture.store, &fixture.key, anew());
+    after.send(b"new").await;
+    assert!(matches!(before.finish().await, Err(BlobError::Superseded)));
+    assert_eq!(after.finish().await.unwrap(), complete(b"new"));
+    assert_eq!(fixture.content().await, b"new");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deleting_while_many_uploads_begin_and_end_leaves_nothing() {
+    let fixture = Fixture::new();
+    let uploads = (0..32).map(|number| {
+        let (store, key) = (fixture.store.clone(), key(1, &format!("file {number}")));
+        tokio::spawn(async move { store.receive(&key, anew(), chunks(&[7; 200_000]), |_| {}).await })
+    });
+    let uploads: Vec<_> = uploads.collect();
+    for _ in 0..20 {
+        fixture.store.delete_transfer(Uuid::from_u128(1)).await.unwrap();
+    }
+    for result in join_all(uploads).await {
+        assert!(matches!(result.unwrap(), Ok(_) | Err(BlobError::Superseded)));
+    }
+    fixture.store.delete_transfer(Uuid::from_u128(1)).await.unwrap();
+    assert!(fixture.files().is_empty());
+}
+
+#[tokio::test]
+async fn opening_finishes_a_deletion_that_a_crash_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    let aside = folder.path().join(".deleted").join(format!("{}.0", Uuid::from_u128(1)));
+    std::fs::create_dir_all(&aside).unwrap();
+    std::fs::write(aside.join("file"), b"bytes").unwrap();
+    let store = BlobStore::open(folder.path().to_owned()).unwrap();
+    assert!(!aside.exists());
+    assert!(store.list_transfers().await.unwrap().is_empty());
+}

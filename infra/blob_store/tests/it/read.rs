@@ -1,0 +1,71 @@
+use futures::{StreamExt, TryStreamExt};
+use signalbox_blob_store::BlobError;
+
+use crate::support::{Fixture, MIB, collect, key, pattern};
+
+#[tokio::test]
+async fn a_range_gives_its_bytes_and_the_whole_size() {
+    let fixture = Fixture::new();
+    let content = pattern(2 * MIB + 7);
+    fixture.put(&content).await.unwrap();
+    let end = content.len();
+    for range in [0..0, 0..1, 1..end, 5..MIB + 9, MIB..MIB, end - 1..end, 0..end] {
+        let wanted = range.start as u64..range.end as u64;
+        let (size, body) = fixture.store.read(&fixture.key, Some(wanted)).await.unwrap();
+        assert_eq!(size, end as u64);
+        assert!(collect(body).await == content[range.clone()], "{range:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_range_beyond_the_end_is_cut() {
+    let fixture = Fixture::new();
+    fixture.put(b"0123456789").await.unwrap();
+    for (range, wanted) in [(8..100, "89"), (10..20, ""), (11..20, ""), (0..u64::MAX, "0123456789")] {
+        let (_, body) = fixture.store.read(&fixture.key, Some(range)).await.unwrap();
+        assert_eq!(collect(body).await, wanted.as_bytes());
+    }
+}
+
+#[tokio::test]
+async fn a_reader_sees_one_version_of_a_file() {
+    let fixture = Fixture::new();
+    let content = pattern(2 * MIB);
+    fixture.put(&content).await.unwrap();
+    let (_, mut body) =
+        fixture.store.read(&fixture.key, None).await.map(|(size, body)| (size, body.boxed())).unwrap();
+    let mut read = body.try_next().await.unwrap().unwrap().to_vec();
+    fixture.put(b"another").await.unwrap();
+    read.extend(collect(body).await);
+    assert!(read == content);
+    assert_eq!(fixture.content().await, b"another");
+}
+
+#[tokio::test]
+async fn chunks_that_are_kept_keep_their_bytes() {
+    let fixture = Fixture::new();
+    let content = pattern(3 * MIB);
+    fixture.put(&content).await.unwrap();
+    let (_, body) = fixture.store.read(&fixture.key, None).await.unwrap();
+    let kept: Vec<_> = body.try_collect().await.unwrap();
+    assert!(kept.concat() == content);
+}
+
+#[tokio::test]
+async fn a_file_cut_short_on_disk_is_an_error_and_not_a_short_file() {
+    let fixture = Fixture::new();
+    fixture.put(&pattern(MIB)).await.unwrap();
+    let (_, body) = fixture.store.read(&fixture.key, None).await.unwrap();
+    std::fs::File::options().write(true).open(&fixture.files()[0]).unwrap().set_len(10).unwrap();
+    let error = body.try_fold(0, |sum, chunk| async move { Ok(sum + chunk.len()) }).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
+}
+
+#[tokio::test]
+async fn an_unknown_file_is_not_found() {
+    let fixture = Fixture::new();
+    fixture.put(b"bytes").await.unwrap();
+    for key in [key(1, "other"), key(9, "../dir with spaces/Übung.bin")] {
+        assert!(matches!(fixture.store.read(&key, None).await.err(), Some(BlobError::NotFound)));
+    }
+}

@@ -1,0 +1,129 @@
+use std::time::Duration;
+
+use futures::future::join_all;
+use signalbox_domain::{
+    identity::{Role, User},
+    kernel::ErrorKind,
+    transfer::{Agent, AgentCommand, AgentProfile, AgentSystem, NewAgent},
+};
+use signalbox_event_store::ExecuteError;
+use signalbox_test_support::{eventually, metadata, seconds};
+use sqlx::Executor;
+use tokio::time::timeout;
+
+use crate::log::{Log, assert_gapless, assert_rejected, create_user, rename};
+
+async fn terminate(log: &Log, backend: i32) {
+    sqlx::query("SELECT pg_terminate_backend($1)").bind(backend).execute(&log.pool).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_command_whose_connection_dies_is_unavailable_and_succeeds_once_when_repeated() {
+    let log = Log::start().await;
+    let (id, command) = (log.clock.new_id(), metadata());
+    let held = log.hold_head().await;
+    let sender = {
+        let (log, command) = (log.clone(), command.clone());
+        tokio::spawn(async move { log.run_as::<User>(id, create_user("ada", Role::Viewer), &command).await })
+    };
+    terminate(&log, log.waiting_append().await).await;
+    let result = timeout(seconds(10), sender).await.unwrap().unwrap();
+    assert!(matches!(result, Err(ExecuteError::Unavailable(_))), "{result:?}");
+    held.rollback().await.unwrap();
+
+    for _ in 0..2 {
+        let again = log.run_as::<User>(id, create_user("ada", Role::Viewer), &command).await.unwrap();
+        assert_eq!(again.position, Some(1));
+    }
+    assert_eq!(log.events().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_that_cannot_be_loaded_now_is_unavailable() {
+    let log = Log::start().await;
+    let id = log.user("ada", Role::Viewer).await;
+    log.pool.close().await;
+    let result = log.run::<User>(id, rename("eve")).await;
+    assert!(matches!(result, Err(ExecuteError::Unavailable(_))), "{result:?}");
+}
+
+#[tokio::test]
+async fn a_load_that_is_cut_off_is_unavailable() {
+    let log = Log::start().await;
+    let id = log.user("ada", Role::Viewer).await;
+    let mut lock = log.pool.begin().await.unwrap();
+    lock.execute("LOCK TABLE events IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let loading = {
+        let log = log.clone();
+        tokio::spawn(async move { log.run::<User>(id, rename("eve")).await })
+    };
+    let cut_off = async || {
+        let terminated: Vec<bool> = sqlx::query_scalar(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+              WHERE datname = current_database() AND wait_event_type = 'Lock'",
+        )
+        .fetch_all(&log.pool)
+        .await
+        .unwrap();
+        !terminated.is_empty()
+    };
+    eventually(seconds(10), cut_off).await;
+    let result = timeout(seconds(10), loading).await.unwrap().unwrap();
+    assert!(matches!(result, Err(ExecuteError::Unavailable(_))), "{result:?}");
+}
+
+#[tokio::test]
+async fn a_caller_is_not_answered_before_the_commit() {
+    let log = Log::start().await;
+    let held = log.hold_head().await;
+    let sender = {
+        let log = log.clone();
+        tokio::spawn(async move { log.user("ada", Role::Viewer).await })
+    };
+    log.waiting_append().await;
+    assert!(!sender.is_finished());
+    held.rollback().await.unwrap();
+    timeout(Duration::from_secs(10), sender).await.unwrap().unwrap();
+    assert_eq!(log.events().await.len(), 1);
+}
+
+async fn agent(log: &Log) -> uuid::Uuid {
+    let id = log.clock.new_id();
+    let profile = AgentProfile { name: "press".to_owned(), ..Default::default() };
+    log.run::<Agent>(id, AgentCommand::Create(NewAgent { number: 1, profile })).await.unwrap();
+    id
+}
+
+/// PostgreSQL stores no U+0000, and refuses the whole statement that holds one.
+fn unstorable() -> AgentCommand {
+    AgentCommand::Describe(AgentSystem { hostname: Some("a\0b".to_owned()), ..Default::default() })
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_stored_is_refused_without_harm_to_those_beside_it() {
+    let log = Log::start().await;
+    let press = agent(&log).await;
+    let held = log.hold_head().await;
+    // The first one waits for the lock; the others gather behind it and share the next transaction.
+    let first = tokio::spawn({
+        let log = log.clone();
+        async move { log.user("first", Role::Viewer).await }
+    });
+    log.waiting_append().await;
+    let bad = tokio::spawn({
+        let log = log.clone();
+        async move { log.run::<Agent>(press, unstorable()).await }
+    });
+    let good = (0..4).map(|number| {
+        let log = log.clone();
+        tokio::spawn(async move { log.user(&format!("good-{number}"), Role::Viewer).await })
+    });
+    let good: Vec<_> = good.collect();
+    held.rollback().await.unwrap();
+    first.await.unwrap();
+    assert_rejected(bad.await.unwrap(), ErrorKind::Invalid, "invalid_field");
+    for result in join_all(good).await {
+        result.unwrap();
+    }
+    assert_gapless(&log.events().await);
+}

@@ -1,0 +1,15 @@
+//! The event store on a real PostgreSQL.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
+
+mod append_only;
+mod claims;
+mod conflict;
+mod failure;
+mod golden;
+mod idempotency;
+mod log;
+mod order;
+mod samples;
+mod schema;
+mod snapshot;

@@ -1,0 +1,229 @@
+use std::time::Duration;
+
+use serde_json::json;
+use signalbox_domain::kernel::AgentId;
+use signalbox_messaging::{Mail, MailMessage, Mailbox};
+use signalbox_test_support::{TestServers, eventually, seconds};
+use uuid::Uuid;
+
+const PRESS: AgentId = AgentId(Uuid::from_u128(1));
+const STORE: AgentId = AgentId(Uuid::from_u128(2));
+const SHORT: Duration = Duration::from_millis(100);
+
+fn message(text: &str) -> MailMessage {
+    MailMessage { kind: "transfer_request".to_owned(), data: json!({ "text": text }) }
+}
+
+async fn open(servers: &TestServers) -> Mailbox {
+    Mailbox::open(&servers.bus).await.unwrap()
+}
+
+/// What the agent gets; `None` within a short time is nothing.
+async fn fetch(mailbox: &Mailbox, agent: AgentId) -> Vec<Mail> {
+    mailbox.fetch(agent, 10, SHORT).await.unwrap()
+}
+
+fn texts(mails: &[Mail]) -> Vec<&str> {
+    mails.iter().map(|mail| mail.message.data["text"].as_str().unwrap()).collect()
+}
+
+fn ids(mails: &[Mail]) -> Vec<i64> {
+    mails.iter().map(|mail| mail.id).collect()
+}
+
+/// Takes all that waits, so that the test leaves nothing behind.
+async fn finish(servers: TestServers, mailbox: Mailbox) {
+    for agent in [PRESS, STORE] {
+        mailbox.remove(agent).await.unwrap();
+    }
+    servers.finish().await;
+}
+
+#[tokio::test]
+async fn messages_are_given_to_their_agent_in_order() {
+    let servers = TestServers::start().await;
+    let mailbox = open(&servers).await;
+    for text in ["one", "two", "three"] {
+        mailbox.post(PRESS, text, &message(text)).await.unwrap();
+    }
+    mailbox.post(STORE, "other", &message("other")).await.unwrap();
+    let mails = fetch(&mailbox, PRESS).await;
+    assert_eq!(texts(&mails), ["one", "two", "three"]);
+    assert!(ids(&mails).iter().all(|id| *id > 0));
+    assert_eq!(texts(&fetch(&mailbox, STORE).await), ["other"]);
+    finish(servers, mailbox).await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_posted_twice_before_it_is_taken_is_one() {
+    let servers = TestServers::start().await;
+    let mailbox = open(&servers).await;
+    mailbox.post(PRESS, "key.1", &message("one")).await.unwrap();
+    mailbox.post(PRESS, "key.1", &message("one")).await.unwrap();
+    let mails = fetch(&mailbox, PRESS).await;
+    assert_eq!(texts(&mails), ["one"]);
+    mailbox.post(PRESS, "key.1", &message("one")).await.unwrap();
+    assert!(fetch(&mailbox, PRESS).await.is_empty(), "given out, but not yet taken");
+    mailbox.acknowledge(PRESS, &ids(&mails)).await.unwrap();
+    mailbox.post(PRESS, "key.1", &message("again")).await.unwrap();
+    assert_eq!(texts(&fetch(&mailbox, PRESS).await), ["again"]);
+    finish(servers, mailbox).await;
+}
+
+#[tokio::test]
+async fn a_message_that_was_given_out_is_held_back() {
+    let servers = TestServers::start().await;
+    let (mailbox, elsewhere) =
+        (open(&servers).await, Mailbox::open(&servers.another_bus().await).await.unwrap());
+    mailbox.post(PRESS, "one", &message("one")).await.unwrap();
+    assert_eq!(fetch(&mailbox, PRESS).await.len(), 1);
+    assert!(fetch(&mailbox, PRESS).await.is_empty());
+    assert!(fetch(&elsewhere, PRESS).await.is_empty());
+    assert!(mailbox.holds(PRESS, "one").await.unwrap());
+    finish(servers, mailbox).await;
+}
+
+#[tokio::test]
+async fn no_more_messages_are_given_out_than_asked_for() {
+    let servers = TestServers::start().await;
+    let mailbox = open(&servers).await;
+    for text in ["one", "two", "three"] {
+        mailbox.post(PRESS, text, &message(text)).await.unwrap();
+    }
+    assert_eq!(texts(&mailbox.fetch(PRESS, 2, SHORT).await.unwrap()), ["one", "two"]);
+    assert_eq!(texts(&mailbox.fetch(PRESS, 1, SHORT).await.unwrap()), ["three"]);
+    finish(servers, mailbox).await;
+}
+
+#[tokio::test]
+async fn a_waiting_agent_gets_a_message_the_moment_it_is_posted() {
+    let servers = TestServers::start().await;
+    let mailbox = open(&servers).await;
+    let waiting = {
+        let mailbox = mailbox.clone();
+        tokio::spawn(async move { mailbox.fetch(PRESS, 10, seconds(20)).await.unwrap() })
+    };
+    mailbox.post(PRESS, "one", &message("one")).await.unwrap();
+    let mails = tokio::time::timeout(seconds(5), waiting).await.unwrap().unwrap();
+    assert_eq!(texts(&mails), ["one"]);
+    finish(servers, mailbox).await;
+}
+
+#[tokio::test]
+async fn any_gateway_takes_the_acknowledgement() {
+    let servers = TestServers::start().await;
+    let (mailbox, elsewhere) =
+        (open(&servers).await, Mailbox::open(&servers.another_bus().await).await.unwrap());
+    mailbox.post(PRESS, "one", &message("one")).await.unwrap();
+    let mails = fetch(&mailbox, PRESS).await;
+    for _ in 0..2 {
+        elsewhere.acknowledge(PRESS, &ids(&mails)).await.unwrap();
+    }
+    assert!(!mailbox.holds(PRESS, "one").await.unwrap());
+    servers.finish().await;
+}
+
+#[tokio::test]
+async fn ids_that_are_unknown_or_of_another_agent_are_ignored() {
+    let servers = TestServers::start().await;
+    let mailbox = open(&servers).await;
+    mailbox.post(STORE, "one", &message("one")).await.unwrap();
+    let mails = fetch(&mailbox, STORE).await;
+    mailbox.acknowledge(PRESS, &ids(&mails)).await.unwrap();
+    mailbox.acknowledge(STORE, &[-1, 0, 999_999, i64::MAX]).await.unwrap();
+    assert!(mailbox.holds(STORE, "one").await.unwrap());
+    finish(servers, mailbox).await;
+}
+
+#[tokio::test]
+async fn an_agent_that_acknowledges_is_never_held_up() {
+    let servers = TestServers::start().await;
+    let mailbox = open(&servers).await;
+    for round in 0..12 {
+        for number in 0..100 {
+            mailbox.post(PRESS, &format!("{round}.{number}"), &message("one")).await.unwrap();
+        }
+        let mails = mailbox.fetch(PRESS, 100, seconds(5)).await.unwrap();
+        assert_eq!(mails.len(), 100, "round {round}");
+        mailbox.acknowledge(PRESS, &ids(&mails)).await.unwrap();
+    }
+    servers.finish().await;
+}
+
+#[tokio::test]
+async fn messages_outlive_the_death_of_the_server() {
+    let servers = TestServers::start().await;
+    let mailbox = open(&servers).await;
+    mailbox.post(PRESS, "given", &message("given")).await.unwrap();
+    let given = fetch(&mailbox, PRESS).await;
+    mailbox.post(PRESS, "waiting", &message("waiting")).await.unwrap();
+    servers.nats.kill().await;
+    servers.nats.restart().await;
+    eventually(seconds(10), async || servers.bus.is_connected()).await;
+    assert_eq!(texts(&mailbox.fetch(PRESS, 10, seconds(5)).await.unwrap()), ["waiting"]);
+    mailbox.acknowledge(PRESS, &ids(&given)).await.unwrap();
+    assert!(!mailbox.holds(PRESS, "given").await.unwrap());
+    finish(servers, mailbox).await;
+}
+
+#[tokio::test]
+async fn posting_goes_on_after_the_server_has_lost_everything() {
+    let servers = TestServers::start().await;
+    let mailbox = open(&servers).await;
+    mailbox.post(PRESS, "lost", &message("lost")).await.unwrap();
+    servers.nats.wipe().await;
+    eventually(seconds(10), async || servers.bus.is_connected()).await;
+    mailbox.post(PRESS, "new", &message("new")).await.unwrap();
+    assert_eq!(texts(&fetch(&mailbox, PRESS).await), ["new"]);
+    finish(servers, mailbox).await;
+}
+
+#[tokio::test]
+async fn every_question_is_answered_after_the_server_has_lost_everything() {
+    let servers = TestServers::start().await;
+    let mailbox = open(&servers).await;
+    servers.nats.wipe().await;
+    eventually(seconds(10), async || servers.bus.is_connected()).await;
+    assert!(fetch(&mailbox, PRESS).await.is_empty());
+    servers.nats.wipe().await;
+    eventually(seconds(10), async || servers.bus.is_connected()).await;
+    assert!(!mailbox.holds(PRESS, "lost").await.unwrap());
+    mailbox.acknowledge(PRESS, &[1]).await.unwrap();
+    finish(servers, mailbox).await;
+}
+
+#[tokio::test]
+async fn an_agent_that_waits_while_the_server_loses_everything_gets_later_messages() {
+    let servers = TestServers::start().await;
+    let mailbox = open(&servers).await;
+    let waiting = {
+        let mailbox = mailbox.clone();
+        tokio::spawn(async move { mailbox.fetch(PRESS, 10, seconds(3)).await })
+    };
+    servers.nats.wipe().await;
+    eventually(seconds(10), async || servers.bus.is_connected()).await;
+    // Whether it fails or ends empty, it ends, and the agent asks again.
+    let _ = tokio::time::timeout(seconds(20), waiting).await.unwrap().unwrap();
+    mailbox.post(PRESS, "new", &message("new")).await.unwrap();
+    assert_eq!(texts(&fetch(&mailbox, PRESS).await), ["new"]);
+    finish(servers, mailbox).await;
+}
+
+#[tokio::test]
+async fn a_removed_mailbox_is_empty_and_may_be_used_again() {
+    let servers = TestServers::start().await;
+    let mailbox = open(&servers).await;
+    for text in ["one", "two"] {
+        mailbox.post(PRESS, text, &message(text)).await.unwrap();
+    }
+    mailbox.post(STORE, "other", &message("other")).await.unwrap();
+    fetch(&mailbox, PRESS).await;
+    for _ in 0..2 {
+        mailbox.remove(PRESS).await.unwrap();
+    }
+    assert!(fetch(&mailbox, PRESS).await.is_empty());
+    assert!(mailbox.holds(STORE, "other").await.unwrap());
+    mailbox.post(PRESS, "one", &message("new")).await.unwrap();
+    assert_eq!(texts(&fetch(&mailbox, PRESS).await), ["new"]);
+    finish(servers, mailbox).await;
+}

@@ -1,0 +1,55 @@
+use std::time::Duration;
+
+use async_nats::jetstream;
+use futures::TryStreamExt;
+use sqlx::PgPool;
+use tokio::time::{Instant, sleep};
+
+use crate::TestServers;
+
+/// Keeps its messages for readers outside; nobody takes them away.
+const RELAYED_LOG: &str = "EVENTS";
+
+/// Each statement gives one sentence for each thing left over in the database.
+const IN_DATABASE: [&str; 4] = [
+    "SELECT format('projection %s stands at %s, the log at %s', c.projection, c.position, h.position)
+       FROM read.checkpoints c, log_head h WHERE h.log = 'events' AND c.position < h.position",
+    "SELECT format('event %s is poisonous for projection %s: %s', position, projection, error)
+       FROM read.poisonous_events",
+    r"SELECT format('schema %s of a rebuild is there', nspname) FROM pg_namespace
+       WHERE nspname LIKE 'read\_rebuild\_%'",
+    "SELECT format('a transaction is open after: %s', query) FROM pg_stat_activity
+      WHERE datname = current_database() AND state LIKE 'idle in transaction%'",
+];
+
+pub(crate) async fn none_within(bound: Duration, servers: &TestServers) {
+    let jetstream = jetstream::new(servers.nats.client().await);
+    let deadline = Instant::now() + bound;
+    loop {
+        let mut found = in_database(&servers.pool).await;
+        found.extend(in_streams(&jetstream).await);
+        if found.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "the test leaves work behind:\n{}", found.join("\n"));
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn in_database(pool: &PgPool) -> Vec<String> {
+    let mut found = Vec::new();
+    for statement in IN_DATABASE {
+        let sentences: Vec<String> = sqlx::query_scalar(statement).fetch_all(pool).await.expect(statement);
+        found.extend(sentences);
+    }
+    found
+}
+
+async fn in_streams(jetstream: &jetstream::Context) -> Vec<String> {
+    let streams: Vec<_> = jetstream.streams().try_collect().await.expect("list the streams");
+    let waiting =
+        streams.iter().filter(|stream| stream.state.messages > 0 && stream.config.name != RELAYED_LOG);
+    waiting
+        .map(|stream| format!("{} messages wait in stream {}", stream.state.messages, stream.config.name))
+        .collect()
+}

@@ -1,0 +1,84 @@
+//! Every event of the domain has a projection that decides what becomes of it.
+
+use serde_json::Value;
+use signalbox_event_store::RecordedEvent;
+use signalbox_projections::{Projection, identity::IdentityProjection, transfer::TransferProjection};
+use uuid::Uuid;
+
+use crate::{
+    samples::{self, Sample},
+    world::{World, at, dump},
+};
+
+/// Events that leave the rows as they are, on purpose.
+const WITHOUT_EFFECT: [&str; 1] = ["late_report_received"];
+/// Columns that every event of an aggregate changes.
+const BOOKKEEPING: [&str; 4] = ["version", "updated_at", "active_at", "last_seen"];
+
+fn recorded(sample: &Sample, position: i64, sequence: i64) -> RecordedEvent {
+    RecordedEvent {
+        position,
+        aggregate_type: sample.aggregate_type.to_owned(),
+        aggregate_id: Uuid::from_u128(sample.aggregate_type.len() as u128),
+        sequence,
+        event_type: sample.event_type.clone(),
+        event_version: sample.event_version.clone(),
+        payload: sample.payload.clone(),
+        metadata: Value::Null,
+        recorded_at: at(position),
+    }
+}
+
+/// One event after the other, in the order of their samples.
+fn log() -> Vec<RecordedEvent> {
+    let mut sequence = 0;
+    let mut aggregate = "";
+    let samples = samples::all();
+    let numbered = samples.iter().zip(1..).map(|(sample, position)| {
+        sequence = if sample.aggregate_type == aggregate { sequence + 1 } else { 1 };
+        aggregate = sample.aggregate_type;
+        recorded(sample, position, sequence)
+    });
+    numbered.collect()
+}
+
+async fn rows<P: Projection>(connection: &mut sqlx::PgConnection) -> Vec<(String, Value)> {
+    let mut rows = dump::<P>(connection, "read").await;
+    for (_, row) in &mut rows {
+        row.as_object_mut().unwrap().retain(|column, _| !BOOKKEEPING.contains(&column.as_str()));
+    }
+    rows
+}
+
+async fn assert_decided<P: Projection>(world: &World, events: &[RecordedEvent]) {
+    let mut connection = world.pool().acquire().await.unwrap();
+    for event in events {
+        let before = rows::<P>(&mut connection).await;
+        let poisons = P::apply(&mut connection, "read", &[event]).await.unwrap();
+        assert_eq!(poisons, [], "{}", event.event_type);
+        let changed = rows::<P>(&mut connection).await != before;
+        let expected = !WITHOUT_EFFECT.contains(&event.event_type.as_str());
+        assert_eq!(changed, expected, "{} changes rows: {changed}", event.event_type);
+    }
+}
+
+#[tokio::test]
+async fn every_event_changes_its_read_model_or_is_listed_as_without_effect() {
+    let world = World::start().await;
+    let of = |aggregates: &[&str]| -> Vec<_> {
+        log().into_iter().filter(|event| aggregates.contains(&event.aggregate_type.as_str())).collect()
+    };
+    assert_decided::<IdentityProjection>(&world, &of(IdentityProjection::AGGREGATES)).await;
+    assert_decided::<TransferProjection>(&world, &of(TransferProjection::AGGREGATES)).await;
+    world.servers.finish().await;
+}
+
+#[test]
+fn every_aggregate_belongs_to_exactly_one_projection() {
+    let projections = [IdentityProjection::AGGREGATES, TransferProjection::AGGREGATES];
+    for event in log() {
+        let owners =
+            projections.iter().filter(|aggregates| aggregates.contains(&event.aggregate_type.as_str()));
+        assert_eq!(owners.count(), 1, "{}", event.aggregate_type);
+    }
+}

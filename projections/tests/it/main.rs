@@ -1,0 +1,15 @@
+//! The read models on a real PostgreSQL, folded from what commands wrote.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
+
+mod coverage;
+mod history;
+mod identity;
+mod poison;
+mod queries;
+mod rebuild;
+mod runner;
+#[path = "../../../infra/event_store/tests/it/samples.rs"]
+mod samples;
+mod transfer;
+mod world;

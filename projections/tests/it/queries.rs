@@ -1,0 +1,324 @@
+//! Every query is run on the real schema; the log of it all is folded from commands.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use signalbox_domain::{
+    identity::{Role, Session, SessionCommand},
+    kernel::UserId,
+    transfer::{
+        Agent, AgentCommand, AgentRef, AgentToken, AgentTokenCommand, JobRef, JobType, NewAgentToken,
+        NewTransfer, Transfer, TransferCommand, TransportMode,
+    },
+};
+use signalbox_projections::{
+    identity::queries as identity,
+    transfer::queries::{self as transfer, Filter, Page},
+};
+use uuid::Uuid;
+
+use crate::world::{OWNER, World, at, digest, file, new_transfer, spec};
+
+const ALL: Page = Page { limit: 100, offset: 0 };
+const STRANGER: Uuid = Uuid::from_u128(99);
+
+#[tokio::test]
+async fn users_are_found_by_name_and_address_in_any_case() {
+    let world = World::start().await;
+    let ada = world.writer.user(1, "Ada", Role::Operator).await;
+    world.go_to(1);
+    let bob = world.writer.user(2, "bob", Role::Viewer).await;
+    world.fold().await;
+    let pool = world.pool();
+    for login in ["ada", "ADA", "ADA@example.ORG"] {
+        assert_eq!(identity::user_by_login(pool, login).await.unwrap().unwrap().id, ada, "{login}");
+    }
+    assert_eq!(identity::user_by_login(pool, "eve").await.unwrap(), None);
+    let page = identity::users(pool, 10, 0).await.unwrap();
+    assert_eq!(page.iter().map(|user| user.id).collect::<Vec<_>>(), [bob, ada], "newest first");
+    assert_eq!(identity::users(pool, 1, 1).await.unwrap()[0].id, ada);
+    assert_eq!(identity::count_users(pool).await.unwrap(), 2);
+    assert_eq!(identity::user(pool, STRANGER).await.unwrap(), None);
+    world.servers.finish().await;
+}
+
+#[tokio::test]
+async fn a_live_session_names_its_user() {
+    let world = World::start().await;
+    let user = world.writer.user(7, "ada", Role::Admin).await;
+    let session = world.clock.new_id();
+    let start = SessionCommand::Start { user: UserId(user), expires_at: at(60) };
+    world.writer.run::<Session>(session, start).await;
+    world.fold().await;
+    let live = identity::live_session(world.pool(), session, at(59)).await.unwrap().unwrap();
+    assert_eq!((live.user_id, live.number, live.role.as_str()), (user, 7, "admin"));
+    assert_eq!(identity::live_session(world.pool(), session, at(60)).await.unwrap(), None);
+    world.servers.finish().await;
+}
+
+async fn two_agents(world: &World) -> [AgentRef; 2] {
+    [world.writer.agent(1, "Press").await, world.writer.agent(2, "store").await]
+}
+
+async fn connect(world: &World, agent: AgentRef, session: Uuid) {
+    let connect = AgentCommand::Connect { session, transport: TransportMode::Websocket };
+    world.writer.run::<Agent>(agent.id.0, connect).await;
+}
+
+#[tokio::test]
+async fn agents_are_found_by_number_key_and_filter() {
+    let world = World::start().await;
+    let [press, store] = two_agents(&world).await;
+    connect(&world, store, STRANGER).await;
+    world.fold().await;
+    let pool = world.pool();
+    assert_eq!(transfer::agent(pool, 1).await.unwrap().unwrap().id, press.id.0);
+    assert_eq!(transfer::agent_by_id(pool, store.id.0).await.unwrap().unwrap().number, 2);
+    let mut keys = transfer::agent_keys(pool, &[2, 1, 9]).await.unwrap();
+    keys.sort();
+    assert_eq!(keys, [(1, press.id.0), (2, store.id.0)]);
+    let named = |name: &str| Filter { name: Some(name.to_owned()), ..Filter::default() };
+    let online = Filter { status: Some("online".into()), kind: Some("server".into()), ..Filter::default() };
+    for (filter, expected) in
+        [(Filter::default(), vec![1, 2]), (named("PRES"), vec![1]), (named("%"), vec![]), (online, vec![2])]
+    {
+        let (rows, count) = transfer::agents(pool, &filter, ALL).await.unwrap();
+        assert_eq!(rows.iter().map(|row| row.number).collect::<Vec<_>>(), expected, "{filter:?}");
+        assert_eq!(count, expected.len() as i64);
+    }
+    world.servers.finish().await;
+}
+
+async fn note_presence(world: &World, agent: AgentRef, session: Uuid, second: i64) {
+    sqlx::query("INSERT INTO ops.agent_presence VALUES ($1, $2, $3)
+                 ON CONFLICT (agent_id) DO UPDATE SET session = excluded.session, last_seen = excluded.last_seen")
+        .bind(agent.id.0)
+        .bind(session)
+        .bind(at(second))
+        .execute(world.pool())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn presence_of_the_present_session_counts_as_a_sign_of_life() {
+    let world = World::start().await;
+    let [press, store] = two_agents(&world).await;
+    let session = Uuid::from_u128(3);
+    connect(&world, press, session).await;
+    connect(&world, store, session).await;
+    world.fold().await;
+    note_presence(&world, press, session, 50).await;
+    note_presence(&world, store, STRANGER, 50).await;
+    let pool = world.pool();
+    assert_eq!(transfer::agent_by_id(pool, press.id.0).await.unwrap().unwrap().last_seen, Some(at(50)));
+    assert_eq!(transfer::agent_by_id(pool, store.id.0).await.unwrap().unwrap().last_seen, Some(at(0)));
+    assert_eq!(transfer::silent_agents(pool, at(0)).await.unwrap(), []);
+    assert_eq!(transfer::silent_agents(pool, at(40)).await.unwrap(), [(store.id.0, session)]);
+    assert_eq!(transfer::silent_agents(pool, at(51)).await.unwrap().len(), 2);
+    world.servers.finish().await;
+}
+
+async fn token(world: &World, number: i64, agent: AgentRef, expires: Option<i64>) -> Uuid {
+    let id = world.clock.new_id();
+    let new = NewAgentToken {
+        number,
+        name: format!("token-{number}"),
+        agent,
+        description: None,
+        secret_sha256: digest(number as u8),
+        expires_at: expires.map(at),
+    };
+    world.writer.run::<AgentToken>(id, AgentTokenCommand::Create(new)).await;
+    id
+}
+
+#[tokio::test]
+async fn tokens_are_found_until_they_expire() {
+    let world = World::start().await;
+    let [press, store] = two_agents(&world).await;
+    let (lasting, expiring) = (token(&world, 1, press, None).await, token(&world, 2, store, Some(60)).await);
+    world.fold().await;
+    let pool = world.pool();
+    let (rows, count) = transfer::agent_tokens(pool, None, ALL).await.unwrap();
+    assert_eq!((rows.iter().map(|row| row.number).collect::<Vec<_>>(), count), (vec![2, 1], 2));
+    assert_eq!(transfer::agent_tokens(pool, Some(1), ALL).await.unwrap().1, 1);
+    assert_eq!(transfer::agent_token(pool, 2).await.unwrap().unwrap().id, expiring);
+    assert_eq!(transfer::agent_token_by_id(pool, lasting).await.unwrap().unwrap().number, 1);
+    let secret = digest(2).to_string();
+    assert!(transfer::live_agent_token(pool, &secret, at(59)).await.unwrap().is_some());
+    assert!(transfer::live_agent_token(pool, &secret, at(60)).await.unwrap().is_none());
+    let ids = [lasting, expiring, STRANGER];
+    assert_eq!(transfer::live_tokens(pool, &ids, at(59)).await.unwrap().len(), 2);
+    assert_eq!(transfer::live_tokens(pool, &ids, at(60)).await.unwrap(), [lasting]);
+    world.servers.finish().await;
+}
+
+/// A job of `OWNER`, due at 600 s.
+async fn job(world: &World) -> (JobRef, [AgentRef; 2]) {
+    let agents = two_agents(world).await;
+    (world.writer.job(5, spec("Nightly", agents[0], agents[1])).await, agents)
+}
+
+#[tokio::test]
+async fn jobs_are_found_by_their_owner_alone() {
+    let world = World::start().await;
+    let (job, [press, _]) = job(&world).await;
+    world.fold().await;
+    let pool = world.pool();
+    assert_eq!(transfer::job(pool, OWNER.0, 5).await.unwrap().unwrap().id, job.id.0);
+    assert_eq!(transfer::job(pool, STRANGER, 5).await.unwrap(), None);
+    assert_eq!(transfer::job_by_id(pool, job.id.0).await.unwrap().unwrap().number, 5);
+    assert_eq!(transfer::jobs_of_agent(pool, press.id.0).await.unwrap(), [(5, "Nightly".to_owned())]);
+    let full = Filter {
+        status: Some("active".into()),
+        kind: Some("push".into()),
+        name: Some("night".into()),
+        agent: Some(2),
+        from: Some(at(0)),
+        to: Some(at(1)),
+        job: None,
+    };
+    let inactive = Filter { status: Some("inactive".into()), ..Filter::default() };
+    for (owner, filter, count) in [
+        (OWNER.0, Filter::default(), 1),
+        (OWNER.0, full, 1),
+        (OWNER.0, inactive, 0),
+        (STRANGER, Filter::default(), 0),
+    ] {
+        let (rows, counted) = transfer::jobs(pool, owner, &filter, ALL).await.unwrap();
+        assert_eq!((rows.len() as i64, counted), (count, count), "{filter:?}");
+    }
+    world.servers.finish().await;
+}
+
+#[tokio::test]
+async fn due_jobs_are_found_when_their_time_has_come() {
+    let world = World::start().await;
+    let (job, agents) = job(&world).await;
+    world.fold().await;
+    let pool = world.pool();
+    assert_eq!(transfer::next_due(pool).await.unwrap(), Some(at(600)));
+    assert_eq!(transfer::due_jobs(pool, at(599), 10).await.unwrap(), []);
+    assert_eq!(transfer::due_jobs(pool, at(600), 10).await.unwrap()[0].id, job.id.0);
+    assert!(!transfer::job_is_busy(pool, job.id.0).await.unwrap());
+    let id = world.writer.transfer(new_transfer(1, Some(job), &spec("Nightly", agents[0], agents[1]))).await;
+    world.fold().await;
+    assert!(transfer::job_is_busy(pool, job.id.0).await.unwrap());
+    world.writer.run::<Transfer>(id, TransferCommand::Cancel).await;
+    world.fold().await;
+    assert!(!transfer::job_is_busy(pool, job.id.0).await.unwrap());
+    world.servers.finish().await;
+}
+
+/// Two transfers of `OWNER`: number 1 of a job and queued, number 2 by hand and dispatched.
+async fn two_transfers(world: &World) -> ([Uuid; 2], [AgentRef; 2]) {
+    let (job, agents) = job(world).await;
+    let spec = spec("Nightly", agents[0], agents[1]);
+    let queued = world.writer.transfer(new_transfer(1, Some(job), &spec)).await;
+    let tree = NewTransfer {
+        kind: JobType::Pull,
+        source_path: "/tree/".to_owned(),
+        filename: "Tree".to_owned(),
+        ..new_transfer(2, None, &spec)
+    };
+    let dispatched = world.writer.transfer(tree).await;
+    world.writer.run::<Transfer>(dispatched, TransferCommand::Dispatch).await;
+    ([queued, dispatched], agents)
+}
+
+#[tokio::test]
+async fn transfers_are_found_by_their_owner_and_their_agents() {
+    let world = World::start().await;
+    let ([queued, dispatched], [press, store]) = two_transfers(&world).await;
+    world.fold().await;
+    let pool = world.pool();
+    assert_eq!(transfer::transfer(pool, OWNER.0, 1).await.unwrap().unwrap().id, queued);
+    assert_eq!(transfer::transfer(pool, STRANGER, 1).await.unwrap(), None);
+    for agent in [press, store] {
+        assert!(transfer::transfer_of_agent(pool, agent.id.0, 2).await.unwrap().is_some());
+    }
+    assert_eq!(transfer::transfer_of_agent(pool, STRANGER, 2).await.unwrap(), None);
+    let at_press = transfer::transfers_at_agent(pool, press.id.0).await.unwrap();
+    assert_eq!(at_press.iter().map(|row| row.id).collect::<Vec<_>>(), [dispatched]);
+    assert_eq!(transfer::transfers_at_agent(pool, store.id.0).await.unwrap(), []);
+    assert_eq!(transfer::transfer_by_id(pool, dispatched).await.unwrap().unwrap().number, 2);
+    let of_job = Filter { job: Some(5), ..Filter::default() };
+    let full = Filter {
+        status: Some("pending".into()),
+        kind: Some("pull".into()),
+        name: Some("tree".into()),
+        job: None,
+        agent: Some(1),
+        from: Some(at(0)),
+        to: Some(at(1)),
+    };
+    for (filter, expected) in [(Filter::default(), vec![2, 1]), (of_job, vec![1]), (full, vec![2])] {
+        let (rows, count) = transfer::transfers(pool, OWNER.0, &filter, ALL).await.unwrap();
+        assert_eq!(rows.iter().map(|row| row.number).collect::<Vec<_>>(), expected, "{filter:?}");
+        assert_eq!(count, expected.len() as i64);
+    }
+    world.servers.finish().await;
+}
+
+#[tokio::test]
+async fn work_on_transfers_is_found_by_phase_and_time() {
+    let world = World::start().await;
+    let ([queued, dispatched], _) = two_transfers(&world).await;
+    world.fold().await;
+    let pool = world.pool();
+    let waiting = transfer::queued_transfers(pool, at(0), 10).await.unwrap();
+    assert_eq!(waiting.iter().map(|row| row.id).collect::<Vec<_>>(), [queued]);
+    let phases = ["dispatched", "uploading"];
+    let idle = transfer::idle_transfers(pool, &phases, at(0), Uuid::nil(), 10).await.unwrap();
+    assert_eq!(idle.iter().map(|row| row.id).collect::<Vec<_>>(), [dispatched]);
+    assert_eq!(transfer::idle_transfers(pool, &phases, at(-1), Uuid::nil(), 10).await.unwrap(), []);
+    assert_eq!(transfer::idle_transfers(pool, &phases, at(0), dispatched, 10).await.unwrap(), []);
+
+    world.writer.run::<Transfer>(queued, TransferCommand::Fail { reason: "no".to_owned() }).await;
+    world.writer.run::<Transfer>(dispatched, TransferCommand::Cancel).await;
+    world.fold().await;
+    assert_eq!(transfer::uncleaned_transfers(pool, at(-1), 10).await.unwrap(), [dispatched]);
+    assert_eq!(transfer::uncleaned_transfers(pool, at(0), 10).await.unwrap().len(), 2);
+    world.servers.finish().await;
+}
+
+#[tokio::test]
+async fn staged_entries_are_sorted_by_the_bytes_of_their_names() {
+    let world = World::start().await;
+    let ([_, tree], _) = two_transfers(&world).await;
+    let files = ["b", "a/x", "B", "ä", "a-"].map(|name| file(name, 7)).to_vec();
+    world.writer.run::<Transfer>(tree, TransferCommand::Stage { files }).await;
+    world.fold().await;
+    let pool = world.pool();
+    let sorted = ["B", "a-", "a/x", "b", "ä"];
+    let names = |files: Vec<signalbox_projections::transfer::TransferFileRow>| -> Vec<String> {
+        files.into_iter().map(|file| file.name).collect()
+    };
+    assert_eq!(names(transfer::transfer_files(pool, tree, 10).await.unwrap()), sorted);
+    assert_eq!(names(transfer::transfer_files(pool, tree, 2).await.unwrap()), sorted[..2]);
+    assert_eq!(names(transfer::files_of_transfers(pool, &[tree, STRANGER], 3).await.unwrap()), sorted[..3]);
+    let entry = transfer::transfer_file(pool, tree, "a/x").await.unwrap().unwrap();
+    assert_eq!((entry.size, entry.sha256), (7, digest(7).to_string()));
+    assert_eq!(transfer::transfer_file(pool, tree, "x").await.unwrap(), None);
+    world.servers.finish().await;
+}
+
+/// Names of the queries of `context`, from its source.
+fn declared(context: &str) -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{context}/queries.rs"));
+    let source = fs::read_to_string(path).unwrap();
+    let names = source.lines().filter_map(|line| line.strip_prefix("pub async fn "));
+    names.map(|name| name.split(['(', '<']).next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn no_query_is_left_out_here() {
+    let here = include_str!("queries.rs");
+    for context in ["identity", "transfer"] {
+        let left_out: Vec<_> = declared(context)
+            .into_iter()
+            .filter(|name| !here.contains(&format!("{context}::{name}(")))
+            .collect();
+        assert!(left_out.is_empty(), "run these queries of {context} too: {left_out:?}");
+    }
+}

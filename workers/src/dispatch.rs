@@ -1,0 +1,143 @@
+//! Begins the attempts of transfers: tells the source agent to upload, and the destination agent to download.
+//!
+//! Reads the transfers that are queued, or staged and not asked for; sends `Dispatch`, which only one worker can win, and leaves
+//! the request in the agent's mailbox. If it dies between the two, the reconciler leaves the request.
+
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use serde_json::json;
+use signalbox_domain::{
+    kernel::AgentId,
+    transfer::{Leg, Phase, Transfer, TransferCommand},
+};
+use signalbox_messaging::{MailMessage, Wakeup};
+use signalbox_projections::{
+    Projection,
+    transfer::{AgentRow, TransferProjection, TransferRow, mail_key, queries},
+};
+
+use crate::{Context, Worker, WorkerError};
+
+/// Transfers of one step.
+const BATCH: i64 = 256;
+/// Transfers dispatched at the same time.
+const CONCURRENT: usize = 16;
+
+/// The dispatcher.
+#[derive(Debug)]
+pub struct Dispatcher;
+
+impl Worker for Dispatcher {
+    const NAME: &'static str = "dispatch";
+
+    fn period(&self) -> Duration {
+        Duration::from_millis(500)
+    }
+
+    fn wakes(&self, wakeup: &Wakeup) -> bool {
+        matches!(wakeup, Wakeup::ReadAdvanced { projection, .. } if projection == TransferProjection::NAME)
+    }
+
+    async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
+        let queued = queries::due_transfers(&context.pool, context.clock.now(), BATCH).await?;
+        let full = queued.len() as i64 == BATCH;
+        let mut dispatched =
+            stream::iter(queued).map(|row| dispatch(context, row)).buffer_unordered(CONCURRENT);
+        let mut failed = None;
+        while let Some(result) = dispatched.next().await {
+            // One transfer that cannot be dispatched does not keep the others waiting.
+            failed = result.err().or(failed);
+        }
+        failed.map_or(Ok(full), Err)
+    }
+}
+
+async fn dispatch(context: &Context, row: TransferRow) -> Result<(), WorkerError> {
+    let gone = missing_agent(context, &row).await?;
+    let version = row.version;
+    if let Some(reason) = gone {
+        let key = format!("fail {version}");
+        let command = TransferCommand::Fail { reason };
+        return context
+            .send_if_still_due::<Transfer>(Dispatcher::NAME, row.id, &key, &command)
+            .await
+            .map(|_| ());
+    }
+    let key = format!("dispatch {version}");
+    let sent = context
+        .send_if_still_due::<Transfer>(Dispatcher::NAME, row.id, &key, &TransferCommand::Dispatch)
+        .await?;
+    if sent.is_none() {
+        return Ok(());
+    }
+    let leg = if row.sha256.is_some() { Leg::Download } else { Leg::Upload };
+    let begun = u32::from(row.known_phase() == Phase::Queued);
+    let attempt = row.attempts.unsigned_abs() + begun;
+    post_request(context, &row, attempt, leg).await
+}
+
+async fn missing_agent(context: &Context, row: &TransferRow) -> Result<Option<String>, WorkerError> {
+    let numbers = [row.source_agent_number, row.destination_agent_number];
+    let known = queries::agent_keys(&context.pool, &numbers).await?;
+    let missing = numbers.into_iter().find(|number| known.iter().all(|(known, _)| known != number));
+    Ok(missing.map(|number| format!("agent {number} has been deleted")))
+}
+
+/// Leaves the request of `leg` in the mailbox of the agent whose turn it is; once, however often it is called.
+pub(crate) async fn post_request(
+    context: &Context,
+    row: &TransferRow,
+    attempt: u32,
+    leg: Leg,
+) -> Result<(), WorkerError> {
+    let agent = match leg {
+        Leg::Upload => row.source_agent_id,
+        Leg::Download => row.destination_agent_id,
+    };
+    let Some(agent) = queries::agent_by_id(&context.pool, agent).await? else { return Ok(()) };
+    let message = MailMessage {
+        kind: "transfer_request".to_owned(),
+        data: json!({ "transfer": request(row, attempt, leg, &agent) }),
+    };
+    context.mailbox.post(AgentId(agent.id), &mail_key(row.number, attempt, leg), &message).await?;
+    Ok(())
+}
+
+/// The request in the words of the protocol; extensions only for agents that list the capability.
+fn request(row: &TransferRow, attempt: u32, leg: Leg, agent: &AgentRow) -> serde_json::Value {
+    let mut request = json!({
+        "id": row.number.to_string(),
+        "job_id": row.job_number.map(|number| number.to_string()).unwrap_or_default(),
+        "source_path": row.source_path,
+        "destination_path": row.destination_path,
+        "compressed": false,
+        "chunk_size": 8,
+        "transfer_type": leg,
+    });
+    if leg == Leg::Upload {
+        request["destination_agent"] = json!(row.destination_agent_number.to_string());
+    }
+    if !agent.capabilities.is_empty() {
+        request["attempt"] = json!(attempt);
+        request["filename"] = json!(row.filename);
+    }
+    if agent.capabilities.iter().any(|word| word == "tree") {
+        request["tree"] = json!(row.is_tree());
+    }
+    if leg == Leg::Download && agent.capabilities.iter().any(|word| word == "checksum") {
+        request["size"] = json!(row.size);
+        request["sha256"] = json!(row.sha256);
+        request["files"] = json!(row.file_count);
+    }
+    request
+}
+
+/// The leg that an agent has been asked for but has not begun.
+pub(crate) fn requested_leg(row: &TransferRow) -> Option<Leg> {
+    match row.known_phase() {
+        Phase::Dispatched => Some(Leg::Upload),
+        Phase::Staged if row.asked => Some(Leg::Download),
+        _ => None,
+    }
+}

@@ -1,0 +1,20 @@
+use signalbox_blob_store::BlobError;
+use signalbox_domain::kernel::Rejection;
+use signalbox_messaging::BusError;
+
+/// Why a step did not succeed; the next one tries again.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// The read models or the log cannot be read.
+    #[error("the database failed: {0}")]
+    Database(#[from] sqlx::Error),
+    /// A message cannot be sent.
+    #[error(transparent)]
+    Bus(#[from] BusError),
+    /// A command was not taken.
+    #[error("a command was not taken: {0}")]
+    Rejected(#[from] Rejection),
+    /// The blob store failed.
+    #[error("the blob store failed: {0}")]
+    Blob(#[from] BlobError),
+}

@@ -1,0 +1,85 @@
+//! Publishes the log to JetStream, for consumers that live outside.
+//!
+//! Reads the log after its checkpoint, writes the stream `EVENTS`. The checkpoint moves after the publish was
+//! acknowledged, and JetStream drops repetitions by position, so a crash in between repeats and loses nothing. A
+//! JetStream that has lost its disk is not filled again: whoever needs the past reads the log.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::try_join_all;
+use signalbox_event_store::{RecordedEvent, read_after};
+use signalbox_messaging::{BusError, EventStream, Wakeup};
+use signalbox_projections::context_of;
+use sqlx::PgPool;
+use tokio::sync::OnceCell;
+
+use crate::{Context, Worker, WorkerError};
+
+/// Events published before the checkpoint moves.
+const BATCH: i64 = 500;
+const CHECKPOINT: &str = "events";
+
+/// The relay.
+#[derive(Debug, Default)]
+pub struct Relay {
+    stream: OnceCell<EventStream>,
+}
+
+impl Worker for Relay {
+    const NAME: &'static str = "relay";
+
+    fn period(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn wakes(&self, wakeup: &Wakeup) -> bool {
+        matches!(wakeup, Wakeup::LogAppended { .. })
+    }
+
+    async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
+        let stream = self.stream.get_or_try_init(|| EventStream::open(&context.bus)).await?;
+        let position = checkpoint(&context.pool).await?;
+        let events = read_after(&context.pool, position, BATCH).await?;
+        let Some(last) = events.last() else { return Ok(false) };
+        if let Err(error) = publish(stream, &events).await {
+            // The stream may be gone with JetStream's disk.
+            stream.ensure().await?;
+            return Err(error.into());
+        }
+        move_checkpoint(&context.pool, position, last.position).await?;
+        Ok(events.len() as i64 == BATCH)
+    }
+}
+
+async fn publish(stream: &EventStream, events: &[RecordedEvent]) -> Result<(), BusError> {
+    try_join_all(events.iter().map(|event| {
+        let context = context_of(&event.aggregate_type);
+        let subject = format!("event.{context}.{}.{}", event.aggregate_type, event.event_type);
+        let payload = serde_json::to_vec(event).map_err(|error| BusError::Publish(error.to_string()));
+        async move { stream.publish(subject, event.position, Bytes::from(payload?)).await }
+    }))
+    .await
+    .map(|_| ())
+}
+
+async fn checkpoint(pool: &PgPool) -> Result<i64, sqlx::Error> {
+    sqlx::query("INSERT INTO ops.relay_checkpoint (relay, position) VALUES ($1, 0) ON CONFLICT DO NOTHING")
+        .bind(CHECKPOINT)
+        .execute(pool)
+        .await?;
+    sqlx::query_scalar("SELECT position FROM ops.relay_checkpoint WHERE relay = $1")
+        .bind(CHECKPOINT)
+        .fetch_one(pool)
+        .await
+}
+
+async fn move_checkpoint(pool: &PgPool, from: i64, to: i64) -> Result<(), sqlx::Error> {
+    sqlx::query("UPDATE ops.relay_checkpoint SET position = $3 WHERE relay = $1 AND position = $2")
+        .bind(CHECKPOINT)
+        .bind(from)
+        .bind(to)
+        .execute(pool)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! Starts jobs at their times.
+//!
+//! Reads the jobs that are due, sends `Request` for a transfer whose key follows from job and firing, so that any
+//! number of schedulers make exactly one transfer per firing. Firings missed while the service was down are made up
+//! for by one run, unless they are too old.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use signalbox_domain::transfer::{
+    Job, JobCommand, NewTransfer, Overlap, Schedule, SkipReason, Transfer, TransferCommand,
+};
+use signalbox_messaging::Wakeup;
+use signalbox_projections::{
+    Projection,
+    transfer::{JobRow, TransferProjection, queries},
+};
+use uuid::Uuid;
+
+use crate::{Context, Worker, WorkerError};
+
+/// Jobs of one step.
+const BATCH: i64 = 100;
+
+/// The scheduler.
+#[derive(Debug)]
+pub struct Scheduler;
+
+impl Worker for Scheduler {
+    const NAME: &'static str = "scheduler";
+
+    fn period(&self) -> Duration {
+        Duration::from_millis(200)
+    }
+
+    fn wakes(&self, wakeup: &Wakeup) -> bool {
+        matches!(wakeup, Wakeup::ReadAdvanced { projection, .. } if projection == TransferProjection::NAME)
+    }
+
+    async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
+        let now = context.clock.now();
+        for job in queries::due_jobs(&context.pool, now, BATCH).await? {
+            fire(context, &job, now).await?;
+        }
+        // A job that was started is due until the read model shows it: the wake-up for that starts the next step.
+        Ok(false)
+    }
+}
+
+async fn fire(context: &Context, job: &JobRow, now: DateTime<Utc>) -> Result<(), WorkerError> {
+    let spec = job.to_spec();
+    let (Some(schedule), Some(due)) = (&spec.schedule, job.next_run) else { return Ok(()) };
+    let firing = latest_firing(schedule, due, now);
+    let transfer = Uuid::new_v5(&job.id, firing.to_rfc3339().as_bytes());
+    let catch_up = TimeDelta::seconds(i64::from(context.config.transfer.catch_up_seconds));
+    if now - firing > catch_up {
+        return skip(context, job, firing, SkipReason::TooLate).await;
+    }
+    if spec.overlap == Overlap::Skip && queries::job_is_busy(&context.pool, job.id, transfer).await? {
+        // The one that is running may be this very firing, started by another scheduler.
+        if queries::transfer_by_id(&context.pool, transfer).await?.is_some() {
+            return Ok(());
+        }
+        return skip(context, job, firing, SkipReason::Overlap).await;
+    }
+    let new = NewTransfer::of_job(job.reference(), job.owner(), &spec, Some(firing));
+    let command = TransferCommand::Request(new);
+    context.send_if_still_due::<Transfer>(Scheduler::NAME, transfer, "fire", &command).await?;
+    Ok(())
+}
+
+/// Of the firings from `due` to `now`, the latest: one run makes up for all that were missed.
+fn latest_firing(schedule: &Schedule, due: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
+    schedule.latest_until(now).filter(|latest| *latest >= due).unwrap_or(due)
+}
+
+async fn skip(
+    context: &Context,
+    job: &JobRow,
+    scheduled_for: DateTime<Utc>,
+    reason: SkipReason,
+) -> Result<(), WorkerError> {
+    let key = format!("skip {}", scheduled_for.to_rfc3339());
+    let command = JobCommand::SkipFiring { scheduled_for, reason };
+    context.send_if_still_due::<Job>(Scheduler::NAME, job.id, &key, &command).await?;
+    Ok(())
+}

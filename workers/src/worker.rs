@@ -1,0 +1,163 @@
+use std::{future::Future, time::Duration};
+
+use futures::{StreamExt, stream::BoxStream};
+use signalbox_blob_store::BlobStore;
+use signalbox_clock::Clock;
+use signalbox_config::Config;
+use signalbox_domain::kernel::{Actor, CommandOutcome, Decider, ErrorKind, Metadata, Rejection};
+use signalbox_messaging::{Bus, Mailbox, Wakeup};
+use signalbox_projections::Lease;
+use sqlx::PgPool;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::{
+    Cleanup, Dispatcher, Housekeeping, PresenceSweep, Reconciler, Relay, Scheduler, StallSweep, WorkerError,
+};
+
+/// Pause after a failed step.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What workers share. Clones share it too.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// The database.
+    pub pool: PgPool,
+    /// The bus.
+    pub bus: Bus,
+    /// The agents' mailboxes.
+    pub mailbox: Mailbox,
+    /// Staged bytes.
+    pub blobs: BlobStore,
+    /// The time.
+    pub clock: Clock,
+    /// The settings.
+    pub config: Config,
+}
+
+/// One kind of work.
+pub trait Worker: Send + Sync {
+    /// Name in the log of events and in the lease.
+    const NAME: &'static str;
+
+    /// How long it waits for a wake-up before it looks by itself.
+    fn period(&self) -> Duration;
+
+    /// Whether `wakeup` means that there may be work.
+    fn wakes(&self, wakeup: &Wakeup) -> bool {
+        let _ = wakeup;
+        false
+    }
+
+    /// One bounded step; gives back whether there may be more to do at once.
+    fn step(&self, context: &Context) -> impl Future<Output = Result<bool, WorkerError>> + Send;
+}
+
+impl Context {
+    /// Sends a command in the name of worker `name`. `key` says which effect it is: the same key is the same command.
+    ///
+    /// # Errors
+    /// The rejection.
+    pub(crate) async fn send<D: Decider>(
+        &self,
+        name: &str,
+        id: Uuid,
+        key: &str,
+        command: &D::Command,
+    ) -> Result<CommandOutcome, Rejection> {
+        let metadata = Metadata {
+            command_id: Uuid::new_v5(&id, format!("{name} {key}").as_bytes()),
+            actor: Actor::system(name),
+            causation: None,
+            correlation: id.simple().to_string(),
+            traceparent: None,
+        };
+        self.bus.send::<D>(id, None, &metadata, command).await
+    }
+
+    /// Like [`Context::send`], where another worker or the state of things may have been faster: then nothing is left
+    /// to do.
+    pub(crate) async fn send_if_still_due<D: Decider>(
+        &self,
+        name: &str,
+        id: Uuid,
+        key: &str,
+        command: &D::Command,
+    ) -> Result<Option<CommandOutcome>, WorkerError> {
+        match self.send::<D>(name, id, key, command).await {
+            Ok(outcome) => Ok(Some(outcome)),
+            Err(rejection) if rejection.kind == ErrorKind::Unavailable => Err(rejection.into()),
+            Err(rejection) => {
+                tracing::debug!(worker = name, %rejection, "the work was no longer due");
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Runs all workers until `stop`.
+pub async fn run(context: Context, stop: CancellationToken) {
+    let work = async {
+        tokio::join!(
+            run_one(Relay::default(), &context),
+            run_one(Dispatcher, &context),
+            run_one(Scheduler, &context),
+            run_one(Reconciler, &context),
+            run_one(StallSweep, &context),
+            run_one(PresenceSweep, &context),
+            run_one(Cleanup, &context),
+            run_one(Housekeeping, &context),
+        )
+    };
+    tokio::select! { _ = work => {}, () = stop.cancelled() => {} }
+}
+
+async fn run_one<W: Worker>(worker: W, context: &Context) {
+    loop {
+        let mut lease = Lease::acquire(&context.pool, &format!("worker.{}", W::NAME)).await;
+        while lease.holds().await {
+            work(&worker, context).await;
+        }
+        tracing::warn!(worker = W::NAME, "the lease is lost; asking for it again");
+    }
+}
+
+/// Steps until there is nothing to do for one period.
+async fn work<W: Worker>(worker: &W, context: &Context) {
+    let mut wakeups = listen(context).await;
+    loop {
+        match worker.step(context).await {
+            Ok(true) => {}
+            Ok(false) => {
+                if timeout(worker.period(), woken(worker, &mut wakeups)).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(worker = W::NAME, %error, "a step failed and is repeated");
+                sleep(PAUSE).await;
+                return;
+            }
+        }
+    }
+}
+
+async fn listen(context: &Context) -> BoxStream<'static, Wakeup> {
+    match context.bus.wakeups().await {
+        Ok(wakeups) => wakeups.boxed(),
+        Err(error) => {
+            tracing::warn!(%error, "no wake-ups: the worker polls");
+            futures::stream::pending().boxed()
+        }
+    }
+}
+
+async fn woken<W: Worker>(worker: &W, wakeups: &mut BoxStream<'static, Wakeup>) {
+    while let Some(wakeup) = wakeups.next().await {
+        if worker.wakes(&wakeup) {
+            return;
+        }
+    }
+    std::future::pending().await
+}
