@@ -9,11 +9,8 @@ use signalbox_domain::{
     kernel::AgentId,
     transfer::{Leg, Transfer, TransferCommand},
 };
-use signalbox_messaging::{MailMessage, Wakeup};
-use signalbox_projections::{
-    Projection,
-    transfer::{TransferProjection, TransferRow, mail_key, queries},
-};
+use signalbox_messaging::MailMessage;
+use signalbox_projections::transfer::{TransferRow, mail_key, queries};
 
 use crate::{Context, Worker, WorkerError};
 
@@ -28,11 +25,7 @@ impl Worker for Cleanup {
     const NAME: &'static str = "cleanup";
 
     fn period(&self) -> Duration {
-        Duration::from_secs(10)
-    }
-
-    fn wakes(&self, wakeup: &Wakeup) -> bool {
-        matches!(wakeup, Wakeup::ReadAdvanced { projection, .. } if projection == TransferProjection::NAME)
+        Duration::from_secs(1)
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {

@@ -10,11 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_domain::transfer::{
     Job, JobCommand, NewTransfer, Overlap, Schedule, SkipReason, Transfer, TransferCommand,
 };
-use signalbox_messaging::Wakeup;
-use signalbox_projections::{
-    Projection,
-    transfer::{JobRow, TransferProjection, queries},
-};
+use signalbox_projections::transfer::{JobRow, queries};
 use uuid::Uuid;
 
 use crate::{Context, Worker, WorkerError};
@@ -33,16 +29,12 @@ impl Worker for Scheduler {
         Duration::from_millis(200)
     }
 
-    fn wakes(&self, wakeup: &Wakeup) -> bool {
-        matches!(wakeup, Wakeup::ReadAdvanced { projection, .. } if projection == TransferProjection::NAME)
-    }
-
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         let now = context.clock.now();
         for job in queries::due_jobs(&context.pool, now, BATCH).await? {
             fire(context, &job, now).await?;
         }
-        // A job that was started is due until the read model shows it: the wake-up for that starts the next step.
+        // A job that was started is due until the read model shows it; the same firing is the same command until then.
         Ok(false)
     }
 }

@@ -25,7 +25,7 @@ pub enum JobType {
     /// The source starts.
     #[default]
     Push,
-    /// The destination is asked first and waits.
+    /// The destination comes first: a run waits until that agent is connected.
     Pull,
 }
 

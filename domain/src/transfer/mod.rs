@@ -4,6 +4,7 @@ mod agent;
 mod agent_token;
 mod job;
 mod schedule;
+#[expect(clippy::module_inception, reason = "the context is named after its main aggregate")]
 mod transfer;
 
 pub use agent::{

@@ -7,7 +7,7 @@ use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, header, request::Parts},
 };
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 use signalbox_clock::Clock;
 use signalbox_domain::kernel::{Actor, AgentId, Sha256Hex};
@@ -15,12 +15,8 @@ use signalbox_projections::transfer::{AgentTokenRow, queries};
 use sqlx::PgPool;
 use uuid::Uuid;
 
+use super::memory::Memory;
 use crate::{limits::Rate, problem::Problem, state::AppState};
-
-/// How long an answer is remembered; a revoked token stops working within a second.
-const MEMORY: TimeDelta = TimeDelta::milliseconds(800);
-/// Tokens remembered at most; then all are forgotten.
-const MAX_REMEMBERED: usize = 100_000;
 
 /// An agent with a valid token.
 #[derive(Debug, Clone)]
@@ -41,19 +37,19 @@ impl AgentAuth {
 pub(crate) struct AgentTokens {
     pool: PgPool,
     clock: Clock,
-    remembered: Mutex<HashMap<String, (DateTime<Utc>, Option<AgentAuth>)>>,
+    known: Memory<String, Option<AgentAuth>>,
     used: Mutex<HashMap<Uuid, DateTime<Utc>>>,
 }
 
 impl AgentTokens {
     pub(crate) fn new(pool: PgPool, clock: Clock) -> Self {
-        Self { pool, clock, remembered: Mutex::default(), used: Mutex::default() }
+        Self { pool, clock, known: Memory::default(), used: Mutex::default() }
     }
 
     /// The agent whose token `secret` is, unless it is void.
     pub(crate) async fn agent(&self, secret: &str) -> Result<Option<AgentAuth>, sqlx::Error> {
         let (hash, now) = (hash_secret(secret).to_string(), self.clock.now());
-        let known = match self.recall(&hash, now) {
+        let known = match self.known.recall(&hash, now) {
             Some(known) => known,
             None => self.look_up(hash, now).await?,
         };
@@ -75,18 +71,8 @@ impl AgentTokens {
             number: row.agent_number,
             token: row.id,
         });
-        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-        if remembered.len() >= MAX_REMEMBERED {
-            remembered.clear();
-        }
-        remembered.insert(hash, (now, agent.clone()));
+        self.known.remember(hash, agent.clone(), now);
         Ok(agent)
-    }
-
-    fn recall(&self, hash: &str, now: DateTime<Utc>) -> Option<Option<AgentAuth>> {
-        let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, agent) = remembered.get(hash)?;
-        (now - at < MEMORY).then(|| agent.clone())
     }
 }
 

@@ -3,6 +3,7 @@
 mod agent;
 mod extractors;
 mod keys;
+mod memory;
 mod passwords;
 mod sessions;
 

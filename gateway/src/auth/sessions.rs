@@ -1,22 +1,13 @@
 //! Live login sessions, looked up in the read model and remembered for less than a second, so that a logout, a
 //! changed password or role and a deleted user are in force everywhere within one.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
-
-use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_clock::Clock;
 use signalbox_domain::{identity::Role, kernel::UserId};
 use signalbox_projections::identity::queries::{LiveSession, live_session};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-/// How long an answer is remembered.
-const MEMORY: TimeDelta = TimeDelta::milliseconds(800);
-/// Sessions remembered at most; then all are forgotten.
-const MAX_REMEMBERED: usize = 100_000;
+use super::memory::Memory;
 
 /// A user with a valid credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,38 +25,28 @@ pub(crate) struct Who {
 pub(crate) struct Sessions {
     pool: PgPool,
     clock: Clock,
-    remembered: Mutex<HashMap<Uuid, (DateTime<Utc>, Option<Who>)>>,
+    known: Memory<Uuid, Option<Who>>,
 }
 
 impl Sessions {
     pub(crate) fn new(pool: PgPool, clock: Clock) -> Self {
-        Self { pool, clock, remembered: Mutex::default() }
+        Self { pool, clock, known: Memory::default() }
     }
 
     /// The user of session `id`, unless it is void.
     pub(crate) async fn who(&self, id: Uuid) -> Result<Option<Who>, sqlx::Error> {
         let now = self.clock.now();
-        if let Some(known) = self.recall(id, now) {
+        if let Some(known) = self.known.recall(&id, now) {
             return Ok(known);
         }
         let who = live_session(&self.pool, id, now).await?.and_then(|live| who(id, live));
-        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-        if remembered.len() >= MAX_REMEMBERED {
-            remembered.clear();
-        }
-        remembered.insert(id, (now, who.clone()));
+        self.known.remember(id, who.clone(), now);
         Ok(who)
     }
 
     /// Forgets what is remembered of session `id`.
     pub(crate) fn forget(&self, id: Uuid) {
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-    }
-
-    fn recall(&self, id: Uuid, now: DateTime<Utc>) -> Option<Option<Who>> {
-        let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, who) = remembered.get(&id)?;
-        (now - at < MEMORY).then(|| who.clone())
+        self.known.forget(&id);
     }
 }
 

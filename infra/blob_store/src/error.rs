@@ -108,3 +108,18 @@ pub(crate) fn joined<T>(
 ) -> Result<T, BlobError> {
     result.map_err(|error| BlobError::io("finish disk work", io::Error::other(error)))?
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_from_other_failures_and_keeps_nothing() {
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            let error = BlobError::io("write a part", kind.into());
+            assert!(matches!(error, BlobError::DiskFull { .. }) && error.keeps_nothing());
+        }
+        let error = BlobError::io("write a part", io::ErrorKind::PermissionDenied.into());
+        assert!(matches!(error, BlobError::Io { .. }) && !error.keeps_nothing());
+    }
+}

@@ -100,7 +100,8 @@ impl Part {
     fn publish(&self) -> Result<(), BlobError> {
         self.file.lock().during("lock a part")?;
         self.check_owned()?;
-        self.folder.rename(&self.key.part_name(), self.key.final_name()).during("name a finished file")?;
+        superseded_if_gone(self.folder.rename(&self.key.part_name(), self.key.final_name()))
+            .during("name a finished file")??;
         self.folder.sync().during("make a file's name durable")?;
         self.store.sync_root().during("make a transfer's folder durable")
     }
@@ -116,7 +117,7 @@ impl Part {
     fn discard(&self) -> Result<(), BlobError> {
         self.file.lock().during("lock a part")?;
         self.check_owned()?;
-        self.folder.unlink(&self.key.part_name()).during("remove a part")
+        superseded_if_gone(self.folder.unlink(&self.key.part_name())).during("remove a part")?
     }
 
     /// Whether the part's name still leads to this very file and nobody else has appended to it. Only an answer while
@@ -125,6 +126,14 @@ impl Part {
         let length = self.file.metadata().during("measure a part")?.len();
         let named = is_named(&self.folder, &self.key.part_name(), &self.file).during("look for a part")?;
         (named && length == self.size).then_some(()).ok_or(BlobError::Superseded)
+    }
+}
+
+/// A deletion takes no lock: it may come between a check and what follows.
+fn superseded_if_gone(result: io::Result<()>) -> io::Result<Result<(), BlobError>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Err(BlobError::Superseded)),
+        result => result.map(Ok),
     }
 }
 

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::{
     BlobError, BlobKey,
     error::{IoContext, off_thread},
-    folder::{Folder, remove_folder},
+    folder::{Folder, is_not_empty, remove_folder},
     part,
 };
 
@@ -120,7 +120,7 @@ impl BlobStore {
         for attempt in 0_u64.. {
             let aside = self.deleted().join(format!("{transfer}.{attempt}"));
             match fs::rename(self.0.path.join(folder_name(transfer)), aside) {
-                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+                Err(error) if is_not_empty(&error) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break,
                 result => return result.during("set a deleted transfer aside"),
             }

@@ -391,7 +391,7 @@ pub async fn transfer_file(
         .await
 }
 
-/// Transfers whose next agent may be told at `now`, oldest first.
+/// Transfers whose next agent may be told at `now`, oldest first. A pull waits until its destination is there.
 ///
 /// # Errors
 /// The database's error.
@@ -401,7 +401,11 @@ pub async fn due_transfers(
     limit: i64,
 ) -> Result<Vec<TransferRow>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT * FROM read.transfers WHERE (phase = 'queued' AND (not_before IS NULL OR not_before <= $1)) OR (phase = 'staged' AND NOT asked)
+        "SELECT * FROM read.transfers t
+          WHERE (phase = 'queued' AND (not_before IS NULL OR not_before <= $1)
+                 AND (job_type = 'push' OR EXISTS (
+                    SELECT FROM read.agents a WHERE a.id = t.destination_agent_id AND a.session IS NOT NULL)))
+             OR (phase = 'staged' AND NOT asked)
           ORDER BY number LIMIT $2",
     )
     .bind(now)

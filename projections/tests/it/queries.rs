@@ -6,8 +6,8 @@ use signalbox_domain::{
     identity::{Role, Session, SessionCommand},
     kernel::UserId,
     transfer::{
-        Agent, AgentCommand, AgentRef, AgentToken, AgentTokenCommand, JobRef, JobType, NewAgentToken,
-        NewTransfer, Transfer, TransferCommand, TransportMode,
+        Agent, AgentCommand, AgentRef, AgentToken, AgentTokenCommand, Arrival, JobRef, JobType,
+        NewAgentToken, NewTransfer, Transfer, TransferCommand, TransportMode,
     },
 };
 use signalbox_projections::{
@@ -200,13 +200,15 @@ async fn due_jobs_are_found_when_their_time_has_come() {
     assert_eq!(transfer::next_due(pool).await.unwrap(), Some(at(600)));
     assert_eq!(transfer::due_jobs(pool, at(599), 10).await.unwrap(), []);
     assert_eq!(transfer::due_jobs(pool, at(600), 10).await.unwrap()[0].id, job.id.0);
-    assert!(!transfer::job_is_busy(pool, job.id.0).await.unwrap());
+    let is_busy = async |except| transfer::job_is_busy(pool, job.id.0, except).await.unwrap();
+    assert!(!is_busy(STRANGER).await);
     let id = world.writer.transfer(new_transfer(1, Some(job), &spec("Nightly", agents[0], agents[1]))).await;
     world.fold().await;
-    assert!(transfer::job_is_busy(pool, job.id.0).await.unwrap());
+    assert!(is_busy(STRANGER).await);
+    assert!(!is_busy(id).await, "by no other one");
     world.writer.run::<Transfer>(id, TransferCommand::Cancel).await;
     world.fold().await;
-    assert!(!transfer::job_is_busy(pool, job.id.0).await.unwrap());
+    assert!(!is_busy(STRANGER).await);
     world.servers.finish().await;
 }
 
@@ -266,7 +268,7 @@ async fn work_on_transfers_is_found_by_phase_and_time() {
     let ([queued, dispatched], _) = two_transfers(&world).await;
     world.fold().await;
     let pool = world.pool();
-    let waiting = transfer::queued_transfers(pool, at(0), 10).await.unwrap();
+    let waiting = transfer::due_transfers(pool, at(0), 10).await.unwrap();
     assert_eq!(waiting.iter().map(|row| row.id).collect::<Vec<_>>(), [queued]);
     let phases = ["dispatched", "uploading"];
     let idle = transfer::idle_transfers(pool, &phases, at(0), Uuid::nil(), 10).await.unwrap();
@@ -277,8 +279,44 @@ async fn work_on_transfers_is_found_by_phase_and_time() {
     world.writer.run::<Transfer>(queued, TransferCommand::Fail { reason: "no".to_owned() }).await;
     world.writer.run::<Transfer>(dispatched, TransferCommand::Cancel).await;
     world.fold().await;
-    assert_eq!(transfer::uncleaned_transfers(pool, at(-1), 10).await.unwrap(), [dispatched]);
+    let cancelled = transfer::uncleaned_transfers(pool, at(-1), 10).await.unwrap();
+    assert_eq!(cancelled.iter().map(|row| row.id).collect::<Vec<_>>(), [dispatched]);
     assert_eq!(transfer::uncleaned_transfers(pool, at(0), 10).await.unwrap().len(), 2);
+    world.servers.finish().await;
+}
+
+async fn due(world: &World) -> Vec<Uuid> {
+    world.fold().await;
+    let rows = transfer::due_transfers(world.pool(), world.clock.now(), 10).await.unwrap();
+    rows.into_iter().map(|row| row.id).collect()
+}
+
+#[tokio::test]
+async fn a_pull_is_due_once_its_destination_is_connected() {
+    let world = World::start().await;
+    let [press, store] = two_agents(&world).await;
+    let pull = NewTransfer { kind: JobType::Pull, ..new_transfer(1, None, &spec("Nightly", press, store)) };
+    let id = world.writer.transfer(pull).await;
+    connect(&world, press, STRANGER).await;
+    assert_eq!(due(&world).await, []);
+    connect(&world, store, STRANGER).await;
+    assert_eq!(due(&world).await, [id]);
+    world.servers.finish().await;
+}
+
+#[tokio::test]
+async fn a_staged_transfer_is_due_until_its_destination_was_asked() {
+    let world = World::start().await;
+    let [press, store] = two_agents(&world).await;
+    let id = world.writer.transfer(new_transfer(1, None, &spec("Nightly", press, store))).await;
+    let tell = async |command| world.writer.run::<Transfer>(id, command).await;
+    tell(TransferCommand::Dispatch).await;
+    tell(TransferCommand::Stage { files: vec![file("report.csv", 7)] }).await;
+    assert_eq!(due(&world).await, []);
+    tell(TransferCommand::ReportComplete { agent: press.id, arrival: Arrival::default() }).await;
+    assert_eq!(due(&world).await, [id]);
+    tell(TransferCommand::Dispatch).await;
+    assert_eq!(due(&world).await, []);
     world.servers.finish().await;
 }
 

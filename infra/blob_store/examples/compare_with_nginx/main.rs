@@ -79,7 +79,6 @@ fn compare(bytes: u64, rounds: usize) -> Result<()> {
             our_put: client::put(ours.address, bytes)?,
             our_get: client::get(ours.address, bytes)?,
         };
-        eprintln!("{taken:.2?}");
         // Every upload makes a new file: replacing a large one costs time of its own.
         client::delete(theirs.address)?;
         client::delete(ours.address)?;
@@ -92,7 +91,6 @@ fn compare(bytes: u64, rounds: usize) -> Result<()> {
     Ok(())
 }
 
-#[derive(Debug)]
 struct Round {
     their_put: f64,
     their_sync: f64,

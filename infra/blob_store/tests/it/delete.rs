@@ -71,7 +71,8 @@ async fn deleting_while_many_uploads_begin_and_end_leaves_nothing() {
         fixture.store.delete_transfer(Uuid::from_u128(1)).await.unwrap();
     }
     for result in join_all(uploads).await {
-        assert!(matches!(result.unwrap(), Ok(_) | Err(BlobError::Superseded)));
+        let result = result.unwrap();
+        assert!(matches!(result, Ok(_) | Err(BlobError::Superseded)), "{result:?}");
     }
     fixture.store.delete_transfer(Uuid::from_u128(1)).await.unwrap();
     assert!(fixture.files().is_empty());

@@ -1,0 +1,110 @@
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::{Context as _, bail};
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+
+use super::signalbox::{EMAIL, PASSWORD};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The HTTP interface of a gateway, as its admin. Clones share connections.
+#[derive(Debug, Clone)]
+pub struct Api {
+    client: Client,
+    /// Where the gateway listens.
+    pub address: SocketAddr,
+    token: String,
+}
+
+/// An agent that exists, and its credential.
+#[derive(Debug, Clone)]
+pub struct AgentAccount {
+    /// The integer that clients see.
+    pub number: i64,
+    /// Its token.
+    pub token: String,
+}
+
+impl Api {
+    /// The interface at `address`, not logged in.
+    pub fn new(address: SocketAddr) -> anyhow::Result<Self> {
+        let client = Client::builder().no_proxy().timeout(LIMIT).build()?;
+        Ok(Self { client, address, token: String::new() })
+    }
+
+    /// The same login at another gateway.
+    pub fn at(&self, address: SocketAddr) -> Self {
+        Self { address, ..self.clone() }
+    }
+
+    /// Logs in as the admin.
+    pub async fn log_in(&mut self) -> anyhow::Result<()> {
+        let credentials = json!({ "email": EMAIL, "password": PASSWORD });
+        let answer = self.call(Method::POST, "/api/auth/login", Some(&credentials)).await?;
+        self.token = text(&answer["token"]).context("a login without a token")?;
+        Ok(())
+    }
+
+    /// What authenticates the admin.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Makes one call; fails with what the answer says unless its status is a success.
+    pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+        let mut request = self.client.request(method.clone(), format!("http://{}{path}", self.address));
+        if !self.token.is_empty() {
+            request = request.bearer_auth(&self.token);
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await?;
+        let (status, text) = (response.status(), response.text().await?);
+        if !status.is_success() {
+            bail!("{method} {path} was answered with {status}: {text}");
+        }
+        Ok(if text.is_empty() { Value::Null } else { serde_json::from_str(&text)? })
+    }
+
+    /// `GET path`.
+    pub async fn get(&self, path: &str) -> anyhow::Result<Value> {
+        self.call(Method::GET, path, None).await
+    }
+
+    /// `POST path`.
+    pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        self.call(Method::POST, path, Some(body)).await
+    }
+
+    /// Creates an agent and a token for it.
+    pub async fn add_agent(&self, name: &str) -> anyhow::Result<AgentAccount> {
+        let agent = self.post("/api/agents", &json!({ "name": name, "type": "server" })).await?;
+        let number = agent["id"].as_i64().context("an agent without an id")?;
+        let token = self.post("/api/tokens", &json!({ "name": name, "agent_id": number })).await?;
+        Ok(AgentAccount { number, token: text(&token["value"]).context("a token without its value")? })
+    }
+
+    /// Asks for a transfer between two agents; gives back its number.
+    pub async fn add_transfer(
+        &self,
+        source: &AgentAccount,
+        destination: &AgentAccount,
+        source_path: &str,
+        destination_path: &str,
+    ) -> anyhow::Result<i64> {
+        let transfer = json!({
+            "source_agent_id": source.number,
+            "destination_agent_id": destination.number,
+            "source_path": source_path,
+            "destination_path": destination_path,
+        });
+        let made = self.post("/api/transfers", &transfer).await?;
+        made["id"].as_i64().context("a transfer without an id")
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}

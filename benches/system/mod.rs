@@ -1,0 +1,17 @@
+//! A whole system for benches and chaos: private servers, processes of our own programs, and a client.
+//!
+//! Everything it starts ends with its handle, and with this process, however that ends.
+
+mod agent;
+mod api;
+mod program;
+mod servers;
+mod signalbox;
+mod wait;
+
+pub use agent::{AgentProcess, AgentSettings};
+pub use api::{AgentAccount, Api};
+pub use program::Program;
+pub use servers::Servers;
+pub use signalbox::{Role, Signalbox, free_address};
+pub use wait::{wait_for, wait_until};

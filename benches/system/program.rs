@@ -1,0 +1,75 @@
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A process of ours. It is killed when this is dropped, and by the kernel when the thread that started it ends.
+#[derive(Debug)]
+pub struct Program {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Program {
+    /// Starts `program`, with its output appended to `log`. Start it from a thread that lives as long as it should.
+    pub fn start(
+        program: &Path,
+        arguments: &[impl AsRef<OsStr>],
+        environment: &[(&str, String)],
+        log: &Path,
+    ) -> anyhow::Result<Self> {
+        let output = fs::File::options().create(true).append(true).open(log).context("open a log")?;
+        // setpriv becomes the program, so the number stays.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(program).args(arguments);
+        command.envs(environment.iter().map(|(name, value)| (*name, value)));
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        let child = command.spawn().with_context(|| format!("start {}", program.display()))?;
+        Ok(Self { child, log: log.to_owned() })
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Ends it with SIGKILL.
+    pub fn kill(mut self) {
+        self.end(Signal::KILL);
+    }
+
+    /// Asks it to end, and waits for that.
+    pub fn stop(mut self) {
+        self.end(Signal::TERM);
+    }
+
+    /// What it said last.
+    pub fn said(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<_> = text.lines().rev().take(15).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+
+    fn end(&mut self, signal: Signal) {
+        if self.is_running() {
+            let _ = kill_process(Pid::from_child(&self.child), signal);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.end(Signal::KILL);
+    }
+}

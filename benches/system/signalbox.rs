@@ -1,0 +1,97 @@
+use std::{
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, ensure};
+
+use super::{Api, Program, Servers, wait_for};
+
+const START: Duration = Duration::from_secs(60);
+/// The admin's password in these systems, which are reachable from this machine only.
+pub(super) const PASSWORD: &str = "correct horse battery staple";
+/// Its login.
+pub(super) const EMAIL: &str = "admin@signalbox.local";
+
+/// A role of the server program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// All of them in one process.
+    All,
+    /// HTTP and sockets.
+    Gateway,
+    /// Command handlers.
+    Commands,
+    /// Read models.
+    Projections,
+    /// Dispatch, schedules, sweeps.
+    Workers,
+}
+
+/// How to start a process of the server program.
+#[derive(Debug, Clone)]
+pub struct Signalbox {
+    role: Role,
+    /// Where its gateway listens.
+    pub address: SocketAddr,
+    environment: Vec<(&'static str, String)>,
+    log: PathBuf,
+}
+
+/// A free address on this machine.
+pub fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+impl Signalbox {
+    /// A process with `role` on `servers`, without limits that a load generator would run into.
+    pub fn new(servers: &Servers, role: Role) -> anyhow::Result<Self> {
+        let address = free_address()?;
+        let many = "4000000000".to_owned();
+        let environment = vec![
+            ("DATABASE_URL", servers.database_url.clone()),
+            ("NATS_URL", servers.nats_url.clone()),
+            ("SIGNALBOX_SERVER__ADDRESS", address.to_string()),
+            ("SIGNALBOX_STORAGE__FOLDER", servers.folder().join("data").display().to_string()),
+            ("SIGNALBOX_ADMIN_EMAIL", EMAIL.to_owned()),
+            ("SIGNALBOX_ADMIN_PASSWORD", PASSWORD.to_owned()),
+            ("SIGNALBOX_LIMITS__REQUESTS_PER_MINUTE", many.clone()),
+            ("SIGNALBOX_LIMITS__REQUEST_BURST", many.clone()),
+            ("SIGNALBOX_LIMITS__AGENT_REQUESTS_PER_MINUTE", many.clone()),
+            ("SIGNALBOX_LIMITS__AGENT_REQUEST_BURST", many),
+        ];
+        let log = servers.folder().join(format!("{role:?}-{}.log", address.port()).to_lowercase());
+        Ok(Self { role, address, environment, log })
+    }
+
+    /// Starts the process. It may still be starting up when this returns.
+    pub fn start(&self) -> anyhow::Result<Program> {
+        let mut arguments = vec!["serve"];
+        let role = match self.role {
+            Role::All => None,
+            Role::Gateway => Some("gateway"),
+            Role::Commands => Some("commands"),
+            Role::Projections => Some("projections"),
+            Role::Workers => Some("workers"),
+        };
+        arguments.extend(role.into_iter().flat_map(|role| ["--role", role]));
+        Program::start(Path::new(env!("CARGO_BIN_EXE_signalbox")), &arguments, &self.environment, &self.log)
+    }
+
+    /// Starts the process and logs the admin in at its gateway.
+    pub async fn start_and_log_in(&self) -> anyhow::Result<(Program, Api)> {
+        let mut program = self.start()?;
+        let api = Api::new(self.address)?;
+        let api = wait_for("the start of the gateway", START, || {
+            let (mut api, running) = (api.clone(), program.is_running());
+            async move {
+                ensure!(running, "the server has ended");
+                api.log_in().await?;
+                Ok(Some(api))
+            }
+        });
+        let api = api.await.with_context(|| program.said())?;
+        Ok((program, api))
+    }
+}

@@ -1,0 +1,1 @@
+mod by_real_agents;

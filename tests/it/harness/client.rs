@@ -1,0 +1,102 @@
+//! An HTTP client that checks each answer against the description of the interface.
+
+use std::net::SocketAddr;
+
+use reqwest::{Method, RequestBuilder, redirect::Policy};
+use serde_json::{Value, json};
+
+use super::{Answer, conformance};
+
+/// Speaks to one gateway with one credential, or none.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    address: SocketAddr,
+    pub token: Option<String>,
+}
+
+impl Client {
+    pub fn new(address: SocketAddr) -> Self {
+        let http = reqwest::Client::builder().redirect(Policy::none()).pool_max_idle_per_host(4);
+        Self { http: http.build().unwrap(), address, token: None }
+    }
+
+    pub fn with_token(&self, token: &str) -> Self {
+        Self { token: Some(token.to_owned()), ..self.clone() }
+    }
+
+    /// The same credential at the gateway that `other` speaks to.
+    pub fn at(&self, other: &Self) -> Self {
+        Self { token: self.token.clone(), ..other.clone() }
+    }
+
+    pub fn anonymous(&self) -> Self {
+        Self { token: None, ..self.clone() }
+    }
+
+    pub async fn log_in(&self, login: &str, password: &str) -> Self {
+        let answer = self.post("/api/auth/login", json!({"email": login, "password": password})).await;
+        self.with_token(answer.expect(200)["token"].as_str().unwrap())
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Address of the WebSocket at `path`.
+    pub fn socket_url(&self, path: &str) -> String {
+        format!("ws://{}{path}", self.address)
+    }
+
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.http.request(method, self.url(path));
+        match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(self.request(Method::GET, path)).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.send(self.request(Method::POST, path).json(&body)).await
+    }
+
+    pub async fn put(&self, path: &str, body: Value) -> Answer {
+        self.send(self.request(Method::PUT, path).json(&body)).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.send(self.request(Method::DELETE, path)).await
+    }
+
+    /// Sends `request` and reads the whole answer.
+    pub async fn send(&self, request: RequestBuilder) -> Answer {
+        let request = request.build().unwrap();
+        let (method, path) = (request.method().clone(), request.url().path().to_owned());
+        let mut response = self.http.execute(request).await.unwrap();
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let mut body = Vec::new();
+        let mut is_whole = true;
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(None) => break,
+                Err(_) => {
+                    is_whole = false;
+                    break;
+                }
+            }
+        }
+        let answer = Answer { method, path, status, headers, body, is_whole };
+        conformance::check(&answer);
+        answer
+    }
+}
+
+/// `text` as it stands in a query.
+pub fn encode(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}

@@ -1,0 +1,21 @@
+//! A whole service in this process, its clients and its agents.
+
+mod answer;
+mod client;
+mod conformance;
+mod fileflux;
+mod folder;
+mod link;
+mod real_agent;
+mod service;
+mod world;
+
+pub use answer::Answer;
+pub use client::{Client, encode};
+pub use conformance::description;
+pub use fileflux::{FileFlux, Habits};
+pub use folder::{Folder, bytes, sha256};
+pub use link::Link;
+pub use real_agent::{RealAgent, Transport};
+pub use signalbox_test_support::{eventually, eventually_some, seconds};
+pub use world::{ADMIN, AgentAccount, PASSWORD, World};

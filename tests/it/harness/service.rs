@@ -1,0 +1,100 @@
+//! The roles of the service, put together as the command line does it.
+
+use std::{net::SocketAddr, path::Path};
+
+use signalbox_blob_store::BlobStore;
+use signalbox_clock::Clock;
+use signalbox_config::Config;
+use signalbox_gateway::Gateway;
+use signalbox_messaging::{Bus, Mailbox};
+use signalbox_projections::{Runner, identity::IdentityProjection, transfer::TransferProjection};
+use sqlx::PgPool;
+use tokio::{net::TcpListener, task::JoinSet, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::seconds;
+
+/// What one process of the service is made of.
+pub struct Process {
+    pub pool: PgPool,
+    pub bus: Bus,
+    pub clock: Clock,
+    pub config: Config,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Process {
+    /// A process with connections of its own, which does nothing yet.
+    pub async fn new(config: &Config, clock: &Clock) -> Self {
+        let pool = signalbox_database::connect(config.database.url.expose(), 12).await.unwrap();
+        let bus = Bus::connect(config.nats.url.expose()).await.unwrap();
+        let (clock, config) = (clock.clone(), config.clone());
+        Self { pool, bus, clock, config, stop: CancellationToken::new(), tasks: JoinSet::new() }
+    }
+
+    /// Takes the role of the command handlers.
+    pub fn handle_commands(&mut self) {
+        let (pool, bus, clock, stop) = self.parts();
+        self.tasks.spawn(async move { signalbox_commands::run(pool, bus, clock, stop).await.unwrap() });
+    }
+
+    /// Takes the role of the projections.
+    pub fn project(&mut self) {
+        let (pool, bus, _, stop) = self.parts();
+        self.tasks.spawn(async move {
+            tokio::join!(
+                Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
+                Runner::<TransferProjection>::run(pool, bus, stop),
+            );
+        });
+    }
+
+    /// Takes the role of the workers.
+    pub async fn work(&mut self) {
+        let (pool, bus, clock, stop) = self.parts();
+        let mailbox = Mailbox::open(&bus).await.unwrap();
+        let blobs = blobs(&self.config.storage.folder);
+        let config = self.config.clone();
+        let context = signalbox_workers::Context { pool, bus, mailbox, blobs, clock, config };
+        self.tasks.spawn(signalbox_workers::run(context, stop));
+    }
+
+    /// What workers share in this process, for a worker that a test steps by hand.
+    pub async fn worker_context(&self) -> signalbox_workers::Context {
+        let (pool, bus, clock, _) = self.parts();
+        let mailbox = Mailbox::open(&bus).await.unwrap();
+        let (blobs, config) = (blobs(&self.config.storage.folder), self.config.clone());
+        signalbox_workers::Context { pool, bus, mailbox, blobs, clock, config }
+    }
+
+    /// Takes the role of a gateway on a free port; gives back its address.
+    pub async fn serve(&mut self) -> SocketAddr {
+        let (pool, bus, clock, stop) = self.parts();
+        let blobs = blobs(&self.config.storage.folder);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let gateway = Gateway::open(pool, bus, blobs, clock, self.config.clone(), stop).await.unwrap();
+        self.tasks.spawn(async move { gateway.serve(listener).await.unwrap() });
+        address
+    }
+
+    /// Stops all roles and waits for their end.
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        let ended = timeout(seconds(20), async {
+            while let Some(role) = self.tasks.join_next().await {
+                role.unwrap()
+            }
+        });
+        ended.await.expect("a role did not stop within 20 s");
+    }
+
+    fn parts(&self) -> (PgPool, Bus, Clock, CancellationToken) {
+        (self.pool.clone(), self.bus.clone(), self.clock.clone(), self.stop.clone())
+    }
+}
+
+fn blobs(folder: &Path) -> BlobStore {
+    BlobStore::open(folder.join("blobs")).unwrap()
+}

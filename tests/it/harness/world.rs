@@ -1,0 +1,229 @@
+//! Servers, a running service, an admin who is logged in, and short ways to what most tests need.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+use signalbox_clock::Clock;
+use signalbox_config::{Config, Secret};
+use signalbox_gateway::{FirstAdmin, ensure_admin};
+use signalbox_test_support::TestServers;
+use tempfile::TempDir;
+
+use super::{Client, eventually, eventually_some, seconds, service::Process};
+
+/// E-mail address of the admin of every test.
+pub const ADMIN: &str = "admin@example.org";
+/// Password of every user of every test.
+pub const PASSWORD: &str = "a long enough password";
+
+/// One test's service.
+pub struct World {
+    pub servers: TestServers,
+    pub config: Config,
+    pub clock: Clock,
+    pub address: SocketAddr,
+    pub admin: Client,
+    main: Process,
+    others: Vec<Process>,
+    folder: TempDir,
+}
+
+/// An agent as the service knows it, with a token.
+#[derive(Debug, Clone)]
+pub struct AgentAccount {
+    pub id: i64,
+    pub token_id: i64,
+    pub token: String,
+}
+
+impl World {
+    pub async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// A service whose configuration `adjust` has changed.
+    pub async fn with(adjust: impl FnOnce(&mut Config)) -> Self {
+        Self::at(Clock::system(), adjust).await
+    }
+
+    /// A service that lives by `clock`.
+    pub async fn at(clock: Clock, adjust: impl FnOnce(&mut Config)) -> Self {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let servers = TestServers::start().await;
+        let folder = TempDir::new().unwrap();
+        let mut config = Config::load(None, &Default::default()).unwrap();
+        config.storage.folder = folder.path().to_owned();
+        config.database.url = Secret::new(servers.database_url.clone());
+        config.nats.url = Secret::new(servers.nats_url.clone());
+        config.limits.logins_per_account = 1000;
+        config.limits.logins_per_address = 1000;
+        config.limits.request_burst = 100_000;
+        adjust(&mut config);
+        let mut main = Process::new(&config, &clock).await;
+        main.handle_commands();
+        main.project();
+        main.work().await;
+        let address = main.serve().await;
+        let first = FirstAdmin {
+            email: Some(ADMIN.to_owned()),
+            password: Some(Secret::new(PASSWORD.to_owned())),
+            password_file: folder.path().join("admin-password"),
+        };
+        ensure_admin(&main.pool, &main.bus, &clock, first).await.unwrap().expect("there was no user before");
+        let anonymous = Client::new(address);
+        eventually(seconds(10), async || count_users(&servers).await == 1).await;
+        let admin = anonymous.log_in(ADMIN, PASSWORD).await;
+        Self { servers, config, clock, address, admin, main, others: Vec::new(), folder }
+    }
+
+    /// A client without credentials.
+    pub fn anonymous(&self) -> Client {
+        Client::new(self.address)
+    }
+
+    /// Starts another gateway on the same servers and folder; gives back a client of it without credentials.
+    pub async fn another_gateway(&mut self) -> Client {
+        let mut process = Process::new(&self.config, &self.clock).await;
+        let address = process.serve().await;
+        self.others.push(process);
+        Client::new(address)
+    }
+
+    /// Another process with connections of its own that does nothing yet; stopped with the world.
+    pub async fn another_process(&mut self) -> &mut Process {
+        let process = Process::new(&self.config, &self.clock).await;
+        self.others.push(process);
+        self.others.last_mut().unwrap()
+    }
+
+    /// Makes a user with [`PASSWORD`] and logs it in.
+    pub async fn user(&self, name: &str, role: &str) -> Client {
+        let user = json!({"email": email(name), "username": name, "password": PASSWORD, "role": role});
+        self.admin.post("/api/v1/users", user).await.expect(201);
+        self.anonymous().log_in(name, PASSWORD).await
+    }
+
+    /// Makes an agent with a token.
+    pub async fn agent(&self, name: &str) -> AgentAccount {
+        let agent = self.admin.post("/api/agents", json!({ "name": name })).await.expect(201);
+        let id = agent["id"].as_i64().unwrap();
+        let token = self.admin.post("/api/tokens", json!({"name": name, "agent_id": id})).await.expect(201);
+        AgentAccount {
+            id,
+            token_id: token["token"]["id"].as_i64().unwrap(),
+            token: token["value"].as_str().unwrap().to_owned(),
+        }
+    }
+
+    /// A client that speaks as `agent`.
+    pub fn as_agent(&self, agent: &AgentAccount) -> Client {
+        self.anonymous().with_token(&agent.token)
+    }
+
+    /// Makes a transfer and gives back its integer.
+    pub async fn transfer(
+        &self,
+        from: &AgentAccount,
+        to: &AgentAccount,
+        source: &str,
+        destination: &str,
+    ) -> i64 {
+        let transfer = json!({"source_agent_id": from.id, "destination_agent_id": to.id,
+            "source_path": source, "destination_path": destination});
+        self.admin.post("/api/transfers", transfer).await.expect(201)["id"].as_i64().unwrap()
+    }
+
+    /// Waits until transfer `id` is as wanted; gives it back.
+    #[track_caller]
+    pub fn until_transfer(
+        &self,
+        id: i64,
+        mut is_so: impl FnMut(&Value) -> bool,
+    ) -> impl Future<Output = Value> {
+        let path = format!("/api/transfers/{id}");
+        eventually_some(seconds(40), async move || {
+            let transfer = self.admin.get(&path).await.expect(200);
+            is_so(&transfer).then_some(transfer)
+        })
+    }
+
+    /// Waits until transfer `id` has ended; gives it back.
+    #[track_caller]
+    pub fn until_ended(&self, id: i64) -> impl Future<Output = Value> {
+        self.until_transfer(id, |transfer| transfer["phase"] == "done")
+    }
+
+    /// Waits until transfer `id` is in `phase`; gives it back.
+    #[track_caller]
+    pub fn until_phase(&self, id: i64, phase: &'static str) -> impl Future<Output = Value> {
+        self.until_transfer(id, move |transfer| transfer["phase"] == phase)
+    }
+
+    /// Waits until `agent` has `status`; gives it back.
+    #[track_caller]
+    pub fn until_agent(&self, agent: &AgentAccount, status: &'static str) -> impl Future<Output = Value> {
+        let path = format!("/api/agents/{}", agent.id);
+        eventually_some(seconds(20), async move || {
+            let agent = self.admin.get(&path).await.expect(200);
+            (agent["status"] == status).then_some(agent)
+        })
+    }
+
+    /// Position of the log's newest event.
+    pub async fn head(&self) -> i64 {
+        let head = sqlx::query_scalar("SELECT position FROM log_head WHERE log = 'events'");
+        head.fetch_one(&self.servers.pool).await.unwrap()
+    }
+
+    /// How many events of `event_type` the log holds.
+    pub async fn count_events(&self, event_type: &str) -> i64 {
+        let count = sqlx::query_scalar("SELECT count(*) FROM events WHERE event_type = $1");
+        count.bind(event_type).fetch_one(&self.servers.pool).await.unwrap()
+    }
+
+    /// What workers share in the first process, for a worker that a test steps by hand.
+    pub async fn worker_context(&self) -> signalbox_workers::Context {
+        self.main.worker_context().await
+    }
+
+    /// Names of the staged files that are on disk.
+    pub fn staged_files(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut folders = vec![self.folder.path().join("blobs")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+                match entry.path() {
+                    path if path.is_dir() => folders.push(path),
+                    path => found.push(path.file_name().unwrap().to_string_lossy().into_owned()),
+                }
+            }
+        }
+        found
+    }
+
+    /// Ends the test; fails it when work is left behind.
+    pub async fn finish(self) {
+        let Self { servers, main, others, folder, .. } = self;
+        servers.finish().await;
+        for process in others.into_iter().chain([main]) {
+            process.stop().await;
+        }
+        drop(folder);
+    }
+
+    /// Ends the test where mail for agents that are away is meant to stay.
+    pub async fn finish_with_mail(self) {
+        for process in self.others.into_iter().chain([self.main]) {
+            process.stop().await;
+        }
+    }
+}
+
+/// The e-mail address of user `name`.
+pub fn email(name: &str) -> String {
+    format!("{name}@example.org")
+}
+
+async fn count_users(servers: &TestServers) -> i64 {
+    sqlx::query_scalar("SELECT count(*) FROM read.users").fetch_one(&servers.pool).await.unwrap()
+}

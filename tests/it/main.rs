@@ -1,0 +1,7 @@
+//! The service from outside: real servers, real agents, HTTP, WebSocket and long polling. The modules follow the
+//! paths of the interface.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test's helpers fail the test")]
+
+mod api;
+mod harness;
