@@ -8,7 +8,7 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::state::Written;
+use crate::{idempotency::NotStored, state::Written};
 
 const CONSISTENCY: HeaderName = HeaderName::from_static("consistency");
 const TOTAL_COUNT: HeaderName = HeaderName::from_static("x-total-count");
@@ -28,6 +28,13 @@ pub(crate) struct Page<T> {
 pub(crate) fn resource<T: Serialize>(version: i64, body: &T) -> Response {
     let mut response = Json(body).into_response();
     set_etag(&mut response, version);
+    response
+}
+
+/// An answer that shows a secret: it is not kept for repetitions of the request.
+pub(crate) fn secret<T: Serialize>(body: &T) -> Response {
+    let mut response = Json(body).into_response();
+    response.extensions_mut().insert(NotStored);
     response
 }
 

@@ -3,12 +3,17 @@
 use axum::{Json, Router, routing::get};
 use utoipa::{
     Modify, OpenApi,
-    openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    openapi::{
+        Content, PathItem, Ref, RefOr, Required, Response, ResponseBuilder,
+        path::{Operation, Parameter, ParameterBuilder, ParameterIn},
+        schema::{ObjectBuilder, Type},
+        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    },
 };
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_swagger_ui::SwaggerUi;
 
-use crate::{identity, serve::health_routes, state::AppState, transfer};
+use crate::{identity, problem::is_service_1, serve::health_routes, state::AppState, transfer};
 
 /// What the description says of the whole.
 #[derive(OpenApi)]
@@ -34,10 +39,81 @@ impl Modify for Security {
 
 /// All routes with their description.
 pub(crate) fn described_routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::with_openapi(Description::openapi())
+    let mut routes = OpenApiRouter::with_openapi(Description::openapi())
         .merge(health_routes())
         .merge(identity::routes())
-        .merge(transfer::routes())
+        .merge(transfer::routes());
+    for (path, item) in &mut routes.get_openapi_mut().paths.paths {
+        describe_layers(path, item);
+    }
+    routes
+}
+
+/// Adds what the layers around the handlers do to every operation: limits, headers, and how errors are written.
+fn describe_layers(path: &str, item: &mut PathItem) {
+    if matches!(path, "/health" | "/api/health" | "/livez" | "/readyz") {
+        return;
+    }
+    let service_1 = is_service_1(path);
+    let PathItem { get, put, post, delete, .. } = item;
+    let is_post = post.is_some();
+    for operation in [get, put, post, delete].into_iter().flatten() {
+        let statuses: Vec<String> = operation.responses.responses.keys().cloned().collect();
+        if statuses.iter().any(|status| status == "412") {
+            add_header(operation, "If-Match", "ETag of the version that the change is meant for");
+        }
+        for status in statuses.iter().filter(|status| status.as_str() >= "400") {
+            operation.responses.responses.insert(status.clone(), error(service_1, "The request was refused"));
+        }
+        for (status, description) in [
+            ("429", "Too many requests; Retry-After says when to try again"),
+            ("500", "The service failed"),
+            ("503", "Not now; Retry-After says when to try again"),
+        ] {
+            add_error(operation, status, service_1, description);
+        }
+        let has_query = operation.parameters.iter().flatten().any(|parameter| {
+            matches!(parameter, RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query)
+        });
+        if operation.request_body.is_some() {
+            add_error(operation, "400", service_1, "The body cannot be read");
+            add_error(operation, "413", service_1, "The body is too large");
+        }
+        if has_query && service_1 {
+            add_error(operation, "400", service_1, "A query parameter is not valid");
+        }
+    }
+    if is_post && let Some(post) = &mut item.post {
+        add_header(post, "Idempotency-Key", "The same key makes a repetition the same request, for 24 h");
+        add_error(post, "400", service_1, "Idempotency-Key is not 1 to 255 visible ASCII characters");
+        add_error(post, "413", service_1, "The body is too large");
+        add_error(post, "422", service_1, "The Idempotency-Key was used for another request");
+    }
+}
+
+fn add_header(operation: &mut Operation, name: &str, description: &str) {
+    let parameter = ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(description))
+        .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+        .build();
+    operation.parameters.get_or_insert_default().push(RefOr::<Parameter>::from(parameter));
+}
+
+fn add_error(operation: &mut Operation, status: &str, service_1: bool, description: &str) {
+    let responses = &mut operation.responses.responses;
+    responses.entry(status.to_owned()).or_insert_with(|| error(service_1, description));
+}
+
+fn error(service_1: bool, description: &str) -> RefOr<Response> {
+    let (media, schema) = match service_1 {
+        true => ("application/json", "ErrorOut"),
+        false => ("application/problem+json", "ProblemOut"),
+    };
+    let content = Content::new(Some(Ref::from_schema_name(schema)));
+    ResponseBuilder::new().description(description).content(media, content).build().into()
 }
 
 /// The description of the whole interface, after OpenAPI 3.1.

@@ -58,11 +58,13 @@ async fn once_with_key(state: &AppState, request: Request, next: Next) -> Result
         Err(_) => format!("address:{}", ClientAddress::from_request_parts(&mut parts, state).await?.0),
     };
     let body = read_body(Request::from_parts(parts.clone(), body)).await?;
-    let fingerprint = fingerprint(parts.uri.path(), &body);
-    let known = begin(&state.pool, &principal, &key, &fingerprint, state).await?;
-    if known.fingerprint != fingerprint {
+    // Keyed, because a body may hold a password, which nobody who sees the database shall be able to guess at.
+    let fingerprints = state.keys.derive("idempotent request", &digest(parts.uri.path(), &body));
+    let newest = fingerprints.first().ok_or_else(|| Problem::internal(&"there is no signing key"))?;
+    let known = begin(&state.pool, &principal, &key, newest, state).await?;
+    if !fingerprints.iter().any(|fingerprint| known.fingerprint == fingerprint) {
         return Err(Problem::new(
-            ProblemKind::Invalid,
+            ProblemKind::KeyReused,
             "idempotency_key_reused",
             "this Idempotency-Key was used for another request: use a new one",
         ));
@@ -88,7 +90,7 @@ fn valid_key(value: Option<&HeaderValue>) -> Result<String, Problem> {
     }
 }
 
-fn fingerprint(path: &str, body: &Bytes) -> Vec<u8> {
+fn digest(path: &str, body: &Bytes) -> Vec<u8> {
     let mut hasher = Sha256::new();
     hasher.update(path);
     hasher.update(b"\0");

@@ -45,6 +45,8 @@ pub enum ProblemKind {
     MethodNotAllowed,
     /// The state does not allow it.
     Conflict,
+    /// The `Idempotency-Key` belongs to another request.
+    KeyReused,
     /// `If-Match` names another version.
     PreconditionFailed,
     /// More bytes than allowed.
@@ -70,6 +72,7 @@ impl ProblemKind {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::Conflict => StatusCode::CONFLICT,
+            Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
@@ -266,7 +269,7 @@ fn write(problem: Problem, service_1: bool, request_id: &str, bare: Response) ->
 
 fn problem_document(problem: Problem, status: StatusCode, request_id: &str) -> Response {
     let errors = match problem.kind {
-        ProblemKind::Invalid => {
+        ProblemKind::Invalid | ProblemKind::KeyReused => {
             vec![FieldErrorOut { pointer: pointer(&problem.detail), message: problem.detail.clone() }]
         }
         _ => Vec::new(),

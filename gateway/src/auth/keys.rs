@@ -104,22 +104,29 @@ impl Keys {
         (claims.exp > self.clock.now().timestamp()).then_some(claims)
     }
 
-    /// A secret that follows from `seed`, so that a repeated request shows the same one without its being stored.
-    pub(crate) fn derive(&self, seed: Uuid) -> [u8; 32] {
-        use hmac::{Hmac, KeyInit, Mac};
+    /// Secrets that follow from `seed` for `purpose`, so that a repeated request finds the same one without its being
+    /// stored: one by each key that is in force, the newest key's first.
+    pub(crate) fn derive(&self, purpose: &str, seed: &[u8]) -> Vec<[u8; 32]> {
         let ring = self.ring();
-        let secret =
-            ring.newest.as_ref().and_then(|kid| ring.secrets.get(kid)).map(Vec::as_slice).unwrap_or_default();
-        // HMAC takes keys of any length; the error is for other constructions.
-        let Ok(mut mac) = Hmac::<sha2::Sha256>::new_from_slice(secret) else { return [0; 32] };
-        mac.update(b"derived secret\0");
-        mac.update(seed.as_bytes());
-        mac.finalize().into_bytes().into()
+        let is_newest = |kid: &str| ring.newest.as_deref() == Some(kid);
+        let newest = ring.secrets.iter().filter(|(kid, _)| is_newest(kid));
+        let others = ring.secrets.iter().filter(|(kid, _)| !is_newest(kid));
+        newest.chain(others).filter_map(|(_, secret)| keyed_hash(secret, purpose, seed)).collect()
     }
 
     fn ring(&self) -> Arc<Ring> {
         self.ring.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+fn keyed_hash(secret: &[u8], purpose: &str, seed: &[u8]) -> Option<[u8; 32]> {
+    use hmac::{Hmac, KeyInit, Mac};
+    // HMAC takes keys of any length; the error is for other constructions.
+    let mut mac = Hmac::<sha2::Sha256>::new_from_slice(secret).ok()?;
+    mac.update(purpose.as_bytes());
+    mac.update(b"\0");
+    mac.update(seed);
+    Some(mac.finalize().into_bytes().into())
 }
 
 /// Makes a new signing key, retires those before the last one, and gives back its `kid`.

@@ -1,4 +1,4 @@
-use axum::{Json, extract::State};
+use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_domain::identity::{Session, SessionCommand};
@@ -10,6 +10,7 @@ use super::{
     users::UserRecordOut,
 };
 use crate::{
+    answer,
     auth::Reader,
     client_address::ClientAddress,
     context::RequestContext,
@@ -46,9 +47,9 @@ pub(crate) async fn login(
     context: RequestContext,
     address: ClientAddress,
     JsonBody(credentials): JsonBody<LoginIn>,
-) -> Result<Json<ApiLoginOut>, Problem> {
+) -> Result<Response, Problem> {
     let LoggedIn { token, expires_at, user } = log_in(&state, &context, &address, credentials).await?;
-    Ok(Json(ApiLoginOut {
+    Ok(answer::secret(&ApiLoginOut {
         status: "success",
         message: "Successfully logged in.",
         access_token: token,

@@ -1,4 +1,4 @@
-use axum::{Json, extract::State};
+use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{
+    answer,
     auth::{HashError, Reader, Who},
     client_address::ClientAddress,
     context::RequestContext,
@@ -85,9 +86,9 @@ pub(crate) async fn login(
     context: RequestContext,
     address: ClientAddress,
     JsonBody(credentials): JsonBody<LoginIn>,
-) -> Result<Json<LoginOut>, Problem> {
+) -> Result<Response, Problem> {
     let LoggedIn { token, expires_at, user } = log_in(&state, &context, &address, credentials).await?;
-    Ok(Json(LoginOut { token, expires_at, user: UserOut::from(user) }))
+    Ok(answer::secret(&LoginOut { token, expires_at, user: UserOut::from(user) }))
 }
 
 /// Renew the JWT; the old one stays valid until it expires.
@@ -97,13 +98,13 @@ pub(crate) async fn refresh(
     State(state): State<AppState>,
     Reader(who): Reader,
     context: RequestContext,
-) -> Result<Json<LoginOut>, Problem> {
+) -> Result<Response, Problem> {
     let expires_at = expiry(&state);
     let command = SessionCommand::Renew { expires_at };
     let metadata = context.metadata(who.actor(), "renew session");
     state.write::<Session>(who.session, None, &metadata, &command).await?;
     let token = sign(&state, who.user.0, who.session, who.role.as_str(), expires_at)?;
-    Ok(Json(LoginOut { token, expires_at, user: UserOut::from(who) }))
+    Ok(answer::secret(&LoginOut { token, expires_at, user: UserOut::from(who) }))
 }
 
 /// The current user.
@@ -121,7 +122,7 @@ pub(crate) async fn change_password(
     Reader(who): Reader,
     context: RequestContext,
     JsonBody(change): JsonBody<PasswordIn>,
-) -> Result<Json<PasswordOut>, Problem> {
+) -> Result<Response, Problem> {
     throttle_account(&state, &who.email)?;
     valid_password("new_password", &change.new_password)?;
     let row = queries::user(&state.pool, who.user.0).await?.ok_or_else(|| Problem::not_found("User"))?;
@@ -136,7 +137,8 @@ pub(crate) async fn change_password(
         .await?;
     state.sessions.forget(who.session);
     let LoggedIn { token, expires_at, .. } = start_session(&state, &context, row).await?;
-    Ok(Json(PasswordOut { message: "password changed successfully".to_owned(), token, expires_at }))
+    let message = "password changed successfully".to_owned();
+    Ok(answer::secret(&PasswordOut { message, token, expires_at }))
 }
 
 /// Checks the credentials and begins a session. Unknown users and wrong passwords cannot be told apart.

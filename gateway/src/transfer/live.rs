@@ -93,10 +93,11 @@ impl LiveAgents {
         }
     }
 
-    /// Another gateway has begun `session` of `agent`: an older one here ends.
+    /// A gateway has begun `session` of `agent`: an older one here ends. Keys of sessions grow with time, so news that
+    /// come late end nothing newer.
     pub(crate) fn replaced(&self, agent: AgentId, session: Uuid) {
         let mut sessions = self.sessions();
-        if sessions.get(&agent).is_some_and(|live| live.session != session)
+        if sessions.get(&agent).is_some_and(|live| live.session < session)
             && let Some(old) = sessions.remove(&agent)
         {
             old.close.cancel();
@@ -178,6 +179,7 @@ mod tests {
     fn a_session_elsewhere_ends_the_one_here() {
         let agents = LiveAgents::default();
         let here = open(&agents, 1);
+        agents.replaced(AGENT, Uuid::from_u128(0));
         agents.replaced(AGENT, Uuid::from_u128(1));
         assert!(!here.is_cancelled());
         agents.replaced(AGENT, Uuid::from_u128(2));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::{
     Json,
-    extract::State,
+    extract::{Request, State},
     http::StatusCode,
     response::{IntoResponse, Response},
 };
@@ -24,7 +24,7 @@ use super::{
 use crate::{
     auth::AgentAuth,
     client_address::ClientAddress,
-    extract::{JsonBody, Params},
+    extract::{JsonBody, Params, parse_json, read_body},
     problem::{ErrorOut, Problem},
     state::{AppState, State as Gateway},
 };
@@ -95,11 +95,11 @@ pub(crate) async fn connect(
     State(state): State<AppState>,
     auth: AgentAuth,
     address: ClientAddress,
-    body: axum::body::Bytes,
+    request: Request,
 ) -> Result<Json<ConnectOut>, Problem> {
     let peer = peer(auth, address);
-    let connect: ConnectIn =
-        if body.is_empty() { ConnectIn::default() } else { crate::extract::parse_json(&body)? };
+    let body = read_body(request).await?;
+    let connect: ConnectIn = if body.is_empty() { ConnectIn::default() } else { parse_json(&body)? };
     open_session(&state, &peer).await?;
     if let Some(info) = connect.system_info.and_then(|info| serde_json::from_value::<AgentInfo>(info).ok()) {
         messages::describe(&state, &peer, info).await?;

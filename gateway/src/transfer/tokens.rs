@@ -82,19 +82,24 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let expires_at = expiry(token.expires_in, state.clock.now())?;
     let [agent] = resolve(&state, [("agent_id", token.agent_id)]).await?;
-    let value = hex::encode(state.keys.derive(context.resource));
+    let derived = state.keys.derive("agent token", context.resource.as_bytes());
+    let values: Vec<_> = derived.iter().map(hex::encode).collect();
+    let newest = values.first().ok_or_else(|| Problem::internal(&"there is no signing key"))?;
     let new = NewAgentToken {
         number: 0,
         name: token.name,
         agent,
         description: token.description,
-        secret_sha256: hash_secret(&value),
+        secret_sha256: hash_secret(newest),
         expires_at,
     };
     let metadata = context.metadata(who.actor(), "create agent token");
     let command = AgentTokenCommand::Create(new);
     let written = state.write::<AgentToken>(context.resource, None, &metadata, &command).await?;
     let row = find_by_id(&state, context.resource).await?;
+    // A repetition after the keys were rotated finds the value of the first time by an older key.
+    let is_stored = |value: &&String| hash_secret(value).as_str() == row.secret_sha256;
+    let value = values.iter().find(is_stored).ok_or_else(shown_before)?.clone();
     let location = format!("/api/tokens/{}", row.number);
     let out = TokenCreatedOut { token: row.into(), value };
     let mut response = answer::written(written, StatusCode::CREATED, Some(&location), &out);
@@ -127,6 +132,10 @@ fn expiry(days: Option<i64>, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>
         return Err(Problem::invalid("expires_in must be at most 36500 days"));
     }
     Ok(Some(now + TimeDelta::days(days)))
+}
+
+fn shown_before() -> Problem {
+    Problem::conflict("token_shown", "this token was created before and its value cannot be shown again")
 }
 
 fn missing() -> Problem {

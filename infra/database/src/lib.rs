@@ -6,7 +6,7 @@
 use std::{str::FromStr, time::Duration};
 
 use sqlx::{
-    PgPool,
+    Connection, PgConnection, PgPool,
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
@@ -48,6 +48,8 @@ pub async fn connect(url: &str, max_connections: u32) -> Result<PgPool, Database
     let pool = PgPoolOptions::new()
         .max_connections(max_connections)
         .acquire_timeout(Duration::from_secs(10))
+        .test_before_acquire(false)
+        .before_acquire(|connection, idle| Box::pin(test_if_idle(connection, idle.idle_for)))
         .connect_with(options)
         .await
         .map_err(DatabaseError::Connect)?;
@@ -61,6 +63,15 @@ pub async fn connect(url: &str, max_connections: u32) -> Result<PgPool, Database
 /// [`DatabaseError::Migrate`] when a migration fails or the schema is newer than this program.
 pub async fn migrate(pool: &PgPool) -> Result<(), DatabaseError> {
     Ok(MIGRATOR.run(pool).await?)
+}
+
+/// Asks a connection that has rested whether it still lives. One that was used a moment ago is believed: asking costs as
+/// much as most queries, and a wrong guess is one failed query while the server restarts.
+async fn test_if_idle(connection: &mut PgConnection, idle_for: Duration) -> Result<bool, sqlx::Error> {
+    if idle_for > Duration::from_secs(1) {
+        connection.ping().await?;
+    }
+    Ok(true)
 }
 
 async fn check_version(pool: &PgPool) -> Result<(), DatabaseError> {
