@@ -57,7 +57,7 @@ impl Part {
                 present => Err(BlobError::WrongOffset { present: present.unwrap_or(0) }),
             };
         };
-        let present = file.metadata().during("measure a part")?.len();
+        let present = length_between_writes(&file).during("measure a part")?;
         if present != offset {
             return Err(BlobError::WrongOffset { present });
         }
@@ -85,10 +85,22 @@ impl Part {
 
     fn try_append(&mut self, bytes: &[u8]) -> Result<(), BlobError> {
         self.file.lock().during("lock a part")?;
-        let written = self.check_owned().and_then(|()| (&*self.file).write_all(bytes).during("write a part"));
+        let written = self.check_owned().and_then(|()| self.write(bytes));
         self.file.unlock().during("unlock a part")?;
-        self.size += bytes.len() as u64;
         written
+    }
+
+    /// Call it with the lock held.
+    fn write(&mut self, bytes: &[u8]) -> Result<(), BlobError> {
+        match (&*self.file).write_all(bytes) {
+            Ok(()) => self.size += bytes.len() as u64,
+            Err(error) => {
+                // Without the half that a full disk took, so that the part is still known as this upload's.
+                self.file.set_len(self.size).during("cut a part")?;
+                return Err(BlobError::io("write a part", error));
+            }
+        }
+        Ok(())
     }
 
     /// Makes the part the file: durable, under its final name.
@@ -172,6 +184,13 @@ fn open_part(store: &BlobStore, key: &BlobKey) -> Result<Option<(Folder, File)>,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(BlobError::io("open a part", error)),
     }
+}
+
+fn length_between_writes(file: &File) -> io::Result<u64> {
+    file.lock()?;
+    let length = file.metadata().map(|metadata| metadata.len());
+    file.unlock()?;
+    length
 }
 
 fn hash_prefix(file: &File, length: u64) -> Result<Sha256, BlobError> {

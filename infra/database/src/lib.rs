@@ -15,6 +15,9 @@ static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
 
 /// Oldest supported server, as `server_version_num`.
 const MIN_VERSION: i32 = 140_000;
+/// A connection that has just been used is taken as it is: to ask it first would double the round trips of every query.
+/// A server that was started again was away for longer than this.
+const RESTED: Duration = Duration::from_millis(100);
 
 /// Why the database cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +52,7 @@ pub async fn connect(url: &str, max_connections: u32) -> Result<PgPool, Database
         .max_connections(max_connections)
         .acquire_timeout(Duration::from_secs(10))
         .test_before_acquire(false)
-        .before_acquire(|connection, idle| Box::pin(test_if_idle(connection, idle.idle_for)))
+        .before_acquire(|connection, meta| Box::pin(check_rested(connection, meta.idle_for)))
         .connect_with(options)
         .await
         .map_err(DatabaseError::Connect)?;
@@ -65,10 +68,8 @@ pub async fn migrate(pool: &PgPool) -> Result<(), DatabaseError> {
     Ok(MIGRATOR.run(pool).await?)
 }
 
-/// Asks a connection that has rested whether it still lives. One that was used a moment ago is believed: asking costs as
-/// much as most queries, and a wrong guess is one failed query while the server restarts.
-async fn test_if_idle(connection: &mut PgConnection, idle_for: Duration) -> Result<bool, sqlx::Error> {
-    if idle_for > Duration::from_secs(1) {
+async fn check_rested(connection: &mut PgConnection, idle_for: Duration) -> Result<bool, sqlx::Error> {
+    if idle_for >= RESTED {
         connection.ping().await?;
     }
     Ok(true)

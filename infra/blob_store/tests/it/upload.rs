@@ -8,9 +8,9 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use signalbox_blob_store::{BlobError, Progress, Receive};
+use signalbox_blob_store::{BlobError, BlobStore, Progress, Receive};
 
-use crate::support::{Fixture, MIB, anew, chunks, complete, cut, pattern, sha256};
+use crate::support::{Fixture, MIB, anew, chunks, complete, cut, key, pattern, sha256};
 
 #[tokio::test]
 async fn a_file_comes_back_as_it_was_sent() {
@@ -155,6 +155,19 @@ async fn a_disk_that_refuses_is_named() {
     std::fs::write(&folder, b"in the way").unwrap();
     let error = fixture.put(b"bytes").await.unwrap_err();
     assert!(matches!(error, BlobError::Io { .. }), "{error:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs SIGNALBOX_SMALL_DISK, an empty folder on a file system of at most 16 MiB"]
+async fn a_full_disk_is_told_and_nothing_is_left_on_it() {
+    let disk = std::env::var_os("SIGNALBOX_SMALL_DISK").unwrap();
+    let (store, key) = (BlobStore::open(disk.into()).unwrap(), key(1, "large"));
+    let content = pattern(20 * MIB);
+    let error = store.receive(&key, anew(), chunks(&content), |_| {}).await.unwrap_err();
+    assert!(matches!(error, BlobError::DiskFull { .. }), "{error:?}");
+    assert_eq!(store.received(&key).await.unwrap(), Progress::Nothing);
+    store.receive(&key, anew(), chunks(&content[..MIB]), |_| {}).await.unwrap();
+    store.delete_transfer(key.transfer()).await.unwrap();
 }
 
 /// Holds its bytes in a running total for as long as anyone holds the chunk.
