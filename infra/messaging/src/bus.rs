@@ -2,7 +2,9 @@ use std::{sync::Arc, time::Duration};
 
 use async_nats::{Client, ConnectOptions, Event, ServerAddr, jetstream};
 use percent_encoding::percent_decode_str;
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, broadcast, watch};
+
+use crate::Wakeup;
 
 /// Oldest server that does what we ask of it; older ones silently ignore stream settings.
 const MIN_SERVER: (i64, i64, i64) = (2, 11, 0);
@@ -33,6 +35,8 @@ pub struct Bus {
     pub(crate) client: Client,
     pub(crate) jetstream: jetstream::Context,
     connections: watch::Receiver<u64>,
+    /// Every wake-up, for all listeners of this process; started when the first one asks.
+    pub(crate) wakeups: Arc<OnceCell<broadcast::Sender<Wakeup>>>,
 }
 
 impl Bus {
@@ -60,7 +64,7 @@ impl Bus {
             return Err(BusError::TooOld(client.server_info().version));
         }
         let jetstream = jetstream::new(client.clone());
-        Ok(Self { client, jetstream, connections })
+        Ok(Self { client, jetstream, connections, wakeups: Arc::default() })
     }
 
     /// Counts connections: it changes after each reconnect, when subscriptions by pull have to be asked for again

@@ -1,7 +1,14 @@
+use std::future::ready;
+
 use futures::{Stream, StreamExt};
 use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast;
+use tokio_stream::wrappers::BroadcastStream;
 
 use crate::{Bus, BusError};
+
+/// Wake-ups that a listener may be behind before it misses some.
+const BACKLOG: usize = 4096;
 
 /// Tells a reader that there is something new. Lost ones cost time, as every reader also polls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,13 +76,29 @@ impl Bus {
         published.map_err(|error| BusError::Publish(error.to_string()))
     }
 
-    /// All wake-ups from now on.
+    /// All wake-ups from now on. The process subscribes once, however many listen; a listener that falls far behind
+    /// misses some, which costs it time and nothing else.
     ///
     /// # Errors
     /// [`BusError::Stream`] when the subscription is refused.
     pub async fn wakeups(&self) -> Result<impl Stream<Item = Wakeup> + Send + use<>, BusError> {
-        let messages =
-            self.client.subscribe("wake.>").await.map_err(|error| BusError::Stream(error.to_string()))?;
-        Ok(messages.filter_map(|message| async move { serde_json::from_slice(&message.payload).ok() }))
+        let hub = self.wakeups.get_or_try_init(|| self.start_hub()).await?;
+        Ok(BroadcastStream::new(hub.subscribe()).filter_map(|wakeup| ready(wakeup.ok())))
+    }
+
+    async fn start_hub(&self) -> Result<broadcast::Sender<Wakeup>, BusError> {
+        let subscribed = self.client.subscribe("wake.>").await;
+        let mut messages = subscribed.map_err(|error| BusError::Stream(error.to_string()))?;
+        let hub = broadcast::Sender::new(BACKLOG);
+        let sender = hub.clone();
+        tokio::spawn(async move {
+            while let Some(message) = messages.next().await {
+                if let Ok(wakeup) = serde_json::from_slice(&message.payload) {
+                    // Nobody may be listening at the moment.
+                    let _ = sender.send(wakeup);
+                }
+            }
+        });
+        Ok(hub)
     }
 }
