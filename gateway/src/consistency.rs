@@ -46,6 +46,14 @@ impl ReadGate {
         }
     }
 
+    /// Waits until `projection` shows all that the log holds now.
+    async fn catch_up(&self, projection: &str) -> Result<(), sqlx::Error> {
+        let head = sqlx::query_scalar("SELECT position FROM log_head WHERE log = 'events'");
+        let head: i64 = head.fetch_one(&self.pool).await?;
+        self.wait(projection, head).await;
+        Ok(())
+    }
+
     /// Waits until `projection` shows `position`; false when it has not within 2 s.
     pub(crate) async fn wait(&self, projection: &str, position: i64) -> bool {
         let Some(known) = self.positions.get(projection) else { return true };
@@ -82,13 +90,23 @@ impl Newest {
         Some(self.given.unwrap_or(read))
     }
 
-    /// What was written, or `None` when it has to be made anew.
-    pub(crate) fn judge(&mut self, written: Result<Written, Rejection>) -> Result<Option<Written>, Problem> {
+    /// What was written, or `None` when it has to be made anew. Then the read models show what came first: read any
+    /// earlier, the old version would use up all tries.
+    pub(crate) async fn judge(
+        &mut self,
+        gate: &ReadGate,
+        projection: &str,
+        written: Result<Written, Rejection>,
+    ) -> Result<Option<Written>, Problem> {
         match written {
             Ok(written) => Ok(Some(written)),
             Err(rejection) if self.given.is_none() && rejection.kind == ErrorKind::PreconditionFailed => {
                 self.tries += 1;
-                if self.tries < MAX_RETRIES { Ok(None) } else { Err(busy()) }
+                if self.tries >= MAX_RETRIES {
+                    return Err(busy());
+                }
+                gate.catch_up(projection).await?;
+                Ok(None)
             }
             Err(rejection) => Err(rejection.into()),
         }

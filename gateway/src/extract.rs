@@ -78,7 +78,21 @@ impl<S: Send + Sync> FromRequestParts<S> for Number {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let Path(text) = Path::<String>::from_request_parts(parts, state).await.map_err(|_| missing())?;
-        text.parse().map(Self).map_err(|_| missing())
+        // A sign is read as part of a number, but no link of ours has one.
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|_| digits).map(Self).ok_or_else(missing)
+    }
+}
+
+/// The text in `{id}` of services 2 and 3; what is no text names nothing.
+pub(crate) struct Text(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Text {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        path.map(|Path(text)| Self(text)).map_err(|_| missing())
     }
 }
 
@@ -93,6 +107,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        if parts.uri.query().is_some_and(|query| query.contains("%00")) {
+            return Err(Problem::invalid("query parameters must not contain NUL characters"));
+        }
         let query = Query::<T>::from_request_parts(parts, state).await;
         query.map(|Query(params)| Self(params)).map_err(|error| {
             Problem::invalid(without_input(&format!("query parameters are not valid: {}", error.body_text())))

@@ -27,7 +27,7 @@ use crate::{
     problem::{Problem, ProblemKind, render},
     state::{AppState, State},
     tasks, throttle,
-    transfer::live::LiveAgents,
+    transfer::{agent_keys::AgentKeys, live::LiveAgents},
 };
 
 /// Wake-ups that a slow waiter may miss before it has to look by itself.
@@ -79,6 +79,7 @@ impl Gateway {
             limiter: Limiter::default(),
             gate: ReadGate::new(pool.clone()),
             mailbox: Mailbox::open(&bus).await?,
+            agent_keys: AgentKeys::default(),
             live_agents: LiveAgents::default(),
             wakeups: broadcast::Sender::new(WAKEUPS),
             blobs,

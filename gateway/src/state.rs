@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
@@ -6,7 +6,10 @@ use signalbox_config::Config;
 use signalbox_domain::kernel::{CommandOutcome, Decider, Metadata, Rejection};
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
 use sqlx::PgPool;
-use tokio::sync::broadcast;
+use tokio::{
+    sync::broadcast,
+    time::{Instant, timeout_at},
+};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -14,8 +17,11 @@ use crate::{
     auth::{AgentTokens, Keys, Passwords, Sessions},
     consistency::ReadGate,
     limits::Limiter,
-    transfer::live::LiveAgents,
+    transfer::{agent_keys::AgentKeys, live::LiveAgents},
 };
+
+/// How long a write waits for a bus that is away.
+const BUS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What every handler of a gateway shares.
 pub(crate) type AppState = Arc<State>;
@@ -34,6 +40,7 @@ pub(crate) struct State {
     pub(crate) gate: ReadGate,
     pub(crate) mailbox: Mailbox,
     pub(crate) blobs: BlobStore,
+    pub(crate) agent_keys: AgentKeys,
     pub(crate) live_agents: LiveAgents,
     /// Every wake-up that reaches this gateway.
     pub(crate) wakeups: broadcast::Sender<Wakeup>,
@@ -57,8 +64,23 @@ impl State {
         metadata: &Metadata,
         command: &D::Command,
     ) -> Result<Written, Rejection> {
+        self.reach_bus().await?;
         let outcome = self.bus.send::<D>(id, expected_version, metadata, command).await?;
         Ok(Written { visible: self.show::<D>(outcome).await })
+    }
+
+    /// Waits for the bus. What is sent without it lies in the client until the bus is back, and would be carried out
+    /// long after its sender was told to try again.
+    async fn reach_bus(&self) -> Result<(), Rejection> {
+        let mut connections = self.bus.connections();
+        let deadline = Instant::now() + BUS_PATIENCE;
+        while !self.bus.is_connected() {
+            if timeout_at(deadline, connections.changed()).await.is_err() {
+                let message = "The service cannot take changes now: try again in a moment.";
+                return Err(Rejection::unavailable(message));
+            }
+        }
+        Ok(())
     }
 
     async fn show<D: Decider>(&self, outcome: CommandOutcome) -> bool {

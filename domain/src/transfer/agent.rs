@@ -151,6 +151,11 @@ impl DomainEvent for AgentEvent {
 
 pub(super) const AGENT_CLAIM: &str = "agent";
 
+/// What others are told that refer to an agent which is not there.
+pub(super) fn unknown_agent() -> Rejection {
+    Rejection::invalid("unknown_agent", "The agent does not exist.")
+}
+
 /// Name space of the claims that jobs hold on the agent they use.
 pub(super) fn jobs_of_agent(agent: AgentId) -> String {
     format!("agent.jobs:{agent}")

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{
-    agent::{AGENT_CLAIM, optional_text},
+    agent::{AGENT_CLAIM, optional_text, unknown_agent},
     job::AgentRef,
 };
 use crate::kernel::{Claim, ClaimOp, Decider, Rejection, Sha256Hex, required_text};
@@ -94,7 +94,7 @@ impl Decider for AgentToken {
     }
 
     fn claim_rejection(_op: ClaimOp, _kind: &str) -> Rejection {
-        Rejection::invalid("unknown_agent", "The agent does not exist.")
+        unknown_agent()
     }
 
     fn claims(_id: Uuid, event: &AgentTokenEvent) -> Vec<Claim> {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{
-    agent::{AGENT_CLAIM, jobs_of_agent, optional_text},
+    agent::{AGENT_CLAIM, jobs_of_agent, optional_text, unknown_agent},
     schedule::Schedule,
 };
 use crate::kernel::{AgentId, Claim, ClaimOp, Decider, Rejection, UserId, required_text};
@@ -236,7 +236,7 @@ impl Decider for Job {
     }
 
     fn claim_rejection(_op: ClaimOp, _kind: &str) -> Rejection {
-        Rejection::invalid("unknown_agent", "The agent does not exist.")
+        unknown_agent()
     }
 
     fn claims(id: Uuid, event: &JobEvent) -> Vec<Claim> {

@@ -45,7 +45,14 @@ impl Schedule {
     /// # Errors
     /// [`InvalidSchedule`] names the part that is wrong.
     pub fn validate(&self) -> Result<(), InvalidSchedule> {
-        self.parse().map(|_| ())
+        self.parse()?;
+        let invalid = |reason: &str| Err(InvalidSchedule::Cron(reason.to_owned()));
+        // The parser knows a seventh field for years, and words such as @daily.
+        match self.cron.split_whitespace().count() {
+            5 | 6 if self.next_after(DateTime::UNIX_EPOCH).is_none() => invalid("it never comes true"),
+            5 | 6 => Ok(()),
+            count => invalid(&format!("it has {count} fields")),
+        }
     }
 
     /// First firing after `time`, if any.

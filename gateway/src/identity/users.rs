@@ -1,9 +1,4 @@
-use axum::{
-    Json,
-    extract::{Path, State},
-    http::StatusCode,
-    response::Response,
-};
+use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::identity::{NewUser, Role, User, UserChanges, UserCommand};
@@ -16,7 +11,7 @@ use crate::{
     answer::{self, Page},
     auth::Admin,
     context::RequestContext,
-    extract::{IfMatch, JsonBody, Params},
+    extract::{IfMatch, JsonBody, Params, Text},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -32,7 +27,8 @@ pub(crate) struct UserRecordOut {
     admin: bool,
     /// Identity provider; null for local users.
     sso_provider: Option<String>,
-    /// Creation time, UTC, without zone.
+    /// Creation time, UTC, without zone, as in `2026-03-01T09:30:00.123456`.
+    #[schema(value_type = String)]
     created_on: NaiveDateTime,
     /// Creation time.
     registered_on: DateTime<Utc>,
@@ -106,7 +102,7 @@ pub(crate) async fn list(
 pub(crate) async fn get(
     State(state): State<AppState>,
     _: Admin,
-    Path(id): Path<String>,
+    Text(id): Text,
 ) -> Result<Response, Problem> {
     let row = find(&state, &id).await?;
     let version = row.version;
@@ -146,7 +142,7 @@ pub(crate) async fn update(
     State(state): State<AppState>,
     Admin(who): Admin,
     IfMatch(version): IfMatch,
-    Path(id): Path<String>,
+    Text(id): Text,
     context: RequestContext,
     JsonBody(changes): JsonBody<UserChangesIn>,
 ) -> Result<Response, Problem> {
@@ -174,7 +170,7 @@ pub(crate) async fn delete(
     State(state): State<AppState>,
     Admin(who): Admin,
     IfMatch(version): IfMatch,
-    Path(id): Path<String>,
+    Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&state, &id).await?;

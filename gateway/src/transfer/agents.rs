@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use signalbox_domain::{
-    kernel::AgentId,
+    kernel::{AgentId, Decider},
     transfer::{Agent, AgentCommand, AgentProfile, AgentType, NewAgent},
 };
 use signalbox_messaging::{MailMessage, Wakeup};
@@ -148,7 +148,7 @@ pub(crate) async fn get(
 /// Change an agent.
 #[utoipa::path(put, path = "/api/agents/{id}", tag = "agents", security(("jwt" = [])), params(("id" = i64, Path,)), request_body = AgentChangesIn, operation_id = "update_agent",
     responses((status = 200, body = AgentOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut),
-        (status = 404, body = ErrorOut), (status = 412, body = ErrorOut)))]
+        (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 412, body = ErrorOut)))]
 pub(crate) async fn update(
     State(state): State<AppState>,
     Admin(who): Admin,
@@ -163,7 +163,8 @@ pub(crate) async fn update(
         let row = find(&state, id).await?;
         let (key, version) = (row.id, newest.version(row.version));
         let command = AgentCommand::Update(changed_profile(row, changes.clone()));
-        if let Some(written) = newest.judge(state.write::<Agent>(key, version, &metadata, &command).await)? {
+        let written = state.write::<Agent>(key, version, &metadata, &command).await;
+        if let Some(written) = newest.judge(&state.gate, Agent::CONTEXT, written).await? {
             break written;
         }
     };
@@ -231,21 +232,6 @@ pub(crate) async fn test(
     }
     let round_trip_ms = connected.then(|| u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
     Ok(Json(TestOut { connected, round_trip_ms }))
-}
-
-/// The agents with these integers, in this order.
-pub(super) async fn resolve<const N: usize>(
-    state: &Gateway,
-    fields: [(&str, i64); N],
-) -> Result<[signalbox_domain::transfer::AgentRef; N], Problem> {
-    let keys = queries::agent_keys(&state.pool, &fields.map(|(_, number)| number)).await?;
-    let mut found = Vec::with_capacity(N);
-    for (field, number) in fields {
-        let key = keys.iter().find(|(known, _)| *known == number).map(|(_, id)| *id);
-        let id = key.ok_or_else(|| Problem::invalid(format!("{field} names no agent")))?;
-        found.push(signalbox_domain::transfer::AgentRef { id: AgentId(id), number });
-    }
-    found.try_into().map_err(|_| Problem::internal(&"a resolved agent was lost"))
 }
 
 fn changed_profile(row: AgentRow, changes: AgentChangesIn) -> AgentProfile {

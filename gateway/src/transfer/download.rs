@@ -22,9 +22,10 @@ use serde::Deserialize;
 use signalbox_blob_store::BlobKey;
 use signalbox_domain::transfer::{Leg, Phase, Transfer, TransferCommand, TransportMode};
 use signalbox_projections::transfer::{TransferFileRow, TransferRow, queries};
-use tokio::time::{Instant, interval_at};
+use tokio::time::{Instant, interval_at, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use utoipa::IntoParams;
+use uuid::Uuid;
 
 use super::{
     messages::{self, Peer},
@@ -52,7 +53,7 @@ pub(crate) struct DownloadParams {
 
 /// Download a file, an entry of a tree, or a tree as a tar archive. `Range` is supported for files.
 #[utoipa::path(get, path = "/api/files/{id}/download", tag = "files", security(("agent" = [])), params(("id" = i64, Path,), DownloadParams), operation_id = "download_file",
-    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>), (status = 206, content_type = "application/octet-stream", body = Vec<u8>),
+    responses((status = 200, content((Vec<u8> = "application/octet-stream"), (Vec<u8> = "application/x-tar"))), (status = 206, content_type = "application/octet-stream", body = Vec<u8>),
         (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 416, body = ErrorOut)))]
 pub(crate) async fn download(
     State(state): State<AppState>,
@@ -109,7 +110,14 @@ async fn one_file(
 ) -> Result<Response, Problem> {
     let file = file.ok_or_else(|| Problem::not_found("File"))?;
     let size = file.size.unsigned_abs();
-    let range = requested_range(headers, &file.sha256, size)?;
+    let range = match requested_range(headers, &file.sha256, size) {
+        Ok(range) => range,
+        Err(problem) => {
+            let mut refused = problem.into_response();
+            insert(refused.headers_mut(), header::CONTENT_RANGE, &format!("bytes */{size}"));
+            return Ok(refused);
+        }
+    };
     let key = BlobKey::new(row.id, &file.name);
     let (_, bytes) = state.blobs.read(&key, range.clone()).await.map_err(blob_problem)?;
     let length = range.as_ref().map_or(size, |range| range.end - range.start);
@@ -214,13 +222,14 @@ fn cut_when_stopped(
     bytes.take_until(async move { stopped(&state, id).await })
 }
 
-/// Bytes that have gone out so far; the report ends when the stream is dropped.
+/// Bytes that have gone out so far; the last report follows when the stream is dropped.
 struct Counter {
     sent: Arc<AtomicU64>,
     _end: DropGuard,
 }
 
-/// Tells the log once a second how many bytes have gone out.
+/// Tells the log once a second how many bytes have gone out, and a last time after the end: that all have gone is
+/// what counts when an agent loses its own report.
 fn report(state: &AppState, peer: &Peer, row: &TransferRow, offset: u64) -> Counter {
     let (sent, end) = (Arc::new(AtomicU64::new(offset)), CancellationToken::new());
     let (counted, ended) = (sent.clone(), end.clone());
@@ -228,9 +237,16 @@ fn report(state: &AppState, peer: &Peer, row: &TransferRow, offset: u64) -> Coun
     tokio::spawn(async move {
         let mut ticks = interval_at(Instant::now() + REPORT, REPORT);
         loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
-                () = ended.cancelled() => return,
+            let is_last = tokio::select! {
+                _ = ticks.tick() => false,
+                () = ended.cancelled() => true,
+            };
+            // Most agents report within this time, and then there is nothing left to say.
+            if is_last {
+                sleep(REPORT).await;
+                if is_over(&state, id).await {
+                    return;
+                }
             }
             let bytes = counted.load(Ordering::Relaxed);
             let command = TransferCommand::Progress { leg: Leg::Download, bytes, total };
@@ -239,9 +255,17 @@ fn report(state: &AppState, peer: &Peer, row: &TransferRow, offset: u64) -> Coun
             {
                 tracing::debug!(%error, transfer = %id, "progress was not noted");
             }
+            if is_last {
+                return;
+            }
         }
     });
     Counter { sent, _end: end.drop_guard() }
+}
+
+async fn is_over(state: &AppState, id: Uuid) -> bool {
+    let row = queries::transfer_by_id(&state.pool, id).await;
+    row.is_ok_and(|row| row.is_none_or(|row| row.known_phase() != Phase::Downloading))
 }
 
 fn counted(

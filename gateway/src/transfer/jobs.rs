@@ -2,7 +2,7 @@ use axum::{extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
-    kernel::UserId,
+    kernel::{Decider, UserId},
     transfer::{
         Job, JobCommand, JobSpec, JobType, NewJob, NewTransfer, Overlap, Retry, Schedule, Transfer,
         TransferCommand,
@@ -14,7 +14,7 @@ use signalbox_projections::transfer::{
 };
 use utoipa::{IntoParams, ToSchema};
 
-use super::{agents::resolve, transfers};
+use super::{agent_keys::resolve, transfers};
 use crate::{
     answer,
     auth::{Reader, Writer},
@@ -190,7 +190,7 @@ pub(crate) async fn get(
 /// Change a job.
 #[utoipa::path(put, path = "/api/jobs/{id}", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,)), request_body = JobChangesIn, operation_id = "update_job",
     responses((status = 200, body = JobOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut),
-        (status = 404, body = ErrorOut), (status = 412, body = ErrorOut)))]
+        (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 412, body = ErrorOut)))]
 pub(crate) async fn update(
     State(state): State<AppState>,
     Writer(who): Writer,
@@ -205,7 +205,8 @@ pub(crate) async fn update(
         let row = find(&state, who.user, id).await?;
         let (key, version) = (row.id, newest.version(row.version));
         let command = JobCommand::Update(respecify(&state, row, changes.clone()).await?);
-        if let Some(written) = newest.judge(state.write::<Job>(key, version, &metadata, &command).await)? {
+        let written = state.write::<Job>(key, version, &metadata, &command).await;
+        if let Some(written) = newest.judge(&state.gate, Job::CONTEXT, written).await? {
             break written;
         }
     };

@@ -1,5 +1,6 @@
 //! Agents, their tokens, jobs and transfers; the bytes of transfers; the agents' sessions.
 
+pub(crate) mod agent_keys;
 mod agents;
 mod download;
 mod jobs;

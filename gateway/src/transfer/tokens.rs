@@ -6,7 +6,7 @@ use signalbox_projections::transfer::{AgentTokenRow, queries};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::agents::resolve;
+use super::agent_keys::resolve;
 use crate::{
     answer,
     auth::{Admin, Reader, hash_secret},

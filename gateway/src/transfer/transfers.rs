@@ -13,7 +13,7 @@ use signalbox_projections::transfer::{
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::agents::resolve;
+use super::agent_keys::resolve;
 use crate::{
     answer,
     auth::{Reader, Writer},

@@ -52,13 +52,15 @@ pub async fn execute<D: Decider>(
     execution: Execution<D::Command>,
 ) -> Result<CommandOutcome, ExecuteError> {
     let Execution { aggregate_id, expected_version, metadata, command } = execution;
-    for _ in 0..=MAX_RETRIES {
+    let begins = expected_version.is_none() && begins::<D>(&command);
+    for attempt in 0..=MAX_RETRIES {
         let outcome = OnceLock::new();
         let store = CommandStore {
             pool,
             appender,
             metadata: &metadata,
             expected: expected_version,
+            is_new: begins && attempt == 0,
             outcome: &outcome,
         };
         let framework = CqrsFramework::<Root<D>, _>::new(store, Vec::new(), ());
@@ -80,6 +82,12 @@ pub async fn execute<D: Decider>(
     }
     Err(Rejection::conflict("concurrent_changes", "The resource is being changed by others: try again.")
         .into())
+}
+
+/// Whether `command` makes an aggregate that does not exist yet. Then there is nothing to load, and if there is after all,
+/// the append conflicts.
+fn begins<D: Decider>(command: &D::Command) -> bool {
+    D::default().decide(command.clone()).is_ok_and(|events| !events.is_empty())
 }
 
 /// A rejected command may be a repetition of one that was carried out, and whose effect is what it now stumbles on.

@@ -24,6 +24,8 @@ pub(crate) struct CommandStore<'a> {
     pub(crate) metadata: &'a Metadata,
     /// Version that the caller expects, if it said so.
     pub(crate) expected: Option<i64>,
+    /// Whether the aggregate is taken for new without a look.
+    pub(crate) is_new: bool,
     /// Where the outcome of the append is left for the caller.
     pub(crate) outcome: &'a OnceLock<AppendOutcome>,
 }
@@ -43,6 +45,9 @@ impl<D: Decider> AggregateContext<Root<D>> for Loaded<D> {
 
 impl CommandStore<'_> {
     async fn load<D: Decider>(&self, id: Uuid) -> Result<Loaded<D>, PersistenceError> {
+        if self.is_new {
+            return Ok(Loaded { id, root: Root(D::default()), version: 0 });
+        }
         let repository = PostgresEventRepository::new(self.pool.clone());
         let snapshot = match D::SNAPSHOT_EVERY {
             Some(_) => snapshot::load::<D>(self.pool, id).await.map_err(unavailable)?,

@@ -2,9 +2,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
 
 use super::{Leg, NewTransfer, Phase, StagedFile, TransferCommand, TransferEvent, TransferStatus};
-use crate::kernel::{Decider, Rejection, Sha256Hex};
+use crate::{
+    kernel::{Claim, ClaimOp, Decider, Rejection, Sha256Hex},
+    transfer::agent::{AGENT_CLAIM, unknown_agent},
+};
 
 /// State of one transfer.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -63,6 +67,16 @@ impl Decider for Transfer {
             TransferEvent::LateReportReceived { .. } => self.late_reports += 1,
             TransferEvent::StagedBytesDeleted => self.cleaned = true,
         }
+    }
+
+    fn claims(_id: Uuid, event: &TransferEvent) -> Vec<Claim> {
+        let TransferEvent::TransferRequested(new) = event else { return Vec::new() };
+        let agents = [new.source_agent.id, new.destination_agent.id];
+        agents.map(|agent| Claim::new(ClaimOp::Require, AGENT_CLAIM, agent.to_string())).into()
+    }
+
+    fn claim_rejection(_op: ClaimOp, _kind: &str) -> Rejection {
+        unknown_agent()
     }
 }
 

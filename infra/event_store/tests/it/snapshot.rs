@@ -2,7 +2,8 @@ use serde_json::Value;
 use signalbox_domain::{
     kernel::{AgentId, Decider, Sha256Hex, UserId},
     transfer::{
-        AgentRef, Arrival, JobType, NewTransfer, Retry, StagedFile, Transfer, TransferCommand, TransferEvent,
+        Agent, AgentCommand, AgentProfile, AgentRef, Arrival, JobType, NewAgent, NewTransfer, Retry,
+        StagedFile, Transfer, TransferCommand, TransferEvent,
     },
 };
 use signalbox_test_support::{eventually_some, seconds};
@@ -43,6 +44,11 @@ fn complete() -> TransferCommand {
 
 /// A transfer with `EVENTS` events, whose last snapshot has been stored.
 async fn long_transfer(log: &Log) -> Uuid {
+    for agent in [SOURCE, DESTINATION] {
+        let profile = AgentProfile { name: "agent".to_owned(), ..AgentProfile::default() };
+        let new = NewAgent { number: agent.number, profile };
+        log.run::<Agent>(agent.id.0, AgentCommand::Create(new)).await.unwrap();
+    }
     let id = log.clock.new_id();
     log.run::<Transfer>(id, request()).await.unwrap();
     log.run::<Transfer>(id, TransferCommand::Dispatch).await.unwrap();
