@@ -30,11 +30,11 @@ fmt: ## Format all Rust code
 demo: build ## Move real files through the running system (start it with make up)
 	@tools/demo
 
-bench: bootstrap ## Measure throughput and latency on this machine
-	cargo bench --locked -p signalbox
+bench: build ## Measure throughput and latency on this machine; BENCH=name for one of them
+	cargo bench --locked -p signalbox --bench signalbox -- $(BENCH)
 
-chaos: bootstrap ## Kill parts of the system under load and check that nothing is lost
-	cargo test --release --locked -p signalbox --test chaos -- --ignored --nocapture
+chaos: build ## Kill parts of the system under load and check that nothing is lost
+	cargo test --release --locked -p signalbox --test chaos -- --ignored --nocapture --test-threads 1
 
 bootstrap:
 	@tools/bootstrap

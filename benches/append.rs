@@ -33,12 +33,14 @@ pub async fn run() -> anyhow::Result<()> {
     let servers = Servers::start().await?;
     let pool = servers.database().await?;
     let (user, clock) = (Clock::system().new_id(), Clock::system());
-    let commander = Arc::new(Commander { appender: Appender::start(pool.clone(), clock.clone()), pool, clock, user });
+    let commander =
+        Arc::new(Commander { appender: Appender::start(pool.clone(), clock.clone()), pool, clock, user });
     let agent = commander.add_agent().await?;
 
     let (mut alone, mut together) = (Vec::new(), Vec::new());
     for round in 0..=rounds {
-        let (one, all) = (rate(&commander, agent, 1, duration).await?, rate(&commander, agent, many, duration).await?);
+        let (one, all) =
+            (rate(&commander, agent, 1, duration).await?, rate(&commander, agent, many, duration).await?);
         eprintln!("{round}: {one:.0} and {all:.0} events/s");
         // The first round warms up.
         if round > 0 {

@@ -62,6 +62,11 @@ impl Connection {
         }
     }
 
+    /// Where the body of an answer is read from.
+    pub fn reader(&mut self) -> &mut impl Read {
+        &mut self.0
+    }
+
     /// Reads a body.
     pub fn body(&mut self, answer: &Answer) -> std::io::Result<Vec<u8>> {
         let mut body = vec![0; answer.length as usize];

@@ -10,12 +10,15 @@
 
 mod append;
 mod commands;
+mod files;
 mod load;
+mod memory;
 mod plain_server;
+mod polling;
 mod rebuild;
 mod report;
 mod size;
-#[allow(dead_code, reason = "shared with the chaos test, which uses other parts")]
+#[allow(dead_code, unused_imports, reason = "shared with the chaos test, which uses other parts")]
 mod system;
 
 use std::{env, process::ExitCode};
@@ -23,7 +26,7 @@ use std::{env, process::ExitCode};
 use anyhow::bail;
 
 /// All of them, in the order in which they run.
-const BENCHES: [&str; 3] = ["commands", "append", "rebuild"];
+const BENCHES: [&str; 6] = ["commands", "append", "rebuild", "files", "memory", "polling"];
 
 fn main() -> ExitCode {
     // Cargo adds the flag by itself.
@@ -55,7 +58,10 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
             match name {
                 "commands" => commands::run().await?,
                 "append" => append::run().await?,
-                _ => rebuild::run().await?,
+                "rebuild" => rebuild::run().await?,
+                "files" => files::run().await?,
+                "memory" => memory::run().await?,
+                _ => polling::run().await?,
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use sqlx::{Executor, FromRow, PgPool};
+use sqlx::{Executor, FromRow, PgPool, postgres::PgPoolOptions};
 use tokio::net::TcpListener;
 
 /// The first argument of this program when it is to be the peer.
@@ -19,7 +19,8 @@ const TABLE: &str = "CREATE TABLE jobs (
     last_run timestamptz, next_run timestamptz,
     created_at timestamptz NOT NULL DEFAULT now(), updated_at timestamptz NOT NULL DEFAULT now())";
 
-const INSERT: &str = "INSERT INTO jobs (name, job_type, enabled, source_agent_id, destination_agent_id, source_path,
+const INSERT: &str =
+    "INSERT INTO jobs (name, job_type, enabled, source_agent_id, destination_agent_id, source_path,
     destination_path, schedule, timezone, max_attempts, backoff_seconds, overlap, description)
     VALUES ($1, 'push', true, $2, $3, $4, $5, $6, 'UTC', 3, 5, 'skip', $7) RETURNING *";
 
@@ -58,7 +59,7 @@ struct JobOut {
 
 /// Serves on `address` with the empty database at `url`.
 pub async fn serve(address: &str, url: &str) -> anyhow::Result<()> {
-    let pool = signalbox_database::connect(url, CONNECTIONS).await?;
+    let pool = PgPoolOptions::new().max_connections(CONNECTIONS).connect(url).await?;
     pool.execute(TABLE).await?;
     let router = Router::new().route("/api/jobs", post(create)).with_state(pool);
     axum::serve(TcpListener::bind(address).await?, router).await?;

@@ -25,11 +25,7 @@ pub fn figure(name: &str, value: f64, unit: &str) {
 
 /// Prints one figure with the bound that it must keep.
 pub fn bounded(name: &str, value: f64, unit: &str, most: f64) {
-    println!(
-        "  {name:<34} {} {unit}   at most {most}: {}",
-        number(value),
-        verdict(value <= most)
-    );
+    println!("  {name:<34} {} {unit}   at most {most}: {}", number(value), verdict(value <= most));
 }
 
 /// Prints what was measured of ours and of the peer.

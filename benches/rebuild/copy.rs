@@ -1,8 +1,8 @@
 use std::time::Instant;
 
+use futures::StreamExt;
 use signalbox_projections::{Projection, identity::IdentityProjection, transfer::TransferProjection};
 use sqlx::{Executor, PgConnection, PgPool};
-use futures::StreamExt;
 
 /// Seconds to COPY the rows of all read models into empty tables of the same shape with the same indexes.
 pub async fn seconds(pool: &PgPool) -> anyhow::Result<f64> {

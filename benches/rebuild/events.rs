@@ -78,12 +78,14 @@ impl Log {
         self.one("session", 'b', 1, "session_started", session, sessions).await?;
         let agent = "'number', n, 'name', 'machine ' || n, 'agent_type', 'server', 'description', 'in hall ' || n % 7";
         self.one("agent", 'c', 1, "agent_created", agent, agents).await?;
-        let token = "'number', n, 'name', 'token ' || n, 'agent', agent(n), 'description', NULL, 'expires_at', NULL,
+        let token =
+            "'number', n, 'name', 'token ' || n, 'agent', agent(n), 'description', NULL, 'expires_at', NULL,
                      'secret_sha256', digest(n)";
         self.one("agent_token", 'f', 1, "agent_token_created", token, agents).await?;
         let connected = "'session', key('9', n), 'transport', 'websocket'";
         self.one("agent", 'c', 2, "agent_connected", connected, agents).await?;
-        let described = "'version', '0.1.0', 'hostname', 'machine' || n, 'system', 'linux', 'ip_address', '192.0.2.1',
+        let described =
+            "'version', '0.1.0', 'hostname', 'machine' || n, 'system', 'linux', 'ip_address', '192.0.2.1',
                          'capabilities', jsonb_build_array('checksum', 'tree', 'resume', 'ack')";
         self.one("agent", 'c', 3, "agent_described", described, agents).await?;
         let job = "'number', n, 'owner', key('a', n % users), 'name', 'job ' || n, 'job_type', 'push',

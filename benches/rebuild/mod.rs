@@ -37,7 +37,9 @@ pub async fn run() -> anyhow::Result<()> {
     }
     let ratios: Vec<_> = ours.iter().zip(&theirs).map(|(ours, theirs)| theirs / ours).collect();
     let rate = |count: f64, seconds: Vec<f64>| count / report::median(seconds);
-    report::title(&format!("rebuild: all read models from {events} events, equal row by row; COPY of {rows} rows"));
+    report::title(&format!(
+        "rebuild: all read models from {events} events, equal row by row; COPY of {rows} rows"
+    ));
     report::figure("live, folded", live, "events/s");
     report::figure("rebuilt", rate(events as f64, ours.clone()), "events/s");
     report::pair("rebuilt, copied", rate(rows as f64, ours), rate(rows as f64, theirs), "rows/s");

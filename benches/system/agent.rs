@@ -17,9 +17,6 @@ pub struct AgentSettings {
     log: PathBuf,
 }
 
-/// A running agent.
-pub type AgentProcess = Program;
-
 impl AgentSettings {
     /// The agent `account` of the gateway at `gateway`, with a folder called `name` below `parent` as its root.
     pub fn new(
@@ -41,7 +38,7 @@ impl AgentSettings {
     }
 
     /// Starts the process.
-    pub fn start(&self) -> anyhow::Result<AgentProcess> {
+    pub fn start(&self) -> anyhow::Result<Program> {
         let program = Path::new(env!("CARGO_BIN_EXE_signalbox")).with_file_name("signalbox-agent");
         ensure!(program.is_file(), "signalbox-agent is not built for this profile: run `make build` first");
         Program::start(&program, &[] as &[&str], &self.environment, &self.log)

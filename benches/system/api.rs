@@ -1,6 +1,6 @@
 use std::{net::SocketAddr, time::Duration};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 
@@ -76,6 +76,15 @@ impl Api {
     /// `POST path`.
     pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
         self.call(Method::POST, path, Some(body)).await
+    }
+
+    /// `POST path` that is carried out once, however often it is repeated with the same `key`.
+    pub async fn post_once(&self, path: &str, key: &str, body: &Value) -> anyhow::Result<Value> {
+        let request = self.client.post(format!("http://{}{path}", self.address)).bearer_auth(&self.token);
+        let response = request.header("Idempotency-Key", key).json(body).send().await?;
+        let (status, text) = (response.status(), response.text().await?);
+        ensure!(status.is_success(), "POST {path} was answered with {status}: {text}");
+        Ok(serde_json::from_str(&text)?)
     }
 
     /// Creates an agent and a token for it.

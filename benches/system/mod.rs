@@ -9,7 +9,7 @@ mod servers;
 mod signalbox;
 mod wait;
 
-pub use agent::{AgentProcess, AgentSettings};
+pub use agent::AgentSettings;
 pub use api::{AgentAccount, Api};
 pub use program::Program;
 pub use servers::Servers;

@@ -44,13 +44,35 @@ impl Program {
     }
 
     /// Ends it with SIGKILL.
-    pub fn kill(mut self) {
+    pub fn kill(&mut self) {
         self.end(Signal::KILL);
     }
 
     /// Asks it to end, and waits for that.
     pub fn stop(mut self) {
         self.end(Signal::TERM);
+    }
+
+    /// Its resident memory.
+    pub fn resident_mib(&self) -> anyhow::Result<f64> {
+        self.status_mib("VmRSS:")
+    }
+
+    /// The most that its resident memory was since [`Program::forget_peak`].
+    pub fn peak_mib(&self) -> anyhow::Result<f64> {
+        self.status_mib("VmHWM:")
+    }
+
+    /// Makes the present resident memory the most that it was.
+    pub fn forget_peak(&self) -> std::io::Result<()> {
+        fs::write(format!("/proc/{}/clear_refs", self.pid()), "5")
+    }
+
+    fn status_mib(&self, name: &str) -> anyhow::Result<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
+        let line = status.lines().find(|line| line.starts_with(name)).context("a process without memory")?;
+        let kib: f64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
+        Ok(kib / 1024.0)
     }
 
     /// What it said last.

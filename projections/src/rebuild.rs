@@ -3,11 +3,11 @@
 //! The live tables serve meanwhile. At the end the live checkpoint is locked for a moment: the copy catches up with
 //! exactly what the live tables show, both are compared, and the copy takes their place.
 
-use std::time::Duration;
+use std::{marker::PhantomData, time::Duration};
 
-use signalbox_event_store::read_after;
+use signalbox_event_store::{RecordedEvent, count_between, read_after, read_wanted};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
-use tokio::time::sleep;
+use tokio::{task::JoinHandle, time::sleep};
 
 use crate::{
     ApplyError, Lease, Poison, Projection,
@@ -63,7 +63,8 @@ pub async fn rebuild<P: Projection>(pool: &PgPool) -> Result<RebuildReport, Rebu
     let _lease = Lease::acquire(pool, &format!("rebuild.{}", P::NAME)).await;
     let schema = format!("read_rebuild_{}", P::NAME);
     ensure_checkpoint(pool, P::NAME).await?;
-    let mut connection = pool.acquire().await?;
+    // Not given back to the pool, because it is set up for this alone.
+    let mut connection = pool.acquire().await?.detach();
     let result = build_and_swap::<P>(pool, &mut connection, &schema).await;
     if result.is_err() {
         // The next rebuild would drop it too; if the database is away, that is what is left to do.
@@ -77,49 +78,104 @@ async fn build_and_swap<P: Projection>(
     connection: &mut PgConnection,
     schema: &str,
 ) -> Result<RebuildReport, RebuildError> {
-    prepare::<P>(connection, schema).await?;
+    // Nothing here has to outlive a crash before the swap, which waits for the disk.
+    connection.execute("SET synchronous_commit = off").await?;
+    let indexes = prepare::<P>(connection, schema).await?;
     let mut position = 0;
-    loop {
-        // Never beyond the live tables: after the swap their runner goes on from its own checkpoint.
-        let ahead = checkpoint(pool, P::NAME).await? - position;
-        if ahead <= 0 {
-            break;
-        }
-        position = fill::<P>(connection, schema, position, BATCH.min(ahead)).await?;
+    let mut ahead = Ahead::<P>::read(pool, position).await?;
+    while let Some(batch) = ahead.take().await? {
+        position = batch.last;
+        ahead = Ahead::<P>::read(pool, position).await?;
+        apply::<P>(connection, schema, &batch.events).await?;
     }
+    // Sorted at once they cost a fraction of what they cost row by row.
+    for statement in indexes {
+        connection.execute(statement.as_str()).await?;
+    }
+    connection.execute("RESET synchronous_commit").await?;
     swap::<P>(connection, schema, position).await
+}
+
+/// Events on their way here while the last ones are applied.
+struct Ahead<P>(Option<JoinHandle<Result<Batch, RebuildError>>>, PhantomData<P>);
+
+struct Batch {
+    events: Vec<RecordedEvent>,
+    /// Position that they reach to.
+    last: i64,
+}
+
+impl<P: Projection> Ahead<P> {
+    /// Begins to read what the live tables show after `position`, and no more: after the swap their runner goes on from its
+    /// own checkpoint.
+    async fn read(pool: &PgPool, position: i64) -> Result<Self, sqlx::Error> {
+        let last = checkpoint(pool, P::NAME).await?.min(position + BATCH);
+        let pool = pool.clone();
+        let reading = (last > position).then(|| {
+            tokio::spawn(async move { read::<P>(&mut *pool.acquire().await?, position, last).await })
+        });
+        Ok(Self(reading, PhantomData))
+    }
+
+    async fn take(self) -> Result<Option<Batch>, RebuildError> {
+        match self.0 {
+            Some(reading) => {
+                reading.await.map_err(|error| sqlx::Error::Io(std::io::Error::other(error)))?.map(Some)
+            }
+            None => Ok(None),
+        }
+    }
 }
 
 fn drop_schema(schema: &str) -> String {
     format!("DROP SCHEMA IF EXISTS {schema} CASCADE")
 }
 
-async fn prepare<P: Projection>(connection: &mut PgConnection, schema: &str) -> Result<(), sqlx::Error> {
+/// Makes the tables with their keys; gives back the statements that make their other indexes.
+async fn prepare<P: Projection>(
+    connection: &mut PgConnection,
+    schema: &str,
+) -> Result<Vec<String>, sqlx::Error> {
+    let mut indexes = Vec::new();
     connection.execute(drop_schema(schema).as_str()).await?;
     connection.execute(format!("CREATE SCHEMA {schema}").as_str()).await?;
     for table in P::TABLES {
         let copy =
             format!("CREATE TABLE {schema}.{table} (LIKE read.{table} INCLUDING ALL EXCLUDING INDEXES)");
         connection.execute(copy.as_str()).await?;
-        for statement in index_statements(connection, schema, table).await? {
+        for statement in key_statements(connection, schema, table).await? {
             connection.execute(statement.as_str()).await?;
         }
+        indexes.extend(index_statements(connection, schema, table).await?);
     }
-    Ok(())
+    Ok(indexes)
 }
 
-/// What gives the copy of `table` its keys and indexes. `INCLUDING INDEXES` would name them anew, and a later
-/// migration would not find them.
-async fn index_statements(
+/// What gives the copy of `table` its keys. `INCLUDING INDEXES` would name them anew, and a later migration would not find
+/// them.
+async fn key_statements(
     connection: &mut PgConnection,
     schema: &str,
     table: &str,
 ) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT format('ALTER TABLE %I.%I ADD CONSTRAINT %I %s', $1, $2, conname, pg_get_constraintdef(oid))
-           FROM pg_constraint WHERE conrelid = format('read.%I', $2)::regclass AND contype IN ('p', 'u', 'x')
-          UNION ALL
-         SELECT replace(pg_get_indexdef(indexrelid), format(' ON read.%I ', $2), format(' ON %I.%I ', $1, $2))
+           FROM pg_constraint WHERE conrelid = format('read.%I', $2)::regclass AND contype IN ('p', 'u', 'x')",
+    )
+    .bind(schema)
+    .bind(table)
+    .fetch_all(connection)
+    .await
+}
+
+/// What gives the copy of `table` its other indexes.
+async fn index_statements(
+    connection: &mut PgConnection,
+    schema: &str,
+    table: &str,
+) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT replace(pg_get_indexdef(indexrelid), format(' ON read.%I ', $2), format(' ON %I.%I ', $1, $2))
            FROM pg_index WHERE indrelid = format('read.%I', $2)::regclass
             AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)",
     )
@@ -129,22 +185,25 @@ async fn index_statements(
     .await
 }
 
-/// Applies up to `limit` events after `position`; gives back the new position.
-async fn fill<P: Projection>(
+/// The events of `P` after `position` up to `last`.
+async fn read<P: Projection>(
+    connection: &mut PgConnection,
+    position: i64,
+    last: i64,
+) -> Result<Batch, RebuildError> {
+    if count_between(&mut *connection, position, last).await? != last - position {
+        check_gapless(position, &read_after(&mut *connection, position, last - position).await?)?;
+    }
+    Ok(Batch { events: read_wanted(connection, position, last, P::AGGREGATES).await?, last })
+}
+
+async fn apply<P: Projection>(
     connection: &mut PgConnection,
     schema: &str,
-    position: i64,
-    limit: i64,
-) -> Result<i64, RebuildError> {
-    let events = read_after(&mut *connection, position, limit).await?;
-    check_gapless(position, &events)?;
-    let wanted: Vec<_> =
-        events.iter().filter(|event| P::AGGREGATES.contains(&event.aggregate_type.as_str())).collect();
-    let poisons = P::apply(connection, schema, &wanted).await?;
-    if let Some(poison) = poisons.into_iter().next() {
-        return Err(RebuildError::Poisonous(poison));
-    }
-    Ok(events.last().map_or(position, |event| event.position))
+    events: &[RecordedEvent],
+) -> Result<(), RebuildError> {
+    let poisons = P::apply(connection, schema, &events.iter().collect::<Vec<_>>()).await?;
+    poisons.into_iter().next().map_or(Ok(()), |poison| Err(RebuildError::Poisonous(poison)))
 }
 
 async fn swap<P: Projection>(
@@ -159,7 +218,9 @@ async fn swap<P: Projection>(
             .fetch_one(&mut *transaction)
             .await?;
     while position < live {
-        position = fill::<P>(&mut transaction, schema, position, BATCH.min(live - position)).await?;
+        let batch = read::<P>(&mut transaction, position, live.min(position + BATCH)).await?;
+        apply::<P>(&mut transaction, schema, &batch.events).await?;
+        position = batch.last;
     }
     let mut report = RebuildReport { events: position, rows: 0, differences: 0 };
     for table in P::TABLES {

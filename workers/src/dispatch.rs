@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use serde_json::json;
+use serde_json::{Value, json};
 use signalbox_domain::{
     kernel::AgentId,
     transfer::{Leg, Phase, Transfer, TransferCommand},
@@ -14,7 +14,7 @@ use signalbox_domain::{
 use signalbox_messaging::{MailMessage, Wakeup};
 use signalbox_projections::{
     Projection,
-    transfer::{AgentRow, TransferProjection, TransferRow, mail_key, queries},
+    transfer::{TransferProjection, TransferRow, mail_key, queries},
 };
 
 use crate::{Context, Worker, WorkerError};
@@ -65,10 +65,13 @@ async fn dispatch(context: &Context, row: TransferRow) -> Result<(), WorkerError
             .map(|_| ());
     }
     let key = format!("dispatch {version}");
+    // Leg and attempt follow from what was read, so nothing may have happened to the transfer since.
     let sent = context
-        .send_if_still_due::<Transfer>(Dispatcher::NAME, row.id, &key, &TransferCommand::Dispatch)
+        .send_if_unchanged::<Transfer>(Dispatcher::NAME, row.id, version, &key, &TransferCommand::Dispatch)
         .await?;
-    if sent.is_none() {
+    // The read model may still show what has been dispatched; its request may even have been taken already. Where a
+    // dispatcher died before it posted, the reconciler posts.
+    if sent.is_none_or(|outcome| outcome.repeated) {
         return Ok(());
     }
     let leg = if row.sha256.is_some() { Leg::Download } else { Leg::Upload };
@@ -95,17 +98,14 @@ pub(crate) async fn post_request(
         Leg::Upload => row.source_agent_id,
         Leg::Download => row.destination_agent_id,
     };
-    let Some(agent) = queries::agent_by_id(&context.pool, agent).await? else { return Ok(()) };
-    let message = MailMessage {
-        kind: "transfer_request".to_owned(),
-        data: json!({ "transfer": request(row, attempt, leg, &agent) }),
-    };
-    context.mailbox.post(AgentId(agent.id), &mail_key(row.number, attempt, leg), &message).await?;
+    let data = json!({ "transfer": request(row, leg), "extensions": extensions(row, attempt, leg) });
+    let message = MailMessage { kind: "transfer_request".to_owned(), data };
+    context.mailbox.post(AgentId(agent), &mail_key(row.number, attempt, leg), &message).await?;
     Ok(())
 }
 
-/// The request in the words of the protocol; extensions only for agents that list the capability.
-fn request(row: &TransferRow, attempt: u32, leg: Leg, agent: &AgentRow) -> serde_json::Value {
+/// The request in the words that every agent knows.
+fn request(row: &TransferRow, leg: Leg) -> Value {
     let mut request = json!({
         "id": row.number.to_string(),
         "job_id": row.job_number.map(|number| number.to_string()).unwrap_or_default(),
@@ -118,19 +118,21 @@ fn request(row: &TransferRow, attempt: u32, leg: Leg, agent: &AgentRow) -> serde
     if leg == Leg::Upload {
         request["destination_agent"] = json!(row.destination_agent_number.to_string());
     }
-    if !agent.capabilities.is_empty() {
-        request["attempt"] = json!(attempt);
-        request["filename"] = json!(row.filename);
-    }
-    if agent.capabilities.iter().any(|word| word == "tree") {
-        request["tree"] = json!(row.is_tree());
-    }
-    if leg == Leg::Download && agent.capabilities.iter().any(|word| word == "checksum") {
-        request["size"] = json!(row.size);
-        request["sha256"] = json!(row.sha256);
-        request["files"] = json!(row.file_count);
-    }
     request
+}
+
+/// What is added for an agent that lists the capability. The gateway does it when it delivers, because an agent that has
+/// never been connected has not said yet what it knows.
+fn extensions(row: &TransferRow, attempt: u32, leg: Leg) -> Value {
+    let any = json!({ "attempt": attempt, "filename": row.filename });
+    let tree = json!({ "tree": row.is_tree() });
+    match leg {
+        Leg::Upload => json!({ "any": any, "tree": tree }),
+        Leg::Download => {
+            let checksum = json!({ "size": row.size, "sha256": row.sha256, "files": row.file_count });
+            json!({ "any": any, "tree": tree, "checksum": checksum })
+        }
+    }
 }
 
 /// The leg that an agent has been asked for but has not begun.

@@ -37,6 +37,10 @@ impl Worker for Relay {
         matches!(wakeup, Wakeup::LogAppended { .. })
     }
 
+    fn gathers(&self) -> Duration {
+        Duration::from_millis(50)
+    }
+
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         let stream = self.stream.get_or_try_init(|| EventStream::open(&context.bus)).await?;
         let position = checkpoint(&context.pool).await?;
@@ -64,22 +68,31 @@ async fn publish(stream: &EventStream, events: &[RecordedEvent]) -> Result<(), B
 }
 
 async fn checkpoint(pool: &PgPool) -> Result<i64, sqlx::Error> {
+    let position = sqlx::query_scalar("SELECT position FROM ops.relay_checkpoint WHERE relay = $1")
+        .bind(CHECKPOINT)
+        .fetch_optional(pool)
+        .await?;
+    if let Some(position) = position {
+        return Ok(position);
+    }
     sqlx::query("INSERT INTO ops.relay_checkpoint (relay, position) VALUES ($1, 0) ON CONFLICT DO NOTHING")
         .bind(CHECKPOINT)
         .execute(pool)
         .await?;
-    sqlx::query_scalar("SELECT position FROM ops.relay_checkpoint WHERE relay = $1")
-        .bind(CHECKPOINT)
-        .fetch_one(pool)
-        .await
+    Ok(0)
 }
 
+/// Does not wait for the disk: should the server crash and take it back, the same events are published again.
 async fn move_checkpoint(pool: &PgPool, from: i64, to: i64) -> Result<(), sqlx::Error> {
-    sqlx::query("UPDATE ops.relay_checkpoint SET position = $3 WHERE relay = $1 AND position = $2")
-        .bind(CHECKPOINT)
-        .bind(from)
-        .bind(to)
-        .execute(pool)
-        .await?;
+    sqlx::query(
+        "UPDATE ops.relay_checkpoint SET position = $3
+           FROM (SELECT set_config('synchronous_commit', 'off', true)) AS setting
+          WHERE relay = $1 AND position = $2",
+    )
+    .bind(CHECKPOINT)
+    .bind(from)
+    .bind(to)
+    .execute(pool)
+    .await?;
     Ok(())
 }

@@ -1,6 +1,6 @@
 use std::{future::Future, time::Duration};
 
-use futures::{StreamExt, stream::BoxStream};
+use futures::{FutureExt, StreamExt, stream::BoxStream};
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
@@ -50,6 +50,11 @@ pub trait Worker: Send + Sync {
         false
     }
 
+    /// How long wake-ups are gathered before a step: under load one step serves many of them.
+    fn gathers(&self) -> Duration {
+        Duration::from_millis(5)
+    }
+
     /// One bounded step; gives back whether there may be more to do at once.
     fn step(&self, context: &Context) -> impl Future<Output = Result<bool, WorkerError>> + Send;
 }
@@ -63,6 +68,7 @@ impl Context {
         &self,
         name: &str,
         id: Uuid,
+        version: Option<i64>,
         key: &str,
         command: &D::Command,
     ) -> Result<CommandOutcome, Rejection> {
@@ -73,7 +79,7 @@ impl Context {
             correlation: id.simple().to_string(),
             traceparent: None,
         };
-        self.bus.send::<D>(id, None, &metadata, command).await
+        self.bus.send::<D>(id, version, &metadata, command).await
     }
 
     /// Like [`Context::send`], where another worker or the state of things may have been faster: then nothing is left
@@ -85,13 +91,29 @@ impl Context {
         key: &str,
         command: &D::Command,
     ) -> Result<Option<CommandOutcome>, WorkerError> {
-        match self.send::<D>(name, id, key, command).await {
-            Ok(outcome) => Ok(Some(outcome)),
-            Err(rejection) if rejection.kind == ErrorKind::Unavailable => Err(rejection.into()),
-            Err(rejection) => {
-                tracing::debug!(worker = name, %rejection, "the work was no longer due");
-                Ok(None)
-            }
+        due(name, self.send::<D>(name, id, None, key, command).await)
+    }
+
+    /// Like [`Context::send_if_still_due`], if the aggregate is still at `version`.
+    pub(crate) async fn send_if_unchanged<D: Decider>(
+        &self,
+        name: &str,
+        id: Uuid,
+        version: i64,
+        key: &str,
+        command: &D::Command,
+    ) -> Result<Option<CommandOutcome>, WorkerError> {
+        due(name, self.send::<D>(name, id, Some(version), key, command).await)
+    }
+}
+
+fn due(name: &str, sent: Result<CommandOutcome, Rejection>) -> Result<Option<CommandOutcome>, WorkerError> {
+    match sent {
+        Ok(outcome) => Ok(Some(outcome)),
+        Err(rejection) if rejection.kind == ErrorKind::Unavailable => Err(rejection.into()),
+        Err(rejection) => {
+            tracing::debug!(worker = name, %rejection, "the work was no longer due");
+            Ok(None)
         }
     }
 }
@@ -133,6 +155,8 @@ async fn work<W: Worker>(worker: &W, context: &Context) {
                 if timeout(worker.period(), woken(worker, &mut wakeups)).await.is_err() {
                     return;
                 }
+                sleep(worker.gathers()).await;
+                drain(&mut wakeups);
             }
             Err(error) => {
                 tracing::warn!(worker = W::NAME, %error, "a step failed and is repeated");
@@ -151,6 +175,11 @@ async fn listen(context: &Context) -> BoxStream<'static, Wakeup> {
             futures::stream::pending().boxed()
         }
     }
+}
+
+/// Takes the wake-ups that have come already: the step that follows serves them too.
+fn drain(wakeups: &mut BoxStream<'static, Wakeup>) {
+    while let Some(Some(_)) = wakeups.next().now_or_never() {}
 }
 
 async fn woken<W: Worker>(worker: &W, wakeups: &mut BoxStream<'static, Wakeup>) {

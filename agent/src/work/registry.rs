@@ -22,7 +22,7 @@ const MAX_ENDED: usize = 4096;
 pub enum Admission {
     /// It is new.
     Start(Ticket),
-    /// It runs already, ended in silence, or a later attempt took its place.
+    /// It runs already, or a later attempt took its place.
     Known,
     /// It ended; this is its result.
     Ended(Report),
@@ -89,8 +89,9 @@ impl Registry {
             return Admission::Known;
         }
         let same = |ended: &&Ended| ended.key == key && ended.attempt == request.attempt;
-        if let Some(ended) = state.ended.iter().find(same) {
-            return ended.report.clone().map_or(Admission::Known, Admission::Ended);
+        // What ended in silence was not this agent's to move then; it is again when the gateway asks again.
+        if let Some(report) = state.ended.iter().find(same).and_then(|ended| ended.report.clone()) {
+            return Admission::Ended(report);
         }
         if state.running.len() >= MAX_RUNNING {
             return Admission::Full;
@@ -268,11 +269,19 @@ mod tests {
     }
 
     #[test]
+    fn what_ended_in_silence_is_done_when_it_is_asked_for_again() {
+        let registry = registry();
+        let ticket = start(&registry, 1);
+        registry.end(&request(1), ticket, Ending::Silent);
+        assert!(matches!(registry.admit(&request(1)), Admission::Start(_)));
+    }
+
+    #[test]
     fn results_are_forgotten_after_their_time() {
         let registry = Registry::new(Duration::ZERO);
         let ticket = start(&registry, 1);
-        registry.end(&request(1), ticket, Ending::Silent);
-        assert!(matches!(registry.admit(&request(1)), Admission::Known));
+        registry.end(&request(1), ticket, Ending::Reported(report(1)));
+        assert!(matches!(registry.admit(&request(1)), Admission::Ended(_)));
         assert_eq!(registry.sweep().len(), 1);
         assert!(matches!(registry.admit(&request(1)), Admission::Start(_)));
     }

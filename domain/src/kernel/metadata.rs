@@ -27,4 +27,7 @@ pub struct CommandOutcome {
     pub version: Option<i64>,
     /// Position of the command's last event.
     pub position: Option<i64>,
+    /// Whether it had been carried out before, and this is the first outcome again.
+    #[serde(default)]
+    pub repeated: bool,
 }

@@ -29,7 +29,7 @@ use uuid::Uuid;
 
 use super::{
     messages::{self, Peer},
-    upload::{blob_problem, gone, missing, stopped},
+    upload::{DISPATCH_LAG, blob_problem, gone, missing, stopped},
 };
 use crate::{
     auth::AgentAuth,
@@ -63,8 +63,7 @@ pub(crate) async fn download(
     Params(params): Params<DownloadParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let row = queries::transfer_of_agent(&state.pool, auth.agent.0, number).await?.ok_or_else(missing)?;
-    readable(&row)?;
+    let row = downloadable(&state, &auth, number).await?;
     let peer = Peer { auth, address, transport: TransportMode::Polling };
     begin(&state, &peer, &row).await?;
     match (row.is_tree(), params.filename) {
@@ -76,6 +75,21 @@ pub(crate) async fn download(
         (_, Some(name)) => {
             let file = queries::transfer_file(&state.pool, row.id, &name).await?;
             one_file(&state, &peer, row, file, &headers).await
+        }
+    }
+}
+
+/// The transfer, if the agent may download it now.
+async fn downloadable(state: &AppState, auth: &AgentAuth, number: i64) -> Result<TransferRow, Problem> {
+    let deadline = Instant::now() + DISPATCH_LAG;
+    loop {
+        let row = queries::transfer_of_agent(&state.pool, auth.agent.0, number).await?.ok_or_else(missing)?;
+        match row.known_phase() {
+            // The agent may have been asked before the read model shows it.
+            Phase::Queued | Phase::Dispatched | Phase::Uploading if Instant::now() < deadline => {
+                sleep(Duration::from_millis(20)).await;
+            }
+            _ => return readable(&row).map(|()| row),
         }
     }
 }

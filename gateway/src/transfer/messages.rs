@@ -79,6 +79,26 @@ pub(super) struct Acknowledgement {
     pub(super) message_ids: Vec<i64>,
 }
 
+/// `message` as an agent with these capabilities gets it: with the extensions that it lists, and without the others.
+pub(super) fn for_agent(mut message: MailMessage, capabilities: &[String]) -> MailMessage {
+    let Some(Value::Object(extensions)) =
+        message.data.as_object_mut().and_then(|data| data.remove("extensions"))
+    else {
+        return message;
+    };
+    let known =
+        |name: &String| if name == "any" { !capabilities.is_empty() } else { capabilities.contains(name) };
+    let fields =
+        extensions.into_iter().filter(|(name, _)| known(name)).filter_map(|(_, fields)| match fields {
+            Value::Object(fields) => Some(fields),
+            _ => None,
+        });
+    if let Some(request) = message.data["transfer"].as_object_mut() {
+        request.extend(fields.flatten());
+    }
+    message
+}
+
 /// Carries out what the agent says. Unknown and unreadable messages are ignored, as the protocol asks for.
 pub(super) async fn handle(state: &Gateway, peer: &Peer, message: MailMessage) -> Result<(), Problem> {
     state.live_agents.touch(peer.auth.agent, state.clock.now());
@@ -124,7 +144,8 @@ pub(super) async fn describe(state: &Gateway, peer: &Peer, info: AgentInfo) -> R
     let active =
         info.active_transfers.as_ref().map(|ids| ids.iter().filter_map(as_number).collect::<Vec<_>>());
     let command = AgentCommand::Describe(system(info, peer.address));
-    state.bus.send::<Agent>(peer.auth.agent.0, None, &metadata(state, peer), &command).await?;
+    // Visible before the first poll: what the agent is sent depends on it.
+    state.write::<Agent>(peer.auth.agent.0, None, &metadata(state, peer), &command).await?;
     match active {
         Some(active) => restart_forgotten(state, peer, &active).await,
         None => Ok(()),
@@ -135,7 +156,9 @@ pub(super) async fn describe(state: &Gateway, peer: &Peer, info: AgentInfo) -> R
 async fn restart_forgotten(state: &Gateway, peer: &Peer, active: &[i64]) -> Result<(), Problem> {
     let agent = peer.auth.agent;
     for row in queries::transfers_at_agent(&state.pool, agent.0).await? {
-        if active.contains(&row.number) || waits_in_mailbox(state, peer, &row).await? {
+        // What is staged has to be asked for first: then the agent cannot have forgotten it.
+        let is_unasked = row.known_phase() == Phase::Staged && !row.asked;
+        if is_unasked || active.contains(&row.number) || waits_in_mailbox(state, peer, &row).await? {
             continue;
         }
         let reason = "the agent was restarted in the middle of the transfer".to_owned();
@@ -283,6 +306,20 @@ mod tests {
         ] {
             assert_eq!(as_number(&value), expected, "{value}");
         }
+    }
+
+    #[test]
+    fn extensions_reach_only_agents_that_list_them() {
+        let data =
+            json!({"transfer": {"id": "1"}, "extensions": {"any": {"attempt": 2}, "tree": {"tree": true}}});
+        let message = || MailMessage { kind: "transfer_request".into(), data: data.clone() };
+        let sent = |capabilities: &[&str]| {
+            let capabilities: Vec<_> = capabilities.iter().map(|word| (*word).to_owned()).collect();
+            for_agent(message(), &capabilities).data
+        };
+        assert_eq!(sent(&[]), json!({"transfer": {"id": "1"}}));
+        assert_eq!(sent(&["ack"]), json!({"transfer": {"id": "1", "attempt": 2}}));
+        assert_eq!(sent(&["tree"]), json!({"transfer": {"id": "1", "attempt": 2, "tree": true}}));
     }
 
     #[test]

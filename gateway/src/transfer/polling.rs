@@ -11,7 +11,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use signalbox_domain::{kernel::AgentId, transfer::TransportMode};
-use signalbox_messaging::MailMessage;
+use signalbox_messaging::{Mail, MailMessage};
 use signalbox_projections::transfer::queries;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -129,7 +129,13 @@ pub(crate) async fn poll(
         () = state.stop.cancelled() => Vec::new(),
     };
     drop(waiting);
-    Ok(if mails.is_empty() { StatusCode::NO_CONTENT.into_response() } else { Json(mails).into_response() })
+    if mails.is_empty() {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let agent = queries::agent_by_id(&state.pool, peer.auth.agent.0).await?;
+    let capabilities = agent.map(|agent| agent.capabilities).unwrap_or_default();
+    let mails: Vec<_> = mails.into_iter().map(|mail| MailOut::new(mail, &capabilities)).collect();
+    Ok(Json(mails).into_response())
 }
 
 /// Send one message: heartbeat, progress, end of a leg.
@@ -188,7 +194,7 @@ async fn session(state: &Gateway, peer: &Peer) -> Result<CancellationToken, Prob
     }
 }
 
-async fn wait_for_mail(state: &Gateway, agent: AgentId, deadline: Instant) -> Vec<MailOut> {
+async fn wait_for_mail(state: &Gateway, agent: AgentId, deadline: Instant) -> Vec<Mail> {
     let mut connections = state.bus.connections();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -202,7 +208,7 @@ async fn wait_for_mail(state: &Gateway, agent: AgentId, deadline: Instant) -> Ve
         };
         match fetched {
             Ok(mails) if mails.is_empty() => {}
-            Ok(mails) => return mails.into_iter().map(MailOut::from).collect(),
+            Ok(mails) => return mails,
             Err(error) => {
                 tracing::debug!(agent = %agent, %error, "the mailbox is asked again");
                 sleep(PAUSE.min(left)).await;
@@ -230,9 +236,9 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl From<signalbox_messaging::Mail> for MailOut {
-    fn from(mail: signalbox_messaging::Mail) -> Self {
-        let MailMessage { kind, data } = mail.message;
+impl MailOut {
+    fn new(mail: Mail, capabilities: &[String]) -> Self {
+        let MailMessage { kind, data } = messages::for_agent(mail.message, capabilities);
         Self { id: mail.id, message: MessageInOut { r#type: kind, data } }
     }
 }

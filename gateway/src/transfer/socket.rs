@@ -37,6 +37,8 @@ const MAX_MESSAGE_BYTES: usize = 1 << 20;
 const KEEP_ALIVE: Duration = Duration::from_secs(25);
 /// A socket without a frame for this long is dead.
 const SILENCE: Duration = Duration::from_secs(75);
+/// How long the mail waits for the agent's description; one that sends none is taken to know no extension.
+const DESCRIPTION: Duration = Duration::from_secs(2);
 /// How long one frame may take to be written.
 const WRITE: Duration = Duration::from_secs(10);
 /// How long one look into the mailbox waits.
@@ -103,15 +105,17 @@ async fn exchange(
     mut outgoing: mpsc::Receiver<Mail>,
 ) -> &'static str {
     let (mut sink, mut stream) = socket.split();
-    let mut acknowledges = false;
+    let mut capabilities: Option<Vec<String>> = None;
+    let described_by = Instant::now() + DESCRIPTION;
     let mut keep_alive = interval(KEEP_ALIVE);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
     loop {
         tokio::select! {
-            mail = outgoing.recv() => {
+            // What the agent is asked depends on what it knows, which it says first.
+            mail = outgoing.recv(), if capabilities.is_some() => {
                 let Some(mail) = mail else { return "its mailbox could not be read" };
-                if deliver(state, peer, &mut sink, mail, acknowledges).await.is_none() {
+                if deliver(state, peer, &mut sink, mail, capabilities.as_deref().unwrap_or_default()).await.is_none() {
                     return "the connection was lost";
                 }
             }
@@ -120,7 +124,7 @@ async fn exchange(
                 match frame {
                     Some(Ok(Message::Text(text))) => {
                         let Ok(message) = serde_json::from_str::<MailMessage>(&text) else { continue };
-                        acknowledges |= has_capability(&message, "ack");
+                        capabilities = listed_capabilities(&message).or(capabilities);
                         if incoming.send(message).await.is_err() {
                             return "its messages could not be carried out";
                         }
@@ -135,6 +139,7 @@ async fn exchange(
                     return "the connection was lost";
                 }
             }
+            () = sleep_until(described_by), if capabilities.is_none() => capabilities = Some(Vec::new()),
             () = sleep_until(heard + SILENCE) => return "nothing was heard of it",
         }
     }
@@ -145,9 +150,10 @@ async fn deliver(
     peer: &Peer,
     sink: &mut SplitSink<WebSocket, Message>,
     mail: Mail,
-    acknowledges: bool,
+    capabilities: &[String],
 ) -> Option<()> {
-    let Mail { id, message } = mail;
+    let acknowledges = capabilities.iter().any(|word| word == "ack");
+    let (id, message) = (mail.id, messages::for_agent(mail.message, capabilities));
     let frame = if acknowledges {
         json!({"id": id, "type": message.kind, "data": message.data})
     } else {
@@ -175,11 +181,13 @@ async fn write(sink: &mut SplitSink<WebSocket, Message>, frame: Message) -> Opti
     timeout(WRITE, sink.send(frame)).await.ok()?.ok()
 }
 
-fn has_capability(message: &MailMessage, word: &str) -> bool {
-    message.kind == "agent_info"
-        && message.data["capabilities"]
-            .as_array()
-            .is_some_and(|words| words.iter().any(|known| known == word))
+/// The capabilities that an `agent_info` lists; other messages say nothing of them.
+fn listed_capabilities(message: &MailMessage) -> Option<Vec<String>> {
+    if message.kind != "agent_info" {
+        return None;
+    }
+    let words = message.data["capabilities"].as_array().map(Vec::as_slice).unwrap_or_default();
+    Some(words.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect())
 }
 
 async fn carry_out(state: &Gateway, peer: &Peer, mut to_handle: mpsc::Receiver<MailMessage>) {

@@ -34,8 +34,8 @@ use crate::{
 
 /// How often the bytes of an upload are told to the log.
 const REPORT: Duration = Duration::from_secs(1);
-/// How long an upload that comes before the read model knows of its dispatch waits for it.
-const DISPATCH_LAG: Duration = Duration::from_secs(2);
+/// How long a call that comes before the read model knows of its dispatch waits for it.
+pub(super) const DISPATCH_LAG: Duration = Duration::from_secs(2);
 /// Longest name of an entry.
 const MAX_NAME_CHARS: usize = 4096;
 const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-content-sha256");

@@ -98,7 +98,11 @@ async fn first_outcome(pool: &PgPool, command_id: Uuid) -> Result<Option<Command
             .fetch_optional(pool)
             .await
             .map_err(|error| ExecuteError::Unavailable(error.to_string()))?;
-    Ok(row.map(|(version, position)| CommandOutcome { version: Some(version), position: Some(position) }))
+    Ok(row.map(|(version, position)| CommandOutcome {
+        version: Some(version),
+        position: Some(position),
+        repeated: true,
+    }))
 }
 
 fn translate(error: AggregateError<Rejection>) -> ExecuteError {
@@ -114,5 +118,9 @@ fn translate(error: AggregateError<Rejection>) -> ExecuteError {
 }
 
 fn outcome_of(appended: AppendOutcome) -> CommandOutcome {
-    CommandOutcome { version: Some(appended.version), position: Some(appended.position) }
+    CommandOutcome {
+        version: Some(appended.version),
+        position: Some(appended.position),
+        repeated: appended.duplicate,
+    }
 }

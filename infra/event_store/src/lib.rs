@@ -19,6 +19,6 @@ mod upcast;
 
 pub use append::{AppendError, AppendOutcome, Appender};
 pub use execute::{ExecuteError, Execution, execute};
-pub use read::{head_position, read_after, read_stream};
+pub use read::{count_between, head_position, read_after, read_stream, read_wanted};
 pub use recorded::{DecodeError, RecordedEvent};
 pub use upcast::{Upcaster, upcast};

@@ -23,6 +23,45 @@ pub async fn read_after(
     .await
 }
 
+/// The events of `aggregates` after `position` up to `last`, in order, without their metadata: for readers that fold the whole
+/// log again, and want nothing else of it.
+///
+/// # Errors
+/// The database's error.
+pub async fn read_wanted(
+    executor: impl PgExecutor<'_>,
+    position: i64,
+    last: i64,
+    aggregates: &[&str],
+) -> Result<Vec<RecordedEvent>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT position, aggregate_type, aggregate_id, sequence, event_type, event_version, payload,
+                'null'::jsonb AS metadata, recorded_at
+           FROM events WHERE position > $1 AND position <= $2 AND aggregate_type = ANY($3) ORDER BY position",
+    )
+    .bind(position)
+    .bind(last)
+    .bind(aggregates)
+    .fetch_all(executor)
+    .await
+}
+
+/// How many events there are after `position` up to `last`: as many as there are positions.
+///
+/// # Errors
+/// The database's error.
+pub async fn count_between(
+    executor: impl PgExecutor<'_>,
+    position: i64,
+    last: i64,
+) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("SELECT count(*) FROM events WHERE position > $1 AND position <= $2")
+        .bind(position)
+        .bind(last)
+        .fetch_one(executor)
+        .await
+}
+
 /// All events of one aggregate, oldest first.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use signalbox_domain::kernel::Decider;
 use sqlx::{FromRow, Row, postgres::PgRow};
 use uuid::Uuid;
 
-use crate::upcast::upcast_builtin;
+use crate::upcast::{has_steps, upcast_builtin};
 
 /// An event as the log holds it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,15 +47,23 @@ impl RecordedEvent {
     /// # Errors
     /// [`DecodeError`] when the payload does not fit.
     pub fn decode<D: Decider>(&self) -> Result<D::Event, DecodeError> {
-        let mut payload = self.payload.clone();
-        upcast_builtin(&self.aggregate_type, &self.event_type, &self.event_version, &mut payload);
-        serde_json::from_value(payload).map_err(|source| DecodeError {
+        self.payload_as::<D>().map_err(|source| DecodeError {
             position: self.position,
             aggregate_type: self.aggregate_type.clone(),
             event_type: self.event_type.clone(),
             event_version: self.event_version.clone(),
             source,
         })
+    }
+
+    fn payload_as<D: Decider>(&self) -> Result<D::Event, serde_json::Error> {
+        // Nearly always there is nothing to change, and so nothing to copy.
+        if !has_steps(&self.aggregate_type, &self.event_type) {
+            return D::Event::deserialize(&self.payload);
+        }
+        let mut payload = self.payload.clone();
+        upcast_builtin(&self.aggregate_type, &self.event_type, &self.event_version, &mut payload);
+        serde_json::from_value(payload)
     }
 }
 

@@ -16,6 +16,11 @@ pub struct Upcaster {
 /// The upcasters of all events that have changed since they were first written.
 const UPCASTERS: &[Upcaster] = &[];
 
+/// Whether there is more than one version of an event.
+pub(crate) fn has_steps(aggregate_type: &str, event_type: &str) -> bool {
+    UPCASTERS.iter().any(|step| step.aggregate_type == aggregate_type && step.event_type == event_type)
+}
+
 /// Brings the `payload` of an event up to its newest version by the built-in steps.
 pub(crate) fn upcast_builtin(aggregate_type: &str, event_type: &str, version: &str, payload: &mut Value) {
     upcast(UPCASTERS, aggregate_type, event_type, version, payload);

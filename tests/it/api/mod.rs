@@ -1,1 +1,11 @@
+mod agent;
+mod agents;
+mod auth;
+mod common;
+mod docs;
+mod files;
+mod health;
+mod idempotency;
+mod jobs;
 mod transfers;
+mod v1;

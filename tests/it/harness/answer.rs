@@ -28,6 +28,13 @@ impl Answer {
         body["error"].as_str().or(body["detail"].as_str()).unwrap().to_owned()
     }
 
+    /// Fails the test unless the answer is 200 with exactly `bytes`.
+    #[track_caller]
+    pub fn expect_bytes(&self, bytes: &[u8]) {
+        assert_eq!(self.status, 200, "{} {}: {}", self.method, self.path, self.text());
+        assert!(self.is_whole && self.body == bytes, "{} bytes came", self.body.len());
+    }
+
     #[track_caller]
     pub fn id(&self) -> i64 {
         self.expect(201)["id"].as_i64().unwrap()

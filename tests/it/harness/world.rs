@@ -1,6 +1,6 @@
 //! Servers, a running service, an admin who is logged in, and short ways to what most tests need.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, panic::Location, time::Duration};
 
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
@@ -8,6 +8,7 @@ use signalbox_config::{Config, Secret};
 use signalbox_gateway::{FirstAdmin, ensure_admin};
 use signalbox_test_support::TestServers;
 use tempfile::TempDir;
+use tokio::time::{sleep, timeout};
 
 use super::{Client, eventually, eventually_some, seconds, service::Process};
 
@@ -140,11 +141,24 @@ impl World {
         id: i64,
         mut is_so: impl FnMut(&Value) -> bool,
     ) -> impl Future<Output = Value> {
-        let path = format!("/api/transfers/{id}");
-        eventually_some(seconds(40), async move || {
-            let transfer = self.admin.get(&path).await.expect(200);
-            is_so(&transfer).then_some(transfer)
-        })
+        let place = Location::caller();
+        async move {
+            let path = format!("/api/transfers/{id}");
+            let mut last = Value::Null;
+            let wanted = async {
+                loop {
+                    last = self.admin.get(&path).await.expect(200);
+                    if is_so(&last) {
+                        return;
+                    }
+                    sleep(Duration::from_millis(20)).await;
+                }
+            };
+            if timeout(seconds(40), wanted).await.is_err() {
+                panic!("{place}: in vain; the transfer is {last} after\n{}", self.story("transfer").await);
+            }
+            last
+        }
     }
 
     /// Waits until transfer `id` has ended; gives it back.
@@ -179,6 +193,16 @@ impl World {
     pub async fn count_events(&self, event_type: &str) -> i64 {
         let count = sqlx::query_scalar("SELECT count(*) FROM events WHERE event_type = $1");
         count.bind(event_type).fetch_one(&self.servers.pool).await.unwrap()
+    }
+
+    /// What the log holds of aggregates of `kind`, one line per event; for the message of a failed assertion.
+    pub async fn story(&self, kind: &str) -> String {
+        let statement =
+            "SELECT to_char(recorded_at, 'HH24:MI:SS.MS ') || event_type || ' ' || (metadata->>'actor')
+            || ' ' || payload::text FROM events WHERE aggregate_type = $1 ORDER BY position";
+        let lines: Vec<String> =
+            sqlx::query_scalar(statement).bind(kind).fetch_all(&self.servers.pool).await.unwrap();
+        lines.join("\n")
     }
 
     /// What workers share in the first process, for a worker that a test steps by hand.

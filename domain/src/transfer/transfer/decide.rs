@@ -107,21 +107,37 @@ impl Transfer {
         Ok(if files.is_empty() { Vec::new() } else { vec![TransferEvent::FilesStaged { files }] })
     }
 
-    /// The phase decides what has ended, so that it works when source and destination are one agent.
+    /// The phase decides what has ended, so that it works when source and destination are one agent. The right digest
+    /// proves a leg whichever attempt moved the bytes: an agent that was asked twice, or before it was restarted, may
+    /// report an earlier one, and its download may have begun unseen.
     fn report_complete(&self, spec: &NewTransfer, agent: AgentId, arrival: Arrival) -> Vec<TransferEvent> {
         if self.status.is_final() {
             return self.late_report(agent, None);
         }
-        let other_attempt = arrival.attempt.is_some_and(|attempt| attempt != self.attempt);
-        let Some(leg) = self.leg_of(spec, agent).filter(|_| !other_attempt) else { return Vec::new() };
+        let Some(leg) = self.leg_of(spec, agent) else { return Vec::new() };
         if arrival.leg.is_some_and(|ended| ended != leg) {
+            return Vec::new();
+        }
+        let proven = self.is_proven(spec, leg, &arrival);
+        if !proven && arrival.attempt.is_some_and(|attempt| attempt != self.attempt) {
             return Vec::new();
         }
         match leg {
             Leg::Upload => self.complete_upload(spec, &arrival),
-            Leg::Download if self.phase == Phase::Downloading => self.complete_download(spec, &arrival),
+            Leg::Download if proven || self.phase == Phase::Downloading => {
+                self.complete_download(spec, &arrival)
+            }
             Leg::Download => Vec::new(),
         }
+    }
+
+    /// Whether the report says that `leg` has ended, with the digest of the bytes that had to move.
+    fn is_proven(&self, spec: &NewTransfer, leg: Leg, arrival: &Arrival) -> bool {
+        let expected = match leg {
+            Leg::Upload => self.compute_digest(spec.is_tree()),
+            Leg::Download => self.digest.clone(),
+        };
+        arrival.leg == Some(leg) && arrival.sha256.is_some() && arrival.sha256 == expected
     }
 
     fn complete_upload(&self, spec: &NewTransfer, arrival: &Arrival) -> Vec<TransferEvent> {

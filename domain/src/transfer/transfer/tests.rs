@@ -107,6 +107,25 @@ fn a_second_report_of_the_source_does_not_complete_the_transfer() {
 }
 
 #[test]
+fn the_right_digest_proves_a_leg_of_an_earlier_attempt() {
+    let mut run = Run::dispatched();
+    run.tell(TransferCommand::Stage { files: vec![file("a", 'a')] });
+    run.error(SOURCE, true);
+    run.tell(TransferCommand::Dispatch);
+    let report =
+        |leg, digit| Arrival { attempt: Some(1), leg: Some(leg), sha256: Some(sha(digit)), files: Some(1) };
+    assert_eq!(run.complete(SOURCE, report(Leg::Upload, 'b')), vec![]);
+    assert!(matches!(
+        run.complete(SOURCE, report(Leg::Upload, 'a'))[0],
+        TransferEvent::TransferStaged { .. }
+    ));
+    assert_eq!(run.complete(DESTINATION, report(Leg::Download, 'b')), vec![]);
+    // Nobody has seen the download begin.
+    let proven = run.complete(DESTINATION, report(Leg::Download, 'a'));
+    assert_eq!(proven, vec![TransferEvent::TransferCompleted { proven: true }]);
+}
+
+#[test]
 fn source_and_destination_may_be_one_agent() {
     let mut run = Run::of(new(SOURCE, SOURCE, "a"));
     run.tell(TransferCommand::Dispatch);

@@ -19,7 +19,7 @@ use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use uuid::Uuid;
 
 const ID: Uuid = Uuid::from_u128(7);
-const DONE: CommandOutcome = CommandOutcome { version: Some(3), position: Some(11) };
+const DONE: CommandOutcome = CommandOutcome { version: Some(3), position: Some(11), repeated: false };
 
 fn promote() -> UserCommand {
     UserCommand::Change(UserChanges { role: Some(Role::Admin), ..Default::default() })

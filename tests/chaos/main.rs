@@ -1,0 +1,67 @@
+//! Kills parts of the system in the middle of its work: every kind of process, in a seeded random order, with SIGKILL.
+//! All transfers must complete, each exactly once.
+//!
+//! `make chaos`; `CHAOS_TRANSFERS` (500), `CHAOS_ROUNDS` (4; each kind is killed once in each), `CHAOS_SEED` (1).
+
+#[path = "../../benches/system/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "shared with the benches, which use other parts")]
+mod system;
+
+mod checks;
+mod victims;
+mod work;
+
+use std::{env, time::Instant};
+
+use anyhow::Context as _;
+use system::Servers;
+use victims::Victims;
+use work::Work;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes; run it with `make chaos`"]
+async fn killed_processes_cost_time_and_no_data() -> anyhow::Result<()> {
+    run(false).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes; run it with `make chaos`"]
+async fn a_jetstream_that_loses_its_disk_costs_time_and_no_data() -> anyhow::Result<()> {
+    run(true).await
+}
+
+/// `wiped` says whether nats-server loses its streams each time it is killed.
+async fn run(wiped: bool) -> anyhow::Result<()> {
+    let (count, rounds, seed) = (of("CHAOS_TRANSFERS", 500)?, of("CHAOS_ROUNDS", 4)?, of("CHAOS_SEED", 1)?);
+    println!("{count} transfers, every process killed {rounds} times, JetStream wiped: {wiped}, seed {seed}");
+    let mut servers = Servers::start().await?;
+    let pool = servers.database().await?;
+    let mut victims = Victims::start(&servers).await?;
+    let work = Work::prepare(&victims, &pool, count as usize).await?;
+
+    let start = Instant::now();
+    let submitting = tokio::spawn(work.clone().submit());
+    // On this thread: the processes it starts live as long as it does.
+    let disturbed = victims.disturb(&mut servers, &work, rounds, seed, wiped).await;
+    let disturbed = disturbed.with_context(|| victims.said());
+    println!("after {:.1?} the last process was killed", start.elapsed());
+    disturbed?;
+    submitting.await??;
+    let ended = work.wait_until_ended(&mut victims).await;
+    println!("after {:.1?} all transfers had ended", start.elapsed());
+    let checked = match ended {
+        Ok(()) => checks::all(&servers, &pool, &work).await,
+        Err(error) => Err(error),
+    };
+    checked.with_context(|| victims.said())?;
+    println!("{} processes ended by themselves and were started again", victims.ended_by_themselves);
+    pool.close().await;
+    Ok(())
+}
+
+fn of(name: &str, default: u64) -> anyhow::Result<u64> {
+    match env::var(name) {
+        Ok(text) => text.parse().with_context(|| format!("{name} is not a number")),
+        Err(_) => Ok(default),
+    }
+}

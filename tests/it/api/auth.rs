@@ -1,0 +1,267 @@
+//! Logins and passwords of service 1; both logins share them.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use futures::future::join_all;
+use serde_json::{Value, json};
+use signalbox_clock::Clock;
+
+use crate::harness::{ADMIN, Client, PASSWORD, World, eventually, seconds};
+
+async fn log_in(client: &Client, path: &str, login: &str, password: &str) -> crate::harness::Answer {
+    client.post(path, json!({"email": login, "password": password})).await
+}
+
+async fn is_valid(client: &Client) -> bool {
+    client.get("/api/auth/user").await.status == 200
+}
+
+#[tokio::test]
+async fn a_login_goes_by_address_or_name_in_any_case() {
+    let world = World::start().await;
+    world.user("Miller.Ä", "viewer").await;
+    for login in ["Miller.Ä@example.org", "MILLER.Ä@EXAMPLE.ORG", "miller.Ä", " Miller.Ä "] {
+        let out = log_in(&world.anonymous(), "/api/auth/login", login, PASSWORD).await.expect(200);
+        assert_eq!(out["user"]["email"], "Miller.Ä@example.org", "{login}");
+        assert_eq!((&out["user"]["name"], &out["user"]["role"]), (&json!("Miller.Ä"), &json!("viewer")));
+        let client = world.anonymous().with_token(out["token"].as_str().unwrap());
+        assert_eq!(client.get("/api/auth/user").await.expect(200), out["user"]);
+        let expires: DateTime<Utc> = out["expires_at"].as_str().unwrap().parse().unwrap();
+        assert!((expires - world.clock.now() - TimeDelta::hours(24)).abs() < TimeDelta::minutes(1));
+    }
+    let by_name = json!({"username": "miller.Ä", "password": PASSWORD});
+    let out = world.anonymous().post("/api/v1/auth/login", by_name).await.expect(200);
+    let client = world.anonymous().with_token(out["access_token"].as_str().unwrap());
+    let me = client.get("/api/v1/auth/me").await.expect(200);
+    assert_eq!((&me["public_id"], &me["admin"]), (&out["public_id"], &json!(false)));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_wrong_password_and_an_unknown_user_are_answered_alike() {
+    let world = World::start().await;
+    let before = world.head().await;
+    for path in ["/api/auth/login", "/api/v1/auth/login"] {
+        let mut answers = Vec::new();
+        let wrong = [
+            (ADMIN, "not it"),
+            ("nobody@example.org", PASSWORD),
+            ("admin", "not it"),
+            ("a\0b", "x"),
+            ("' OR 1=1 --", "' OR 1=1 --"),
+            ("%", PASSWORD),
+            ("_dmin", PASSWORD),
+        ];
+        for (login, password) in wrong {
+            let answer = log_in(&world.anonymous(), path, login, password).await;
+            answers.push(answer.error(401));
+        }
+        assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    }
+    assert_eq!(world.head().await, before);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_refresh_keeps_the_old_token_until_logout_ends_the_family() {
+    let clock = Clock::manual(Clock::system().now());
+    let world = World::at(clock.clone(), |_| {}).await;
+    let first = world.anonymous().log_in(ADMIN, PASSWORD).await;
+    clock.advance(TimeDelta::hours(10));
+    let out = first.post("/api/auth/refresh", json!({})).await.expect(200);
+    assert_eq!(out["user"]["email"], ADMIN);
+    let second = world.anonymous().with_token(out["token"].as_str().unwrap());
+    assert_ne!(first.token, second.token);
+    assert!(is_valid(&first).await && is_valid(&second).await);
+    clock.advance(TimeDelta::hours(14) + TimeDelta::seconds(1));
+    assert!(!is_valid(&first).await && is_valid(&second).await);
+    let third = second.post("/api/auth/refresh", json!({})).await.expect(200);
+    let third = world.anonymous().with_token(third["token"].as_str().unwrap());
+    second.post("/api/v1/auth/logout", json!({})).await.expect(200);
+    clock.advance(TimeDelta::seconds(1));
+    assert!(!is_valid(&second).await && !is_valid(&third).await);
+    third.post("/api/auth/refresh", json!({})).await.error(401);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_changed_password_ends_every_other_login_and_gives_a_new_one() {
+    let world = World::start().await;
+    let one = world.user("somebody", "operator").await;
+    let other = world.anonymous().log_in("somebody", PASSWORD).await;
+    let new = "another long password";
+    let wrong = json!({"old_password": "not it", "new_password": new});
+    one.post("/api/auth/password", wrong).await.error(400);
+    assert!(is_valid(&one).await);
+    let change = json!({"current_password": PASSWORD, "new_password": new});
+    let out = one.post("/api/auth/password", change).await.expect(200);
+    assert!(out["message"].is_string());
+    eventually(seconds(1), async || !is_valid(&one).await && !is_valid(&other).await).await;
+    assert!(is_valid(&world.anonymous().with_token(out["token"].as_str().unwrap())).await);
+    log_in(&world.anonymous(), "/api/auth/login", "somebody", PASSWORD).await.error(401);
+    assert!(is_valid(&world.anonymous().log_in("somebody", new).await).await);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn what_one_gateway_revokes_is_void_on_another_within_a_second() {
+    let mut world = World::start().await;
+    let other = world.another_gateway().await;
+    let leaver = world.user("leaver", "operator").await;
+    let changer = world.user("changer", "operator").await;
+    let demoted = world.user("demoted", "operator").await;
+    let there = |client: &Client| client.at(&other);
+    for client in [&leaver, &changer, &demoted] {
+        assert!(is_valid(&there(client)).await);
+    }
+    leaver.post("/api/v1/auth/logout", json!({})).await.expect(200);
+    eventually(seconds(1), async || !is_valid(&there(&leaver)).await).await;
+    let change = json!({"old_password": PASSWORD, "new_password": "another long password"});
+    changer.post("/api/auth/password", change).await.expect(200);
+    eventually(seconds(1), async || !is_valid(&there(&changer)).await).await;
+    let users = world.admin.get("/api/v1/users").await.expect(200);
+    let user = users["data"].as_array().unwrap().iter().find(|user| user["username"] == "demoted").unwrap();
+    let path = format!("/api/v1/users/{}", user["public_id"].as_str().unwrap());
+    world.admin.put(&path, json!({"role": "viewer"})).await.expect(200);
+    let role = async || there(&demoted).get("/api/auth/user").await.expect(200)["role"].clone();
+    eventually(seconds(1), async || role().await == "viewer").await;
+    there(&demoted).post("/api/jobs", json!({})).await.error(403);
+    world.admin.delete(&path).await.expect(200);
+    eventually(seconds(1), async || !is_valid(&there(&demoted)).await).await;
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn too_many_logins_are_put_off_and_say_until_when() {
+    let clock = Clock::manual(Clock::system().now());
+    let world = World::at(clock.clone(), |config| config.limits.logins_per_account = 3).await;
+    world.user("victim", "viewer").await;
+    let path = "/api/auth/login";
+    clock.advance(TimeDelta::minutes(2));
+    for _ in 0..3 {
+        log_in(&world.anonymous(), path, "victim@example.org", "not it").await.error(401);
+    }
+    let late = log_in(&world.anonymous(), path, "Victim@Example.org", PASSWORD).await;
+    late.error(429);
+    let wait: i64 = late.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=20).contains(&wait), "{wait}");
+    log_in(&world.anonymous(), "/api/v1/auth/login", "victim@example.org", PASSWORD).await.error(429);
+    log_in(&world.anonymous(), path, ADMIN, PASSWORD).await.expect(200);
+    clock.advance(TimeDelta::seconds(wait));
+    log_in(&world.anonymous(), path, "victim@example.org", PASSWORD).await.expect(200);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn logins_from_one_address_are_limited_over_all_accounts() {
+    let clock = Clock::manual(Clock::system().now());
+    let world = World::at(clock.clone(), |config| config.limits.logins_per_address = 5).await;
+    clock.advance(TimeDelta::minutes(2));
+    for index in 0..5 {
+        log_in(&world.anonymous(), "/api/auth/login", &format!("nobody{index}"), "x").await.error(401);
+    }
+    let answer = log_in(&world.anonymous(), "/api/auth/login", ADMIN, PASSWORD).await;
+    answer.error(429);
+    assert!(answer.header("retry-after").is_some());
+    // Forwarding headers count only from a trusted proxy.
+    let forged = world.anonymous().request(reqwest::Method::POST, "/api/auth/login");
+    let forged =
+        forged.header("x-forwarded-for", "6.6.6.6").json(&json!({"email": ADMIN, "password": PASSWORD}));
+    assert_eq!(world.admin.send(forged).await.status, 429);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_user_who_asks_too_much_is_told_when_to_come_back() {
+    let clock = Clock::manual(Clock::system().now());
+    let adjust = |config: &mut signalbox_config::Config| {
+        (config.limits.requests_per_minute, config.limits.request_burst) = (60, 5);
+    };
+    let world = World::at(clock.clone(), adjust).await;
+    clock.advance(TimeDelta::minutes(1));
+    let mut statuses = Vec::new();
+    for _ in 0..7 {
+        statuses.push(world.admin.get("/api/agents").await);
+    }
+    let refused: Vec<_> = statuses.iter().filter(|answer| answer.status == 429).collect();
+    assert_eq!(refused.len(), 2, "{:?}", statuses.iter().map(|answer| answer.status).collect::<Vec<_>>());
+    assert!(refused.iter().all(|answer| answer.header("retry-after") == Some("1")));
+    world.anonymous().get("/api/health").await.expect(200);
+    clock.advance(TimeDelta::seconds(1));
+    world.admin.get("/api/agents").await.expect(200);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn two_gateways_share_one_limit() {
+    let clock = Clock::manual(Clock::system().now());
+    let mut world = World::at(clock.clone(), |config| config.limits.logins_per_account = 20).await;
+    let other = world.another_gateway().await;
+    clock.advance(TimeDelta::minutes(2));
+    let here = world.anonymous();
+    let spent = (0..20).map(|_| log_in(&here, "/api/auth/login", "nobody", "x"));
+    for answer in join_all(spent).await {
+        answer.error(401);
+    }
+    // The other gateway alone would let twenty more through; it hears of them four times a second.
+    let mut let_through = 0;
+    while log_in(&other, "/api/auth/login", "nobody", "x").await.status != 429 {
+        let_through += 1;
+        assert!(let_through < 20, "the limit counts for each gateway alone");
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn rotating_the_keys_keeps_the_logins_of_the_last_key() {
+    let mut world = World::start().await;
+    let other = world.another_gateway().await;
+    let pool = world.servers.pool.clone();
+    let old = world.anonymous().log_in(ADMIN, PASSWORD).await;
+    signalbox_gateway::rotate_signing_key(&pool, &world.clock).await.unwrap();
+    let kids: Vec<String> =
+        sqlx::query_scalar("SELECT kid FROM ops.signing_keys WHERE retired_at IS NULL ORDER BY created_at")
+            .fetch_all(&pool)
+            .await
+            .unwrap();
+    assert_eq!(kids.len(), 2);
+    // A gateway that does not know the new key yet must soon take what another one signs with it.
+    let signed_by =
+        |client: &Client| jsonwebtoken::decode_header(client.token.as_ref().unwrap()).unwrap().kid.unwrap();
+    let mut new = other.log_in(ADMIN, PASSWORD).await;
+    eventually(seconds(10), async || {
+        new = other.log_in(ADMIN, PASSWORD).await;
+        signed_by(&new) == kids[1]
+    })
+    .await;
+    eventually(seconds(10), async || is_valid(&new.at(&world.anonymous())).await).await;
+    assert!(is_valid(&old).await && is_valid(&old.at(&other)).await);
+    signalbox_gateway::rotate_signing_key(&pool, &world.clock).await.unwrap();
+    eventually(seconds(10), async || !is_valid(&old).await && !is_valid(&old.at(&other)).await).await;
+    assert!(is_valid(&new).await);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn no_secret_of_a_login_is_stored_or_told() {
+    let world = World::start().await;
+    let key = |client: &Client, path: &str, body: Value| {
+        client.request(reqwest::Method::POST, path).header("idempotency-key", "once").json(&body)
+    };
+    let anonymous = world.anonymous();
+    let credentials = json!({"email": ADMIN, "password": PASSWORD});
+    let first = anonymous.send(key(&anonymous, "/api/auth/login", credentials.clone())).await.expect(200);
+    let again = anonymous.send(key(&anonymous, "/api/auth/login", credentials)).await.expect(200);
+    assert_eq!(first["user"], again["user"]);
+    let client = anonymous.with_token(again["token"].as_str().unwrap());
+    let renewed = client.send(key(&client, "/api/auth/refresh", json!({}))).await.expect(200);
+    let mut secrets = vec![PASSWORD.to_owned()];
+    for out in [&first, &again, &renewed] {
+        secrets.push(out["token"].as_str().unwrap().to_owned());
+    }
+    for secret in secrets {
+        assert_eq!(super::common::places_of(&world, &secret).await, Vec::<String>::new());
+    }
+    let listed = world.admin.get("/api/v1/users").await.text();
+    assert!(!listed.contains("argon2") && !listed.contains("password"), "{listed}");
+    world.finish().await;
+}

@@ -1,0 +1,194 @@
+//! Bodies that cannot be read, or that say what is not allowed.
+
+use serde_json::{Map, Value, json};
+
+use super::cases::{Clients, Route, Subjects, routes};
+use crate::harness::{Answer, Client, World, description};
+
+/// A longest text that no field takes.
+const TOO_LONG: usize = 20_000;
+
+/// Fields of the body by name: their types, and whether they must be there.
+fn fields(route: &Route) -> Vec<(String, Vec<String>, bool)> {
+    let schema = &route.operation["requestBody"]["content"]["application/json"]["schema"];
+    let Some(name) = schema["$ref"].as_str() else { return Vec::new() };
+    let schema = &description()["components"]["schemas"][name.rsplit('/').next().unwrap()];
+    let required: Vec<_> = schema["required"].as_array().into_iter().flatten().collect();
+    let properties: &Map<String, Value> = schema["properties"].as_object().unwrap();
+    properties
+        .iter()
+        .map(|(name, property)| {
+            let is_required = required.iter().any(|required| *required == name);
+            (name.clone(), types(property), is_required)
+        })
+        .collect()
+}
+
+/// JSON types that `property` takes; none when it takes any.
+fn types(property: &Value) -> Vec<String> {
+    let name = |value: &Value| value.as_str().unwrap().to_owned();
+    match &property["type"] {
+        Value::String(_) => vec![name(&property["type"])],
+        Value::Array(types) => types.iter().map(name).collect(),
+        _ if property["$ref"].is_string() || property["oneOf"].is_array() => vec!["object".to_owned()],
+        _ => Vec::new(),
+    }
+}
+
+async fn send(route: &Route, client: &Client, path: &str, body: impl Into<reqwest::Body>) -> Answer {
+    let request =
+        client.request(route.method.parse().unwrap(), path).header("content-type", "application/json");
+    client.send(request.body(body)).await
+}
+
+/// Fails unless `changed` is refused as invalid, in words that do not repeat it.
+async fn refuse(route: &Route, client: &Client, path: &str, field: &str, changed: Value) {
+    let mut body = route.body.clone().unwrap();
+    let shown = changed.to_string().chars().take(40).collect::<String>();
+    match changed {
+        Value::Null => drop(body.as_object_mut().unwrap().remove(field)),
+        changed => body[field] = changed,
+    }
+    let answer = send(route, client, path, body.to_string()).await;
+    // Credentials that cannot be anybody's are refused like any wrong ones.
+    let is_login = route.template.ends_with("/login") && answer.status == 401;
+    let place = format!("{} with {field} = {shown}: {}", route.name(), answer.text());
+    // A job that is not the caller's, or is none, is not found.
+    let is_no_job = field == "job_id" && answer.status == 404;
+    assert!(is_login || is_no_job || answer.status == route.invalid(), "{}: {place}", answer.status);
+    assert!(!answer.text().contains("geheim"), "{place}");
+}
+
+fn routes_with_body() -> impl Iterator<Item = Route> {
+    routes().into_iter().filter(|route| route.body.is_some())
+}
+
+#[tokio::test]
+async fn no_route_takes_a_body_that_cannot_be_read() {
+    let world = World::start().await;
+    let subjects = Subjects::new(&world).await;
+    let clients = Clients::new(&world, &subjects).await;
+    let before = world.head().await;
+    for route in routes_with_body() {
+        let (client, path) = (route.least(&clients), route.path(&subjects));
+        for broken in ["{", "{\"a\":", "nonsense", "{\"a\": 1e}", "\u{feff}{}", "{'a': 1}"] {
+            send(&route, client, &path, broken).await.error(400);
+        }
+        send(&route, client, &path, vec![b'{', b'"', 0xff, b'"', b':', b'1', b'}']).await.error(400);
+        for other in ["[]", "1", "\"text\"", "null", "true"] {
+            let answer = send(&route, client, &path, other).await;
+            assert_eq!(answer.status, route.invalid(), "{} with {other}: {}", route.name(), answer.text());
+        }
+        let deep = "[".repeat(100_000);
+        send(&route, client, &path, deep).await.error(400);
+        // An empty body is a registration without a description.
+        if route.template != "/api/agent/connect" {
+            send(&route, client, &path, "").await.error(400);
+        }
+        let large = format!("{{\"x\": \"{}\"}}", "x".repeat(1 << 20));
+        send(&route, client, &path, large.clone()).await.error(413);
+        let unannounced = futures::stream::iter([Ok::<_, std::io::Error>(large)]);
+        send(&route, client, &path, reqwest::Body::wrap_stream(unannounced)).await.error(413);
+    }
+    assert_eq!(world.head().await, before);
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn no_route_takes_a_field_of_a_wrong_type_or_length() {
+    let world = World::start().await;
+    let subjects = Subjects::new(&world).await;
+    let clients = Clients::new(&world, &subjects).await;
+    let before = world.head().await;
+    for route in routes_with_body() {
+        let (client, path) = (route.least(&clients), route.path(&subjects));
+        let fields = fields(&route);
+        assert!(!fields.is_empty(), "{} has no described fields", route.name());
+        // What an agent says of itself is taken as far as it can be read.
+        let lenient = ["/api/agent/connect", "/api/agent/messages"].contains(&route.template.as_str());
+        for (field, types, is_required) in fields {
+            if is_required {
+                refuse(&route, client, &path, &field, Value::Null).await;
+            }
+            let is = |wanted: &str| types.iter().any(|known| known == wanted);
+            if types.is_empty() || (lenient && field != "type") {
+                continue;
+            }
+            if !is("string") {
+                refuse(&route, client, &path, &field, json!("geheim")).await;
+            } else {
+                refuse(&route, client, &path, &field, json!(5)).await;
+                // Kinds of messages that nobody knows are ignored.
+                if !lenient {
+                    refuse(&route, client, &path, &field, json!("geheim\0")).await;
+                    refuse(&route, client, &path, &field, json!("geheim".repeat(TOO_LONG / 6))).await;
+                }
+            }
+            refuse(&route, client, &path, &field, json!([["geheim"]])).await;
+            if !is("object") {
+                refuse(&route, client, &path, &field, json!({"geheim": "geheim"})).await;
+            }
+            if is("integer") {
+                for wrong in [json!(1.5), json!(-1), json!(1e300), json!(u64::MAX)] {
+                    // A token that expires in no days does not expire.
+                    if !(field == "expires_in" && wrong == json!(-1)) {
+                        refuse(&route, client, &path, &field, wrong).await;
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(world.head().await, before);
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn no_route_takes_a_value_that_its_rules_forbid() {
+    let world = World::start().await;
+    let subjects = Subjects::new(&world).await;
+    let clients = Clients::new(&world, &subjects).await;
+    let before = world.head().await;
+    let forbidden = [
+        ("name", json!("  ")),
+        ("type", json!("geheim")),
+        ("overlap", json!("geheim")),
+        ("role", json!("geheim")),
+        ("source_agent_id", json!(999_999)),
+        ("destination_agent_id", json!(0)),
+        ("agent_id", json!(999_999)),
+        ("source_path", json!("")),
+        ("destination_path", json!(" ")),
+        ("schedule", json!("geheim")),
+        ("schedule", json!("* * * * * * * *")),
+        ("schedule", json!("61 * * * * *")),
+        ("schedule", json!("0 0 0 1 1 * 2030")),
+        ("schedule", json!("@daily")),
+        ("schedule", json!("0 0 0 31 2 *")),
+        ("timezone", json!("Mars/Geheim")),
+        ("retry", json!({"max_attempts": 0})),
+        ("retry", json!({"max_attempts": 11})),
+        ("retry", json!({"backoff_seconds": 86_401})),
+        ("expires_in", json!(36_501)),
+        ("filename", json!("")),
+        ("email", json!("no address")),
+        ("username", json!("x")),
+        ("password", json!("short")),
+        ("password", json!("x".repeat(257))),
+        ("new_password", json!("short")),
+        ("old_password", json!("")),
+    ];
+    let mut tried = 0;
+    for route in routes_with_body() {
+        let (client, path) = (route.least(&clients), route.path(&subjects));
+        let is_message = route.template.starts_with("/api/agent/") || route.template.ends_with("/login");
+        for (field, value) in &forbidden {
+            if !is_message && route.body.as_ref().unwrap().get(field).is_some() {
+                refuse(&route, client, &path, field, value.clone()).await;
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 40, "{tried}");
+    assert_eq!(world.head().await, before);
+    world.finish_with_mail().await;
+}

@@ -1,0 +1,209 @@
+//! What the description does not say of a route: who may call it, on what, and with which body.
+
+use serde_json::{Value, json};
+
+use crate::harness::{AgentAccount, Client, World, description};
+
+/// Who may call a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Everybody,
+    AnyUser,
+    Operator,
+    Admin,
+    Agent,
+}
+
+/// What `{id}` names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    Nothing,
+    Agent,
+    Token,
+    /// Seen by its owner alone.
+    Job,
+    /// Seen by its owner alone.
+    Transfer,
+    User,
+    /// Seen by the transfer's agents alone.
+    File,
+}
+
+/// A described operation with what a test has to know of it.
+#[derive(Debug, Clone)]
+pub struct Route {
+    pub method: String,
+    pub template: String,
+    pub operation: &'static Value,
+    pub access: Access,
+    pub subject: Subject,
+    pub body: Option<Value>,
+}
+
+/// One resource of each kind, owned by the admin.
+pub struct Subjects {
+    pub agent: AgentAccount,
+    pub job: i64,
+    pub transfer: i64,
+    pub user: String,
+}
+
+fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
+    use Access::{Admin, Agent, AnyUser, Everybody, Operator};
+    use Subject::{File, Job, Nothing, Token, Transfer, User};
+    let credentials = || Some(json!({"email": "nobody@example.org", "password": "not the password"}));
+    let job = || {
+        Some(
+            json!({"name": "j", "type": "push", "source_agent_id": 1, "destination_agent_id": 1, "source_path": "/a",
+            "destination_path": "/b", "schedule": "0 0 1 1 1 *", "timezone": "UTC", "enabled": true,
+            "retry": {"max_attempts": 3, "backoff_seconds": 5}, "overlap": "skip", "description": "d"}),
+        )
+    };
+    let user = || {
+        Some(
+            json!({"email": "new@example.org", "username": "new", "password": "long enough", "role": "viewer"}),
+        )
+    };
+    match operation_id {
+        "api_health" | "health" | "livez" | "readyz" | "info" => (Everybody, Nothing, None),
+        "login" | "api_login" => (Everybody, Nothing, credentials()),
+        "refresh" | "current_user" | "logout" | "me" => (AnyUser, Nothing, None),
+        "change_password" => {
+            (AnyUser, Nothing, Some(json!({"old_password": "not it", "new_password": "long enough"})))
+        }
+        "list_users" => (Admin, Nothing, None),
+        "create_user" => (Admin, Nothing, user()),
+        "get_user" | "delete_user" => (Admin, User, None),
+        "update_user" => (Admin, User, user()),
+        "list_agents" | "list_tokens" | "list_jobs" | "list_transfers" => (AnyUser, Nothing, None),
+        "get_agent" => (AnyUser, Subject::Agent, None),
+        "create_agent" => (Admin, Nothing, Some(json!({"name": "a", "type": "server", "description": "d"}))),
+        "update_agent" => {
+            (Admin, Subject::Agent, Some(json!({"name": "a", "type": "client", "description": "d"})))
+        }
+        "delete_agent" | "test_agent" => (Admin, Subject::Agent, None),
+        "create_token" => {
+            (Admin, Nothing, Some(json!({"name": "t", "agent_id": 1, "description": "d", "expires_in": 1})))
+        }
+        "revoke_token" => (Admin, Token, None),
+        "create_job" => (Operator, Nothing, job()),
+        "get_job" => (AnyUser, Job, None),
+        "update_job" => (Operator, Job, job()),
+        "delete_job" | "run_job" => (Operator, Job, None),
+        "create_transfer" => (
+            Operator,
+            Nothing,
+            Some(json!({"filename": "f", "size": 1, "source_path": "/a", "destination_path": "/b",
+                "source_agent_id": 1, "destination_agent_id": 1})),
+        ),
+        "get_transfer" => (AnyUser, Transfer, None),
+        "cancel_transfer" => (Operator, Transfer, None),
+        "upload_file" | "download_file" | "get_manifest" => (Agent, File, None),
+        "agent_connect" => (Agent, Nothing, Some(json!({"system_info": {"hostname": "h"}}))),
+        "agent_send" => (Agent, Nothing, Some(json!({"type": "heartbeat", "data": {}}))),
+        "agent_acknowledge" => (Agent, Nothing, Some(json!({"message_ids": [1]}))),
+        "agent_poll" => (Agent, Nothing, None),
+        other => panic!("the route {other} has no case: say who may call it, on what, and with which body"),
+    }
+}
+
+/// All described operations.
+pub fn routes() -> Vec<Route> {
+    let mut found = Vec::new();
+    for (template, methods) in description()["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let (access, subject, body) = case(operation["operationId"].as_str().unwrap());
+            let (method, template) = (method.to_uppercase(), template.clone());
+            found.push(Route { method, template, operation, access, subject, body });
+        }
+    }
+    assert!(found.len() >= 40, "only {} routes are described", found.len());
+    found
+}
+
+impl Route {
+    /// The path on a resource that exists.
+    pub fn path(&self, subjects: &Subjects) -> String {
+        let id = match self.subject {
+            Subject::Nothing => String::new(),
+            Subject::Agent => subjects.agent.id.to_string(),
+            Subject::Token => subjects.agent.token_id.to_string(),
+            Subject::Job => subjects.job.to_string(),
+            Subject::Transfer | Subject::File => subjects.transfer.to_string(),
+            Subject::User => subjects.user.clone(),
+        };
+        self.path_with(&id)
+    }
+
+    pub fn path_with(&self, id: &str) -> String {
+        self.template.replace("{id}", id)
+    }
+
+    /// Whether what is well-formed but wrong is answered by 422.
+    pub fn is_v1(&self) -> bool {
+        self.template.starts_with("/api/v1/")
+    }
+
+    pub fn invalid(&self) -> u16 {
+        if self.is_v1() { 422 } else { 400 }
+    }
+
+    pub fn request(&self, client: &Client, path: &str) -> reqwest::RequestBuilder {
+        let request = client.request(self.method.parse().unwrap(), path);
+        match &self.body {
+            Some(body) => request.json(body),
+            None => request,
+        }
+    }
+
+    pub fn name(&self) -> String {
+        format!("{} {}", self.method, self.template)
+    }
+
+    /// The credential of the least that may call it on a resource that is there.
+    pub fn least<'a>(&self, clients: &'a Clients) -> &'a Client {
+        match self.access {
+            _ if matches!(self.subject, Subject::Job | Subject::Transfer) => &clients.admin,
+            Access::Everybody => &clients.nobody,
+            Access::AnyUser => &clients.viewer,
+            Access::Operator => &clients.operator,
+            Access::Admin => &clients.admin,
+            Access::Agent => &clients.agent,
+        }
+    }
+}
+
+/// A client of each kind.
+pub struct Clients {
+    pub nobody: Client,
+    pub viewer: Client,
+    pub operator: Client,
+    pub admin: Client,
+    pub agent: Client,
+}
+
+impl Clients {
+    pub async fn new(world: &World, subjects: &Subjects) -> Self {
+        Self {
+            nobody: world.anonymous(),
+            viewer: world.user("viewer", "viewer").await,
+            operator: world.user("operator", "operator").await,
+            admin: world.admin.clone(),
+            agent: world.as_agent(&subjects.agent),
+        }
+    }
+}
+
+impl Subjects {
+    pub async fn new(world: &World) -> Self {
+        let agent = world.agent("subject").await;
+        let job = json!({"name": "subject", "source_agent_id": agent.id, "destination_agent_id": agent.id,
+            "source_path": "/a", "destination_path": "/b"});
+        let job = world.admin.post("/api/jobs", job).await.id();
+        let transfer = world.transfer(&agent, &agent, "/a", "/b").await;
+        world.until_phase(transfer, "dispatched").await;
+        let user = json!({"email": "subject@example.org", "username": "subject", "password": "long enough"});
+        let user = world.admin.post("/api/v1/users", user).await.expect(201);
+        Self { agent, job, transfer, user: user["public_id"].as_str().unwrap().to_owned() }
+    }
+}
