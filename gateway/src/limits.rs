@@ -62,7 +62,7 @@ impl Limiter {
             return Err(seconds.ceil() as u64);
         }
         bucket.tokens -= 1.0;
-        *inner.taken.entry(key.to_owned()).or_default() += 1;
+        *inner.taken.entry(shared_name(key, rate)).or_default() += 1;
         Ok(())
     }
 
@@ -71,13 +71,13 @@ impl Limiter {
         std::mem::take(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner).taken)
     }
 
-    /// Another gateway has let `taken` through. Buckets unknown here are left alone: their first user pays in full.
+    /// Another gateway has let `taken` through. Principals that this one has not met count too, lest each gateway give
+    /// them the whole limit.
     pub(crate) fn note(&self, taken: &HashMap<String, u32>, now: DateTime<Utc>) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         for (key, count) in taken {
-            if let Some(bucket) = inner.buckets.get_mut(key) {
-                bucket.refill(now);
-                bucket.tokens -= f64::from(*count);
+            if let Some((key, rate)) = parse_shared_name(key) {
+                inner.bucket(key, rate, now).tokens -= f64::from(*count);
             }
         }
     }
@@ -96,6 +96,17 @@ impl Inner {
         bucket.refill(now);
         bucket
     }
+}
+
+/// What gateways call a bucket among themselves; the rate goes along for those who have to make it.
+fn shared_name(key: &str, rate: Rate) -> String {
+    format!("{}/{} {key}", rate.per_minute, rate.burst)
+}
+
+fn parse_shared_name(name: &str) -> Option<(&str, Rate)> {
+    let (rate, key) = name.split_once(' ')?;
+    let (per_minute, burst) = rate.split_once('/')?;
+    Some((key, Rate { per_minute: per_minute.parse().ok()?, burst: burst.parse().ok()? }))
 }
 
 #[cfg(test)]
@@ -123,5 +134,10 @@ mod tests {
         assert!(one.take("a", RATE, now).is_ok());
         one.note(&other.drain_taken(), now);
         assert_eq!(one.take("a", RATE, now), Err(1));
+        // Also for a principal that a gateway meets for the first time.
+        let key = "login account:a b/c";
+        assert!(other.take(key, RATE, now).and(other.take(key, RATE, now)).is_ok());
+        one.note(&other.drain_taken(), now);
+        assert_eq!(one.take(key, RATE, now), Err(1));
     }
 }

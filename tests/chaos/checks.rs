@@ -20,9 +20,9 @@ const WRONG: [&str; 6] = [
       WHERE event_type = 'transfer_completed' GROUP BY aggregate_id HAVING count(*) <> 1",
     "SELECT format('%s happened to transfer %s', event_type, aggregate_id) FROM events
       WHERE event_type IN ('transfer_failed', 'transfer_cancelled')",
-    "SELECT format('the log has %s events up to %s, its head is %s', count(*), max(position), h.position)
-       FROM events, log_head h WHERE h.log = 'events' GROUP BY h.position
-     HAVING count(*) <> max(position) OR max(position) <> h.position",
+    "SELECT format('the log has %s events up to %s, its head is %s', count(*), max(e.position), h.position)
+       FROM events e, log_head h WHERE h.log = 'events' GROUP BY h.position
+     HAVING count(*) <> max(e.position) OR max(e.position) <> h.position",
     "SELECT format('event %s is poisonous for %s: %s', position, projection, error) FROM read.poisonous_events",
     "SELECT format('transfer %s has another digest in the log', t.number) FROM read.transfers t
        JOIN read.transfer_files f ON f.transfer_id = t.id WHERE f.sha256 <> t.sha256",

@@ -21,6 +21,7 @@ use tokio::{
     sync::mpsc,
     time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
 };
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::messages::{self, Peer};
@@ -69,11 +70,12 @@ async fn run(state: AppState, peer: Peer, socket: WebSocket) {
         state.live_agents.open(peer.auth.agent, session, peer.auth.token, TransportMode::Websocket, now);
     let (incoming, to_handle) = mpsc::channel(QUEUE);
     let (outgoing, to_send) = mpsc::channel(QUEUE);
+    let described = CancellationToken::new();
     let reason = tokio::select! {
         () = close.cancelled() => "the session was replaced or its token revoked",
         () = state.stop.cancelled() => "the gateway stops",
-        reason = exchange(&state, &peer, socket, incoming, to_send) => reason,
-        () = carry_out(&state, &peer, to_handle) => "its messages could not be carried out",
+        reason = exchange(&state, &peer, socket, incoming, to_send, &described) => reason,
+        () = carry_out(&state, &peer, to_handle, &described) => "its messages could not be carried out",
         () = take_mail(&state, &peer, outgoing) => "its mailbox could not be read",
     };
     state.live_agents.close(peer.auth.agent, session);
@@ -103,17 +105,19 @@ async fn exchange(
     socket: WebSocket,
     incoming: mpsc::Sender<MailMessage>,
     mut outgoing: mpsc::Receiver<Mail>,
+    described: &CancellationToken,
 ) -> &'static str {
     let (mut sink, mut stream) = socket.split();
     let mut capabilities: Option<Vec<String>> = None;
-    let described_by = Instant::now() + DESCRIPTION;
+    let (mut ready, described_by) = (false, Instant::now() + DESCRIPTION);
     let mut keep_alive = interval(KEEP_ALIVE);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
     loop {
         tokio::select! {
-            // What the agent is asked depends on what it knows, which it says first.
-            mail = outgoing.recv(), if capabilities.is_some() => {
+            // What the agent is asked depends on what it knows, which it says first. And what it says it has forgotten must
+            // be put right before it takes more: a request that it has just taken would look forgotten too.
+            mail = outgoing.recv(), if ready => {
                 let Some(mail) = mail else { return "its mailbox could not be read" };
                 if deliver(state, peer, &mut sink, mail, capabilities.as_deref().unwrap_or_default()).await.is_none() {
                     return "the connection was lost";
@@ -139,7 +143,8 @@ async fn exchange(
                     return "the connection was lost";
                 }
             }
-            () = sleep_until(described_by), if capabilities.is_none() => capabilities = Some(Vec::new()),
+            () = described.cancelled(), if !ready => ready = true,
+            () = sleep_until(described_by), if !ready && capabilities.is_none() => ready = true,
             () = sleep_until(heard + SILENCE) => return "nothing was heard of it",
         }
     }
@@ -190,8 +195,14 @@ fn listed_capabilities(message: &MailMessage) -> Option<Vec<String>> {
     Some(words.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect())
 }
 
-async fn carry_out(state: &Gateway, peer: &Peer, mut to_handle: mpsc::Receiver<MailMessage>) {
+async fn carry_out(
+    state: &Gateway,
+    peer: &Peer,
+    mut to_handle: mpsc::Receiver<MailMessage>,
+    described: &CancellationToken,
+) {
     while let Some(message) = to_handle.recv().await {
+        let describes = message.kind == "agent_info";
         // An unavailable service ends the session: the agent keeps its report and sends it again.
         if let Err(problem) = messages::handle(state, peer, message).await {
             tracing::warn!(
@@ -200,6 +211,9 @@ async fn carry_out(state: &Gateway, peer: &Peer, mut to_handle: mpsc::Receiver<M
                 "a message was not carried out"
             );
             return;
+        }
+        if describes {
+            described.cancel();
         }
     }
 }
