@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::{StreamExt, stream::BoxStream};
 use signalbox_event_store::{RecordedEvent, read_after};
 use signalbox_messaging::{Bus, Wakeup};
-use sqlx::{Connection, PgPool, Postgres, pool::PoolConnection};
+use sqlx::PgPool;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -49,8 +49,7 @@ impl From<sqlx::Error> for StepError {
 
 /// The live runner of projection `P`.
 pub struct Runner<P> {
-    /// Its own, so that the server plans its statements once.
-    connection: PoolConnection<Postgres>,
+    pool: PgPool,
     bus: Bus,
     /// Applied; in memory it may be ahead of `stored` by events that this projection ignores.
     position: i64,
@@ -66,8 +65,7 @@ impl<P: Projection> Runner<P> {
     pub async fn start(pool: PgPool, bus: Bus) -> Result<Self, sqlx::Error> {
         ensure_checkpoint(&pool, P::NAME).await?;
         let stored = checkpoint(&pool, P::NAME).await?;
-        let connection = pool.acquire().await?;
-        Ok(Self { connection, bus, position: stored, stored, projection: std::marker::PhantomData })
+        Ok(Self { pool, bus, position: stored, stored, projection: std::marker::PhantomData })
     }
 
     /// Runs until `stop`, as long as this process holds the projection's lease.
@@ -88,13 +86,9 @@ impl<P: Projection> Runner<P> {
         let mut runner = Self::start(pool.clone(), bus.clone()).await?;
         let mut wakeups = listen(bus).await;
         loop {
-            if runner.advance().await? > 0 {
-                continue;
-            }
-            let woken = timeout(POLL, next_append(&mut wakeups, runner.position)).await;
-            if woken.is_err() {
-                runner.store_idle().await?;
-                if !lease.holds().await {
+            if runner.step().await? == 0 {
+                let woken = timeout(POLL, next_append(&mut wakeups)).await;
+                if woken.is_err() && !lease.holds().await {
                     return Ok(());
                 }
             }
@@ -106,16 +100,11 @@ impl<P: Projection> Runner<P> {
     /// # Errors
     /// [`StepError`]; nothing has changed then.
     pub async fn step(&mut self) -> Result<usize, StepError> {
-        let count = self.advance().await?;
-        if count == 0 {
+        let events = read_after(&self.pool, self.position, BATCH).await?;
+        let Some(last) = events.last() else {
             self.store_idle().await?;
-        }
-        Ok(count)
-    }
-
-    async fn advance(&mut self) -> Result<usize, StepError> {
-        let events = read_after(&mut *self.connection, self.position, BATCH).await?;
-        let Some(last) = events.last() else { return Ok(0) };
+            return Ok(0);
+        };
         check_gapless(self.position, &events)?;
         let position = last.position;
         let wanted: Vec<_> =
@@ -129,8 +118,9 @@ impl<P: Projection> Runner<P> {
     }
 
     async fn apply(&mut self, events: &[&RecordedEvent], position: i64) -> Result<(), StepError> {
+        let mut transaction = self.pool.begin().await?;
         // Derived data: a crash of the server takes rows and checkpoint back together, and they are folded again.
-        let mut transaction = self.connection.begin_with("BEGIN; SET LOCAL synchronous_commit = off").await?;
+        sqlx::query("SET LOCAL synchronous_commit = off").execute(&mut *transaction).await?;
         // The checkpoint first: a rebuild that swaps the tables locks in the same order, see
         // `a_rebuild_equals_the_live_tables_while_events_keep_coming`.
         let moved =
@@ -141,8 +131,6 @@ impl<P: Projection> Runner<P> {
                 .execute(&mut *transaction)
                 .await?;
         if moved.rows_affected() == 0 {
-            // Not left to the drop, which only tells the server with the next query on this connection.
-            transaction.rollback().await?;
             return Err(StepError::Overtaken(P::NAME));
         }
         let poisons = P::apply(&mut transaction, "read", events).await?;
@@ -228,10 +216,9 @@ async fn listen(bus: &Bus) -> BoxStream<'static, Wakeup> {
     }
 }
 
-/// Waits until the log has grown beyond what was `read`.
-async fn next_append(wakeups: &mut BoxStream<'static, Wakeup>, read: i64) {
+async fn next_append(wakeups: &mut BoxStream<'static, Wakeup>) {
     while let Some(wakeup) = wakeups.next().await {
-        if matches!(wakeup, Wakeup::LogAppended { position } if position > read) {
+        if matches!(wakeup, Wakeup::LogAppended { .. }) {
             return;
         }
     }
