@@ -1,7 +1,6 @@
 # Signalbox, from a fresh clone: `make up` serves it, `make test` checks it. `make help` lists the rest.
 
-# Outside the clone, so that several clones share one build.
-export CARGO_TARGET_DIR ?= $(HOME)/.cache/signalbox/target
+export CARGO_TARGET_DIR ?= $(shell tools/target-dir)
 
 CARGO_BUILD := cargo build --release --locked -p signalbox -p signalbox-agent --bin signalbox --bin signalbox-agent
 
