@@ -221,7 +221,7 @@ async fn an_upload_that_breaks_off_keeps_what_came() {
         staging.source.send(put).await
     };
     let mut range = String::new();
-    eventually(seconds(5), async || {
+    eventually(seconds(30), async || {
         // Until the gateway has taken in all that the wire had carried.
         let now = asked().await.header("range").unwrap_or_default().to_owned();
         let settled = !now.is_empty() && now == range;
@@ -366,6 +366,6 @@ async fn staged_bytes_go_when_they_have_been_kept_long_enough() {
     assert_eq!(world.until_ended(staging.id).await["status"], "completed");
     eventually(seconds(20), async || world.count_events("staged_bytes_deleted").await == 1).await;
     assert!(world.staged_files().is_empty());
-    eventually(seconds(5), async || staging.target.get(&staging.path("download")).await.status == 404).await;
+    eventually(seconds(30), async || staging.target.get(&staging.path("download")).await.status == 404).await;
     world.finish_with_mail().await;
 }

@@ -148,7 +148,7 @@ async fn two_processes_share_the_commands() {
     }
     // Both take part before the counting begins.
     for receiver in &mut received {
-        eventually(seconds(5), async || {
+        eventually(seconds(30), async || {
             send(&servers.bus, &metadata()).await.unwrap();
             receiver.try_recv().is_ok()
         })

@@ -26,11 +26,11 @@ async fn what_is_no_address_is_called_so() {
 async fn a_new_connection_is_counted() {
     let servers = TestServers::start().await;
     let mut connections = servers.bus.connections();
-    eventually(seconds(5), async || *connections.borrow() == 1).await;
+    eventually(seconds(30), async || *connections.borrow() == 1).await;
     connections.mark_unchanged();
     servers.nats.kill().await;
     servers.nats.restart().await;
     tokio::time::timeout(seconds(10), connections.changed()).await.unwrap().unwrap();
-    eventually(seconds(5), async || servers.bus.is_connected()).await;
+    eventually(seconds(30), async || servers.bus.is_connected()).await;
     servers.finish().await;
 }
