@@ -12,9 +12,10 @@ mod rebuild;
 mod runner;
 mod table;
 pub mod transfer;
+mod write;
 
 pub use contexts::context_of;
 pub use lease::Lease;
 pub use projection::{ApplyError, Poison, Projection};
-pub use rebuild::{RebuildError, RebuildReport, rebuild};
+pub use rebuild::{Portions, RebuildError, RebuildReport, rebuild, rebuild_in};
 pub use runner::{Runner, StepError, checkpoint};

@@ -12,13 +12,26 @@ pub trait Projection: Send + Sync + 'static {
     /// Aggregate types whose events it folds.
     const AGGREGATES: &'static [&'static str];
 
-    /// Folds `events` (only of [`Projection::AGGREGATES`], in log order) into the tables in `schema`, and gives back
-    /// those that it could not apply.
-    fn apply(
+    /// Those rows that are in memory.
+    type Rows: Default + Send;
+
+    /// Folds `events` (only of [`Projection::AGGREGATES`], in log order) into `rows`, reading those that are not there
+    /// from the tables in `schema`; gives back the events that it could not apply.
+    fn fold(
+        rows: &mut Self::Rows,
         connection: &mut PgConnection,
         schema: &str,
         events: &[&RecordedEvent],
     ) -> impl Future<Output = Result<Vec<Poison>, ApplyError>> + Send;
+
+    /// Writes what has changed into the tables in `schema`, all of it when `keep` is 0; otherwise, of a table with more
+    /// than `keep` rows in memory, what the last fold did not touch.
+    fn write(
+        rows: &mut Self::Rows,
+        connection: &mut PgConnection,
+        schema: &str,
+        keep: usize,
+    ) -> impl Future<Output = Result<(), ApplyError>> + Send;
 }
 
 /// An event that cannot be applied.

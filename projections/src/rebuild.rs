@@ -14,12 +14,25 @@ use crate::{
     runner::{StepError, check_gapless, checkpoint, ensure_checkpoint},
 };
 
-/// Events per step.
-const BATCH: i64 = 10_000;
 /// How often the swap asks for the live tables, which readers hold; a quarter of a second each time.
 const LOCK_ATTEMPTS: u32 = 40;
 /// PostgreSQL's code for a lock that was not given in time.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
+
+/// How much of a rebuild is in memory at a time.
+#[derive(Debug, Clone, Copy)]
+pub struct Portions {
+    /// Events per step.
+    pub events: i64,
+    /// Rows of one table that wait for more changes.
+    pub rows: usize,
+}
+
+impl Default for Portions {
+    fn default() -> Self {
+        Self { events: 10_000, rows: 50_000 }
+    }
+}
 
 /// What a rebuild did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,12 +73,23 @@ impl From<ApplyError> for RebuildError {
 /// # Errors
 /// [`RebuildError`]; a poisonous event stops it.
 pub async fn rebuild<P: Projection>(pool: &PgPool) -> Result<RebuildReport, RebuildError> {
+    rebuild_in::<P>(pool, Portions::default()).await
+}
+
+/// [`rebuild`] with other portions.
+///
+/// # Errors
+/// As [`rebuild`].
+pub async fn rebuild_in<P: Projection>(
+    pool: &PgPool,
+    portions: Portions,
+) -> Result<RebuildReport, RebuildError> {
     let _lease = Lease::acquire(pool, &format!("rebuild.{}", P::NAME)).await;
     let schema = format!("read_rebuild_{}", P::NAME);
     ensure_checkpoint(pool, P::NAME).await?;
     // Not given back to the pool, because it is set up for this alone.
     let mut connection = pool.acquire().await?.detach();
-    let result = build_and_swap::<P>(pool, &mut connection, &schema).await;
+    let result = build_and_swap::<P>(pool, &mut connection, &schema, portions).await;
     if result.is_err() {
         // The next rebuild would drop it too; if the database is away, that is what is left to do.
         let _ = connection.execute(drop_schema(&schema).as_str()).await;
@@ -77,23 +101,26 @@ async fn build_and_swap<P: Projection>(
     pool: &PgPool,
     connection: &mut PgConnection,
     schema: &str,
+    portions: Portions,
 ) -> Result<RebuildReport, RebuildError> {
     // Nothing here has to outlive a crash before the swap, which waits for the disk.
     connection.execute("SET synchronous_commit = off").await?;
     let indexes = prepare::<P>(connection, schema).await?;
-    let mut position = 0;
-    let mut ahead = Ahead::<P>::read(pool, position).await?;
+    let (mut rows, mut position) = (P::Rows::default(), 0);
+    let mut ahead = Ahead::<P>::read(pool, position, portions.events).await?;
     while let Some(batch) = ahead.take().await? {
         position = batch.last;
-        ahead = Ahead::<P>::read(pool, position).await?;
-        apply::<P>(connection, schema, &batch.events).await?;
+        ahead = Ahead::<P>::read(pool, position, portions.events).await?;
+        fold::<P>(&mut rows, connection, schema, &batch.events).await?;
+        P::write(&mut rows, connection, schema, portions.rows).await?;
     }
+    P::write(&mut rows, connection, schema, 0).await?;
     // Sorted at once they cost a fraction of what they cost row by row.
     for statement in indexes {
         connection.execute(statement.as_str()).await?;
     }
     connection.execute("RESET synchronous_commit").await?;
-    swap::<P>(connection, schema, position).await
+    swap::<P>(connection, schema, position, portions.events).await
 }
 
 /// Events on their way here while the last ones are applied.
@@ -108,8 +135,8 @@ struct Batch {
 impl<P: Projection> Ahead<P> {
     /// Begins to read what the live tables show after `position`, and no more: after the swap their runner goes on from its
     /// own checkpoint.
-    async fn read(pool: &PgPool, position: i64) -> Result<Self, sqlx::Error> {
-        let last = checkpoint(pool, P::NAME).await?.min(position + BATCH);
+    async fn read(pool: &PgPool, position: i64, count: i64) -> Result<Self, sqlx::Error> {
+        let last = checkpoint(pool, P::NAME).await?.min(position + count);
         let pool = pool.clone();
         let reading = (last > position).then(|| {
             tokio::spawn(async move { read::<P>(&mut *pool.acquire().await?, position, last).await })
@@ -197,12 +224,13 @@ async fn read<P: Projection>(
     Ok(Batch { events: read_wanted(connection, position, last, P::AGGREGATES).await?, last })
 }
 
-async fn apply<P: Projection>(
+async fn fold<P: Projection>(
+    rows: &mut P::Rows,
     connection: &mut PgConnection,
     schema: &str,
     events: &[RecordedEvent],
 ) -> Result<(), RebuildError> {
-    let poisons = P::apply(connection, schema, &events.iter().collect::<Vec<_>>()).await?;
+    let poisons = P::fold(rows, connection, schema, &events.iter().collect::<Vec<_>>()).await?;
     poisons.into_iter().next().map_or(Ok(()), |poison| Err(RebuildError::Poisonous(poison)))
 }
 
@@ -210,6 +238,7 @@ async fn swap<P: Projection>(
     connection: &mut PgConnection,
     schema: &str,
     mut position: i64,
+    count: i64,
 ) -> Result<RebuildReport, RebuildError> {
     let mut transaction = connection.begin().await?;
     let live: i64 =
@@ -217,9 +246,11 @@ async fn swap<P: Projection>(
             .bind(P::NAME)
             .fetch_one(&mut *transaction)
             .await?;
+    let mut rows = P::Rows::default();
     while position < live {
-        let batch = read::<P>(&mut transaction, position, live.min(position + BATCH)).await?;
-        apply::<P>(&mut transaction, schema, &batch.events).await?;
+        let batch = read::<P>(&mut transaction, position, live.min(position + count)).await?;
+        fold::<P>(&mut rows, &mut transaction, schema, &batch.events).await?;
+        P::write(&mut rows, &mut transaction, schema, 0).await?;
         position = batch.last;
     }
     let mut report = RebuildReport { events: position, rows: 0, differences: 0 };

@@ -131,9 +131,12 @@ impl<P: Projection> Runner<P> {
                 .execute(&mut *transaction)
                 .await?;
         if moved.rows_affected() == 0 {
+            transaction.rollback().await?;
             return Err(StepError::Overtaken(P::NAME));
         }
-        let poisons = P::apply(&mut transaction, "read", events).await?;
+        let mut rows = P::Rows::default();
+        let poisons = P::fold(&mut rows, &mut transaction, "read", events).await?;
+        P::write(&mut rows, &mut transaction, "read", 0).await?;
         for poison in &poisons {
             set_aside::<P>(&mut transaction, poison).await?;
         }

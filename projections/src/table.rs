@@ -1,101 +1,144 @@
 use std::collections::{HashMap, HashSet};
 
-use serde::Serialize;
-use serde_json::Value;
+use signalbox_event_store::RecordedEvent;
 use sqlx::{FromRow, PgConnection, postgres::PgRow};
 use uuid::Uuid;
 
-use crate::ApplyError;
+use crate::{
+    ApplyError,
+    write::{insert, upsert},
+};
 
 /// A row of a read model; its serialised fields are the table's columns.
-pub(crate) trait ReadRow: Serialize + for<'r> FromRow<'r, PgRow> + Send + Unpin {
+pub(crate) trait ReadRow: serde::Serialize + for<'r> FromRow<'r, PgRow> + Send + Unpin {
     const TABLE: &'static str;
 
     fn id(&self) -> Uuid;
 }
 
-/// The rows that a batch touches: read once, changed in memory, written once.
+/// Rows in memory: read when an event changes them, written when they have rested for a batch.
 pub(crate) struct Table<R> {
-    rows: HashMap<Uuid, Option<R>>,
-    dirty: HashSet<Uuid>,
+    rows: HashMap<Uuid, Kept<R>>,
+    batch: u64,
+}
+
+struct Kept<R> {
+    /// `None` when it has been removed.
+    row: Option<R>,
+    stored: bool,
+    changed: bool,
+    /// The last batch that touched it.
+    batch: u64,
 }
 
 impl<R> Default for Table<R> {
     fn default() -> Self {
-        Self { rows: HashMap::new(), dirty: HashSet::new() }
+        Self { rows: HashMap::new(), batch: 0 }
     }
 }
 
 impl<R: ReadRow> Table<R> {
-    /// The rows `ids` as they are now.
+    /// Begins a batch that changes the rows `ids`; reads those that are not in memory.
     pub(crate) async fn load(
+        &mut self,
         connection: &mut PgConnection,
         schema: &str,
-        ids: HashSet<Uuid>,
-    ) -> Result<Self, ApplyError> {
-        let mut table = Self::default();
+        mut ids: HashSet<Uuid>,
+    ) -> Result<(), ApplyError> {
+        self.batch += 1;
+        ids.retain(|id| self.touch(*id).is_none());
         if ids.is_empty() {
-            return Ok(table);
+            return Ok(());
         }
         let sql = format!("SELECT * FROM {schema}.{} WHERE id = ANY($1)", R::TABLE);
         let ids: Vec<_> = ids.into_iter().collect();
         let rows: Vec<R> = sqlx::query_as(&sql).bind(ids).fetch_all(connection).await?;
-        table.rows = rows.into_iter().map(|row| (row.id(), Some(row))).collect();
-        Ok(table)
+        let batch = self.batch;
+        let kept = |row: R| (row.id(), Kept { row: Some(row), stored: true, changed: false, batch });
+        self.rows.extend(rows.into_iter().map(kept));
+        Ok(())
     }
 
+    fn touch(&mut self, id: Uuid) -> Option<&mut Kept<R>> {
+        let kept = self.rows.get_mut(&id)?;
+        kept.batch = self.batch;
+        Some(kept)
+    }
+
+    /// Adds a row that there has not been.
     pub(crate) fn put(&mut self, row: R) {
-        self.dirty.insert(row.id());
-        self.rows.insert(row.id(), Some(row));
+        let id = row.id();
+        self.rows.insert(id, Kept { row: Some(row), stored: false, changed: true, batch: self.batch });
     }
 
     /// The row `id`, to be changed.
     pub(crate) fn change(&mut self, id: Uuid) -> Option<&mut R> {
-        let row = self.rows.get_mut(&id)?.as_mut()?;
-        self.dirty.insert(id);
-        Some(row)
+        let kept = self.touch(id)?;
+        kept.changed = true;
+        kept.row.as_mut()
     }
 
     pub(crate) fn remove(&mut self, id: Uuid) {
-        self.dirty.insert(id);
-        self.rows.insert(id, None);
-    }
-
-    /// Writes what has changed.
-    pub(crate) async fn write(self, connection: &mut PgConnection, schema: &str) -> Result<(), ApplyError> {
-        let changed = self.rows.into_iter().filter(|(id, _)| self.dirty.contains(id));
-        let (kept, removed): (Vec<_>, Vec<_>) = changed.partition(|(_, row)| row.is_some());
-        if !removed.is_empty() {
-            let ids: Vec<_> = removed.into_iter().map(|(id, _)| id).collect();
-            let sql = format!("DELETE FROM {schema}.{} WHERE id = ANY($1)", R::TABLE);
-            sqlx::query(&sql).bind(ids).execute(&mut *connection).await?;
+        if let Some(kept) = self.touch(id) {
+            (kept.row, kept.changed) = (None, true);
         }
-        let rows: Vec<_> = kept.into_iter().filter_map(|(_, row)| row).collect();
-        upsert(connection, schema, R::TABLE, "id", &rows).await
+    }
+
+    /// Removes those rows in memory for which `is_gone` holds; the caller sees to the others.
+    pub(crate) fn remove_where(&mut self, is_gone: impl Fn(&R) -> bool) {
+        for kept in self.rows.values_mut().filter(|kept| kept.row.as_ref().is_some_and(&is_gone)) {
+            (kept.row, kept.changed) = (None, true);
+        }
+    }
+
+    pub(crate) fn contains(&self, id: Uuid) -> bool {
+        self.rows.contains_key(&id)
+    }
+
+    /// Writes what has changed, and forgets it. Of more than `keep` rows those go that this batch did not touch; with
+    /// 0 all go. Gives back the keys of those that were written for the first time.
+    pub(crate) async fn write(
+        &mut self,
+        connection: &mut PgConnection,
+        schema: &str,
+        keep: usize,
+    ) -> Result<HashSet<Uuid>, ApplyError> {
+        if self.rows.len() <= keep {
+            return Ok(HashSet::new());
+        }
+        let batch = self.batch;
+        let (mut removed, mut changed, mut new) = (Vec::new(), Vec::new(), Vec::new());
+        for (id, kept) in self.rows.extract_if(|_, kept| keep == 0 || kept.batch < batch) {
+            match kept.row {
+                Some(row) if kept.changed && kept.stored => changed.push(row),
+                Some(row) if kept.changed => new.push(row),
+                None if kept.stored => removed.push(id),
+                _ => {}
+            }
+        }
+        if !removed.is_empty() {
+            let sql = format!("DELETE FROM {schema}.{} WHERE id = ANY($1)", R::TABLE);
+            sqlx::query(&sql).bind(removed).execute(&mut *connection).await?;
+        }
+        upsert(connection, schema, R::TABLE, "id", &changed).await?;
+        insert(connection, schema, R::TABLE, &new).await?;
+        Ok(new.iter().map(R::id).collect())
     }
 }
 
-/// Writes `rows` into `schema.table`, replacing those with the same `key`.
-pub(crate) async fn upsert<R: Serialize>(
-    connection: &mut PgConnection,
-    schema: &str,
-    table: &'static str,
-    key: &str,
-    rows: &[R],
-) -> Result<(), ApplyError> {
-    let json = serde_json::to_value(rows).map_err(|source| ApplyError::Row { table, source })?;
-    let Some(columns) = json.get(0).and_then(Value::as_object).map(column_names) else { return Ok(()) };
-    let excluded = columns.iter().map(|column| format!("excluded.{column}")).collect::<Vec<_>>().join(", ");
-    let columns = columns.join(", ");
-    let sql = format!(
-        "INSERT INTO {schema}.{table} ({columns})
-         SELECT {columns} FROM jsonb_populate_recordset(NULL::{schema}.{table}, $1)
-             ON CONFLICT ({key}) DO UPDATE SET ({columns}) = ROW({excluded})"
-    );
-    sqlx::query(&sql).bind(json).execute(connection).await?;
-    Ok(())
-}
-
-fn column_names(row: &serde_json::Map<String, Value>) -> Vec<String> {
-    row.keys().cloned().collect()
+/// Those of `aggregate` that `events` change and that were there before.
+pub(crate) fn changed_ids<'e>(
+    events: impl IntoIterator<Item = &'e RecordedEvent>,
+    aggregate: &str,
+) -> HashSet<Uuid> {
+    let mut created = HashSet::new();
+    let mut changed = HashSet::new();
+    for event in events.into_iter().filter(|event| event.aggregate_type == aggregate) {
+        if event.sequence == 1 {
+            created.insert(event.aggregate_id);
+        } else if !created.contains(&event.aggregate_id) {
+            changed.insert(event.aggregate_id);
+        }
+    }
+    changed
 }

@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use signalbox_domain::{
     identity::{Session, SessionEvent, User, UserEvent},
@@ -9,17 +9,21 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{SessionRow, UserRow};
-use crate::{ApplyError, Poison, Projection, table::Table};
+use crate::{
+    ApplyError, Poison, Projection,
+    table::{Table, changed_ids},
+};
 
 /// Folds users and sessions.
 pub struct IdentityProjection;
 
+/// Users and sessions in memory.
 #[derive(Default)]
-struct Fold {
+pub struct IdentityRows {
     users: Table<UserRow>,
     sessions: Table<SessionRow>,
     /// With the place in the log: a login that was under way then may start a session later, in this batch or the next.
-    deleted_users: Vec<(Uuid, i64)>,
+    deleted_users: HashMap<Uuid, i64>,
 }
 
 impl Projection for IdentityProjection {
@@ -27,27 +31,31 @@ impl Projection for IdentityProjection {
     const TABLES: &'static [&'static str] = &["users", "sessions"];
     const AGGREGATES: &'static [&'static str] = &[User::TYPE, Session::TYPE];
 
-    async fn apply(
+    type Rows = IdentityRows;
+
+    async fn fold(
+        rows: &mut IdentityRows,
         connection: &mut PgConnection,
         schema: &str,
         events: &[&RecordedEvent],
     ) -> Result<Vec<Poison>, ApplyError> {
-        let ids = |aggregate: &str| -> HashSet<Uuid> {
-            let own = events.iter().filter(|event| event.aggregate_type == aggregate && event.sequence > 1);
-            own.map(|event| event.aggregate_id).collect()
-        };
-        let mut fold = Fold {
-            users: Table::load(connection, schema, ids(User::TYPE)).await?,
-            sessions: Table::load(connection, schema, ids(Session::TYPE)).await?,
-            deleted_users: Vec::new(),
-        };
-        let poisons = events.iter().filter_map(|event| fold.event(event).err()).collect();
-        fold.write(connection, schema).await?;
-        Ok(poisons)
+        let ids = |aggregate| changed_ids(events.iter().copied(), aggregate);
+        rows.users.load(connection, schema, ids(User::TYPE)).await?;
+        rows.sessions.load(connection, schema, ids(Session::TYPE)).await?;
+        Ok(events.iter().filter_map(|event| rows.event(event).err()).collect())
+    }
+
+    async fn write(
+        rows: &mut IdentityRows,
+        connection: &mut PgConnection,
+        schema: &str,
+        keep: usize,
+    ) -> Result<(), ApplyError> {
+        rows.write(connection, schema, keep).await
     }
 }
 
-impl Fold {
+impl IdentityRows {
     fn event(&mut self, event: &RecordedEvent) -> Result<(), Poison> {
         let poison =
             |error: &dyn std::fmt::Display| Poison { position: event.position, error: error.to_string() };
@@ -90,7 +98,7 @@ impl Fold {
             }
             UserEvent::UserDeleted { .. } => {
                 self.users.remove(id);
-                self.deleted_users.push((id, recorded.position));
+                self.deleted_users.insert(id, recorded.position);
             }
         }
     }
@@ -119,11 +127,23 @@ impl Fold {
         }
     }
 
-    async fn write(self, connection: &mut PgConnection, schema: &str) -> Result<(), ApplyError> {
-        self.users.write(connection, schema).await?;
-        self.sessions.write(connection, schema).await?;
-        if !self.deleted_users.is_empty() {
-            let (users, positions): (Vec<_>, Vec<_>) = self.deleted_users.into_iter().unzip();
+    async fn write(
+        &mut self,
+        connection: &mut PgConnection,
+        schema: &str,
+        keep: usize,
+    ) -> Result<(), ApplyError> {
+        let deleted = std::mem::take(&mut self.deleted_users);
+        let is_over = |session: &SessionRow| {
+            deleted.get(&session.user_id).is_some_and(|position| session.position < *position)
+        };
+        if !deleted.is_empty() {
+            self.sessions.remove_where(is_over);
+        }
+        self.users.write(connection, schema, keep).await?;
+        self.sessions.write(connection, schema, keep).await?;
+        if !deleted.is_empty() {
+            let (users, positions): (Vec<_>, Vec<_>) = deleted.into_iter().unzip();
             let sql = format!(
                 "DELETE FROM {schema}.sessions s USING unnest($1, $2) AS deleted (id, position)
                   WHERE s.user_id = deleted.id AND s.position < deleted.position"

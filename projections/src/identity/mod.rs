@@ -4,5 +4,5 @@ mod fold;
 pub mod queries;
 mod rows;
 
-pub use fold::IdentityProjection;
+pub use fold::{IdentityProjection, IdentityRows};
 pub use rows::{SessionRow, UserRow};

@@ -15,7 +15,8 @@ use uuid::Uuid;
 use super::{AgentRow, AgentTokenRow, JobRow, TransferFileRow, TransferRow};
 use crate::{
     ApplyError, Poison, Projection,
-    table::{Table, upsert},
+    table::{Table, changed_ids},
+    write::{insert, upsert},
 };
 
 /// Folds agents, tokens, jobs and transfers.
@@ -28,16 +29,18 @@ enum Event {
     Transfer(TransferEvent),
 }
 
+/// Agents, tokens, jobs and transfers in memory.
 #[derive(Default)]
-struct Fold {
+pub struct TransferRows {
     agents: Table<AgentRow>,
     tokens: Table<AgentTokenRow>,
     jobs: Table<JobRow>,
     transfers: Table<TransferRow>,
-    files: HashMap<(Uuid, String), TransferFileRow>,
+    /// They stay as long as their transfer, so that it is known whether the database may hold some of them.
+    files: HashMap<Uuid, HashMap<String, TransferFileRow>>,
     /// Transfers whose staged entries of earlier batches are worth nothing any more.
     discarded: Vec<Uuid>,
-    deleted_agents: Vec<Uuid>,
+    deleted_agents: HashSet<Uuid>,
 }
 
 impl Projection for TransferProjection {
@@ -46,7 +49,10 @@ impl Projection for TransferProjection {
         &["agents", "agent_tokens", "jobs", "transfers", "transfer_files"];
     const AGGREGATES: &'static [&'static str] = &[Agent::TYPE, AgentToken::TYPE, Job::TYPE, Transfer::TYPE];
 
-    async fn apply(
+    type Rows = TransferRows;
+
+    async fn fold(
+        rows: &mut TransferRows,
         connection: &mut PgConnection,
         schema: &str,
         events: &[&RecordedEvent],
@@ -59,12 +65,20 @@ impl Projection for TransferProjection {
                 Err(error) => poisons.push(Poison { position: recorded.position, error: error.to_string() }),
             }
         }
-        let mut fold = Fold::load(connection, schema, &decoded).await?;
+        rows.load(connection, schema, &decoded).await?;
         for (recorded, event) in decoded {
-            fold.event(recorded, event);
+            rows.event(recorded, event);
         }
-        fold.write(connection, schema).await?;
         Ok(poisons)
+    }
+
+    async fn write(
+        rows: &mut TransferRows,
+        connection: &mut PgConnection,
+        schema: &str,
+        keep: usize,
+    ) -> Result<(), ApplyError> {
+        rows.write(connection, schema, keep).await
     }
 }
 
@@ -77,31 +91,24 @@ fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
     }
 }
 
-impl Fold {
+impl TransferRows {
     /// Reads the rows that `events` change.
     async fn load(
+        &mut self,
         connection: &mut PgConnection,
         schema: &str,
         events: &[(&RecordedEvent, Event)],
-    ) -> Result<Self, ApplyError> {
-        let changed = |aggregate: &str| -> HashSet<Uuid> {
-            let own = events.iter().map(|(recorded, _)| recorded);
-            own.filter(|recorded| recorded.aggregate_type == aggregate && recorded.sequence > 1)
-                .map(|recorded| recorded.aggregate_id)
-                .collect()
-        };
+    ) -> Result<(), ApplyError> {
+        let changed = |aggregate| changed_ids(events.iter().map(|(recorded, _)| *recorded), aggregate);
         let run = events.iter().filter_map(|(_, event)| match event {
             Event::Transfer(TransferEvent::TransferRequested(new)) => new.job.map(|job| job.id.0),
             _ => None,
         });
         let jobs = changed(Job::TYPE).into_iter().chain(run).collect();
-        Ok(Self {
-            agents: Table::load(connection, schema, changed(Agent::TYPE)).await?,
-            tokens: Table::load(connection, schema, changed(AgentToken::TYPE)).await?,
-            jobs: Table::load(connection, schema, jobs).await?,
-            transfers: Table::load(connection, schema, changed(Transfer::TYPE)).await?,
-            ..Self::default()
-        })
+        self.agents.load(connection, schema, changed(Agent::TYPE)).await?;
+        self.tokens.load(connection, schema, changed(AgentToken::TYPE)).await?;
+        self.jobs.load(connection, schema, jobs).await?;
+        self.transfers.load(connection, schema, changed(Transfer::TYPE)).await
     }
 
     fn event(&mut self, recorded: &RecordedEvent, event: Event) {
@@ -128,7 +135,7 @@ impl Fold {
             AgentEvent::AgentUpdated(profile) => describe(row, profile),
             AgentEvent::AgentDeleted { .. } => {
                 self.agents.remove(id);
-                self.deleted_agents.push(id);
+                self.deleted_agents.insert(id);
             }
             AgentEvent::AgentConnected { session, transport } => {
                 row.status = "online".to_owned();
@@ -200,6 +207,7 @@ impl Fold {
             return self.transfers.put(new_transfer(recorded, new));
         }
         if let TransferEvent::FilesStaged { files } = &event {
+            let staged = self.files.entry(id).or_default();
             for file in files {
                 let row = TransferFileRow {
                     transfer_id: id,
@@ -207,11 +215,11 @@ impl Fold {
                     size: file.size as i64,
                     sha256: file.sha256.to_string(),
                 };
-                self.files.insert((id, file.name.clone()), row);
+                staged.insert(file.name.clone(), row);
             }
         }
         if let TransferEvent::TransferRequeued { discard: true, .. } = &event {
-            self.files.retain(|(transfer, _), _| *transfer != id);
+            self.files.remove(&id);
             self.discarded.push(id);
         }
         if let Some(row) = self.transfers.change(id) {
@@ -231,22 +239,46 @@ impl Fold {
         }
     }
 
-    async fn write(self, connection: &mut PgConnection, schema: &str) -> Result<(), ApplyError> {
-        self.agents.write(connection, schema).await?;
-        self.tokens.write(connection, schema).await?;
-        self.jobs.write(connection, schema).await?;
-        self.transfers.write(connection, schema).await?;
-        if !self.discarded.is_empty() {
-            let sql = format!("DELETE FROM {schema}.transfer_files WHERE transfer_id = ANY($1)");
-            sqlx::query(&sql).bind(self.discarded).execute(&mut *connection).await?;
+    async fn write(
+        &mut self,
+        connection: &mut PgConnection,
+        schema: &str,
+        keep: usize,
+    ) -> Result<(), ApplyError> {
+        let deleted = std::mem::take(&mut self.deleted_agents);
+        if !deleted.is_empty() {
+            self.tokens.remove_where(|token| deleted.contains(&token.agent_id));
         }
-        let files: Vec<_> = self.files.into_values().collect();
-        upsert(connection, schema, "transfer_files", "transfer_id, name", &files).await?;
-        if !self.deleted_agents.is_empty() {
+        self.agents.write(connection, schema, keep).await?;
+        self.tokens.write(connection, schema, keep).await?;
+        self.jobs.write(connection, schema, keep).await?;
+        self.write_transfers(connection, schema, keep).await?;
+        if !deleted.is_empty() {
             let sql = format!("DELETE FROM {schema}.agent_tokens WHERE agent_id = ANY($1)");
-            sqlx::query(&sql).bind(self.deleted_agents).execute(connection).await?;
+            sqlx::query(&sql).bind(deleted.into_iter().collect::<Vec<_>>()).execute(connection).await?;
         }
         Ok(())
+    }
+
+    async fn write_transfers(
+        &mut self,
+        connection: &mut PgConnection,
+        schema: &str,
+        keep: usize,
+    ) -> Result<(), ApplyError> {
+        if !self.discarded.is_empty() {
+            let sql = format!("DELETE FROM {schema}.transfer_files WHERE transfer_id = ANY($1)");
+            sqlx::query(&sql).bind(std::mem::take(&mut self.discarded)).execute(&mut *connection).await?;
+        }
+        let files: usize = self.files.values().map(HashMap::len).sum();
+        let keep = if files > keep { 0 } else { keep };
+        let new = self.transfers.write(connection, schema, keep).await?;
+        let rested = self.files.extract_if(|transfer, _| !self.transfers.contains(*transfer));
+        let (first, others): (Vec<_>, Vec<_>) = rested
+            .flat_map(|(_, files)| files.into_values())
+            .partition(|file| new.contains(&file.transfer_id));
+        insert(connection, schema, "transfer_files", &first).await?;
+        upsert(connection, schema, "transfer_files", "transfer_id, name", &others).await
     }
 }
 

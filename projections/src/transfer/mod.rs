@@ -4,5 +4,5 @@ mod fold;
 pub mod queries;
 mod rows;
 
-pub use fold::TransferProjection;
+pub use fold::{TransferProjection, TransferRows};
 pub use rows::{AgentRow, AgentTokenRow, JobRow, TransferFileRow, TransferRow, mail_key};

@@ -42,7 +42,7 @@ fn log() -> Vec<RecordedEvent> {
     numbered.collect()
 }
 
-async fn rows<P: Projection>(connection: &mut sqlx::PgConnection) -> Vec<(String, Value)> {
+async fn shown<P: Projection>(connection: &mut sqlx::PgConnection) -> Vec<(String, Value)> {
     let mut rows = dump::<P>(connection, "read").await;
     for (_, row) in &mut rows {
         row.as_object_mut().unwrap().retain(|column, _| !BOOKKEEPING.contains(&column.as_str()));
@@ -53,10 +53,12 @@ async fn rows<P: Projection>(connection: &mut sqlx::PgConnection) -> Vec<(String
 async fn assert_decided<P: Projection>(world: &World, events: &[RecordedEvent]) {
     let mut connection = world.pool().acquire().await.unwrap();
     for event in events {
-        let before = rows::<P>(&mut connection).await;
-        let poisons = P::apply(&mut connection, "read", &[event]).await.unwrap();
+        let before = shown::<P>(&mut connection).await;
+        let mut rows = P::Rows::default();
+        let poisons = P::fold(&mut rows, &mut connection, "read", &[event]).await.unwrap();
+        P::write(&mut rows, &mut connection, "read", 0).await.unwrap();
         assert_eq!(poisons, [], "{}", event.event_type);
-        let changed = rows::<P>(&mut connection).await != before;
+        let changed = shown::<P>(&mut connection).await != before;
         let expected = !WITHOUT_EFFECT.contains(&event.event_type.as_str());
         assert_eq!(changed, expected, "{} changes rows: {changed}", event.event_type);
     }

@@ -1,8 +1,11 @@
-use signalbox_domain::identity::Role;
+use signalbox_domain::{
+    identity::Role,
+    transfer::{Agent, AgentCommand, AgentSystem},
+};
 use signalbox_projections::{
-    Projection, Runner,
+    Portions, Projection, Runner,
     identity::{IdentityProjection, queries},
-    rebuild,
+    rebuild, rebuild_in,
     transfer::TransferProjection,
 };
 use signalbox_test_support::{eventually, seconds};
@@ -42,6 +45,47 @@ async fn a_rebuild_in_one_step_equals_what_was_folded_event_by_event() {
     writing.await.unwrap();
     world.fold().await;
     rebuild_unchanged::<IdentityProjection>(&world).await;
+    rebuild_unchanged::<TransferProjection>(&world).await;
+    world.servers.finish().await;
+}
+
+/// What has rested is written and read again when something happens to it later.
+#[tokio::test]
+async fn a_rebuild_in_small_portions_equals_the_live_tables() {
+    let world = World::start().await;
+    for number in 1..=6 {
+        history::users(&world.writer, number).await;
+        history::transfers(&world.writer, number).await;
+    }
+    world.fold().await;
+    for (events, rows) in [(1, 0), (1, 1), (3, 2), (20, 1), (50, 5)] {
+        let portions = Portions { events, rows };
+        let identity = rebuild_in::<IdentityProjection>(world.pool(), portions).await.unwrap();
+        let transfer = rebuild_in::<TransferProjection>(world.pool(), portions).await.unwrap();
+        assert_eq!((identity.differences, transfer.differences), (0, 0), "{portions:?}");
+    }
+    world.servers.finish().await;
+}
+
+/// Many rows take another way into the table than few.
+#[tokio::test]
+async fn many_rows_keep_every_letter() {
+    let world = World::start().await;
+    let odd = ["", "NULL", "\\N", "a\\b", "\"quoted\"", "{a,b}", "tab\tand\nline", "\\.", "Ünï ☃", " "];
+    for number in 0..100 {
+        let agent = world.writer.agent(number, "press").await;
+        let words = odd
+            .iter()
+            .map(|word| format!("{word}{}", number % 2))
+            .chain([odd[number as usize % 10].to_owned()]);
+        let system = AgentSystem {
+            hostname: Some(odd[number as usize % 10].to_owned()),
+            capabilities: words.collect(),
+            ..Default::default()
+        };
+        world.writer.run::<Agent>(agent.id.0, AgentCommand::Describe(system)).await;
+        world.fold().await;
+    }
     rebuild_unchanged::<TransferProjection>(&world).await;
     world.servers.finish().await;
 }
