@@ -42,7 +42,7 @@ pub async fn run() -> anyhow::Result<()> {
 
     let before = gateway.resident_mib()?;
     let mut polls = Polls::begin(&api, &accounts)?;
-    all_online(&servers, count).await?;
+    all_waiting(&servers, count).await?;
     let per_agent = (gateway.resident_mib()? - before) * 1024.0 / count as f64;
 
     let asked = ask(&api, &accounts, chosen).await?;
@@ -78,12 +78,14 @@ async fn ask(api: &Api, accounts: &[AgentAccount], chosen: usize) -> anyhow::Res
         .await
 }
 
-async fn all_online(servers: &Servers, count: usize) -> anyhow::Result<()> {
-    let pool = servers.database().await?;
-    wait_until("all agents coming online", ONLINE, || async {
+/// Waits until each agent has a session and looks into its mailbox.
+async fn all_waiting(servers: &Servers, count: usize) -> anyhow::Result<()> {
+    let (pool, jetstream) = (servers.database().await?, servers.jetstream().await?);
+    wait_until("all agents waiting for mail", ONLINE, || async {
         let sql = "SELECT count(*) FROM read.agents WHERE session IS NOT NULL";
         let online: i64 = sqlx::query_scalar(sql).fetch_one(&pool).await?;
-        Ok(online as usize == count)
+        let mailboxes = jetstream.get_stream("MAIL").await?.cached_info().state.consumer_count;
+        Ok(online as usize == count && mailboxes == count)
     })
     .await
 }

@@ -1,5 +1,6 @@
 use std::{fs::Permissions, os::unix::fs::PermissionsExt, path::Path};
 
+use async_nats::{ConnectOptions, ServerAddr, jetstream};
 use rustix::process::{Pid, Signal, kill_process};
 use signalbox_embedded::{Nats, NatsOptions, Postgres, PostgresOptions};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
@@ -52,6 +53,15 @@ impl Servers {
         let pool = signalbox_database::connect(&self.database_url, 16).await?;
         signalbox_database::migrate(&pool).await?;
         Ok(pool)
+    }
+
+    /// A plain client of JetStream, for what the bus does not show.
+    pub async fn jetstream(&self) -> anyhow::Result<jetstream::Context> {
+        let address: ServerAddr = self.nats_url.parse()?;
+        let part = |part: Option<&str>| part.unwrap_or_default().to_owned();
+        let (user, password) = (part(address.username()), part(address.password()));
+        let client = ConnectOptions::with_user_and_password(user, password).connect(address).await?;
+        Ok(jetstream::new(client))
     }
 
     /// A folder for everything else of this run; it goes with the servers.

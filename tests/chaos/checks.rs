@@ -1,7 +1,6 @@
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use anyhow::ensure;
-use async_nats::{ConnectOptions, ServerAddr, jetstream};
 use sha2::{Digest, Sha256};
 use sqlx::PgPool;
 
@@ -82,7 +81,7 @@ fn digest(path: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 async fn nothing_waits(servers: &Servers, pool: &PgPool) -> anyhow::Result<()> {
-    let jetstream = jetstream(servers).await?;
+    let jetstream = servers.jetstream().await?;
     wait_until("the end of all work", SETTLE, || async {
         let mut waiting = sentences(pool, &WAITING).await?;
         let mail = jetstream.get_stream("MAIL").await?.cached_info().state.messages;
@@ -91,15 +90,6 @@ async fn nothing_waits(servers: &Servers, pool: &PgPool) -> anyhow::Result<()> {
         Ok(true)
     })
     .await
-}
-
-/// A plain client, for what the bus does not show.
-async fn jetstream(servers: &Servers) -> anyhow::Result<jetstream::Context> {
-    let address: ServerAddr = servers.nats_url.parse()?;
-    let part = |part: Option<&str>| part.unwrap_or_default().to_owned();
-    let (user, password) = (part(address.username()), part(address.password()));
-    let client = ConnectOptions::with_user_and_password(user, password).connect(address).await?;
-    Ok(jetstream::new(client))
 }
 
 async fn sentences(pool: &PgPool, statements: &[&str]) -> anyhow::Result<Vec<String>> {
