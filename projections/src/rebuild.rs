@@ -3,17 +3,19 @@
 //! The live tables serve meanwhile. At the end the live checkpoint is locked for a moment: the copy catches up with
 //! exactly what the live tables show, both are compared, and the copy takes their place.
 
-use std::{marker::PhantomData, time::Duration};
+use std::time::Duration;
 
 use signalbox_event_store::{RecordedEvent, count_between, read_after, read_wanted};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::{sync::mpsc, time::sleep};
 
 use crate::{
     ApplyError, Lease, Poison, Projection,
     runner::{StepError, check_gapless, checkpoint, ensure_checkpoint},
 };
 
+/// Batches that are read before they are asked for.
+const AHEAD: usize = 2;
 /// How often the swap asks for the live tables, which readers hold; a quarter of a second each time.
 const LOCK_ATTEMPTS: u32 = 40;
 /// PostgreSQL's code for a lock that was not given in time.
@@ -41,7 +43,7 @@ pub struct RebuildReport {
     pub events: i64,
     /// Rows in the rebuilt tables.
     pub rows: i64,
-    /// Rows that differed between the tables that were live and the rebuilt ones.
+    /// Keys whose row differed between the tables that were live and the rebuilt ones.
     pub differences: i64,
 }
 
@@ -107,10 +109,10 @@ async fn build_and_swap<P: Projection>(
     connection.execute("SET synchronous_commit = off").await?;
     let indexes = prepare::<P>(connection, schema).await?;
     let (mut rows, mut position) = (P::Rows::default(), 0);
-    let mut ahead = Ahead::<P>::read(pool, position, portions.events).await?;
-    while let Some(batch) = ahead.take().await? {
+    let mut batches = read_ahead::<P>(pool.clone(), portions.events);
+    while let Some(batch) = batches.recv().await {
+        let batch = batch?;
         position = batch.last;
-        ahead = Ahead::<P>::read(pool, position, portions.events).await?;
         fold::<P>(&mut rows, connection, schema, &batch.events).await?;
         P::write(&mut rows, connection, schema, portions.rows).await?;
     }
@@ -123,35 +125,40 @@ async fn build_and_swap<P: Projection>(
     swap::<P>(connection, schema, position, portions.events).await
 }
 
-/// Events on their way here while the last ones are applied.
-struct Ahead<P>(Option<JoinHandle<Result<Batch, RebuildError>>>, PhantomData<P>);
-
 struct Batch {
     events: Vec<RecordedEvent>,
     /// Position that they reach to.
     last: i64,
 }
 
-impl<P: Projection> Ahead<P> {
-    /// Begins to read what the live tables show after `position`, and no more: after the swap their runner goes on from its
-    /// own checkpoint.
-    async fn read(pool: &PgPool, position: i64, count: i64) -> Result<Self, sqlx::Error> {
-        let last = checkpoint(pool, P::NAME).await?.min(position + count);
-        let pool = pool.clone();
-        let reading = (last > position).then(|| {
-            tokio::spawn(async move { read::<P>(&mut *pool.acquire().await?, position, last).await })
-        });
-        Ok(Self(reading, PhantomData))
-    }
-
-    async fn take(self) -> Result<Option<Batch>, RebuildError> {
-        match self.0 {
-            Some(reading) => {
-                reading.await.map_err(|error| sqlx::Error::Io(std::io::Error::other(error)))?.map(Some)
+/// Reads what the live tables show, and no more: after the swap their runner goes on from its own checkpoint. Stays
+/// ahead of who applies it.
+fn read_ahead<P: Projection>(pool: PgPool, count: i64) -> mpsc::Receiver<Result<Batch, RebuildError>> {
+    let (batches, receiver) = mpsc::channel(AHEAD);
+    tokio::spawn(async move {
+        let mut position = 0;
+        while let Some(batch) = next::<P>(&pool, position, count).await.transpose() {
+            position = batch.as_ref().map_or(position, |batch| batch.last);
+            let failed = batch.is_err();
+            // Who does not listen any more has given up.
+            if batches.send(batch).await.is_err() || failed {
+                break;
             }
-            None => Ok(None),
         }
+    });
+    receiver
+}
+
+async fn next<P: Projection>(
+    pool: &PgPool,
+    position: i64,
+    count: i64,
+) -> Result<Option<Batch>, RebuildError> {
+    let last = checkpoint(pool, P::NAME).await?.min(position + count);
+    if last <= position {
+        return Ok(None);
     }
+    read::<P>(&mut *pool.acquire().await?, position, last).await.map(Some)
 }
 
 fn drop_schema(schema: &str) -> String {
@@ -291,18 +298,27 @@ fn is_lock_timeout(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == LOCK_NOT_AVAILABLE)
 }
 
-/// Rows of the rebuilt table, and how many rows are only in one of the two.
+/// Rows of the rebuilt table, and how many keys have another row in the live one, or are only in one of the two.
 async fn compare(
     connection: &mut PgConnection,
     schema: &str,
     table: &str,
 ) -> Result<(i64, i64), sqlx::Error> {
+    let key = key_columns(connection, table).await?.join(", ");
     let sql = format!(
         "SELECT (SELECT count(*) FROM {schema}.{table}),
-                (SELECT count(*) FROM (
-                    (TABLE read.{table} EXCEPT ALL TABLE {schema}.{table})
-                    UNION ALL
-                    (TABLE {schema}.{table} EXCEPT ALL TABLE read.{table})) AS difference)"
+                (SELECT count(*) FROM read.{table} AS live FULL JOIN {schema}.{table} AS rebuilt USING ({key})
+                  WHERE live IS DISTINCT FROM rebuilt)"
     );
     sqlx::query_as(&sql).fetch_one(connection).await
+}
+
+async fn key_columns(connection: &mut PgConnection, table: &str) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT quote_ident(attname) FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY(indkey)
+          WHERE indrelid = format('read.%I', $1)::regclass AND indisprimary",
+    )
+    .bind(table)
+    .fetch_all(connection)
+    .await
 }
