@@ -15,6 +15,7 @@ use signalbox_clock::Clock;
 use signalbox_event_store::{Appender, head_position};
 use signalbox_messaging::{Bus, BusError, Wakeup};
 use sqlx::PgPool;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 pub use handler::Handler;
@@ -45,18 +46,23 @@ pub async fn run(pool: PgPool, bus: Bus, clock: Clock, stop: CancellationToken) 
 
 /// Tells readers of the log that it has grown. Commits in quick succession become one wake-up.
 async fn announce(pool: &PgPool, bus: &Bus, appender: &Appender) -> Result<(), BusError> {
-    let mut head = appender.head();
-    if let Ok(position) = head_position(pool).await {
-        bus.wake(&Wakeup::LogAppended { position }).await?;
-    }
+    let mut heads = appender.heads();
+    let mut told = head_position(pool).await.unwrap_or_default();
+    bus.wake(&Wakeup::LogAppended { position: told, aggregates: Vec::new() }).await?;
     loop {
-        if let Ok(Err(_)) = tokio::time::timeout(REMIND, head.changed()).await {
-            return Ok(());
-        }
-        let position = *head.borrow_and_update();
-        if position > 0 {
-            // A closed connection shows in the subscriptions too.
-            bus.wake(&Wakeup::LogAppended { position }).await?;
-        }
+        let aggregates = match timeout(REMIND, heads.changed()).await {
+            Ok(Ok(())) => {
+                let heads = heads.borrow_and_update();
+                let changed = heads.iter().filter(|(_, head)| **head > told);
+                let (aggregates, positions): (Vec<_>, Vec<_>) =
+                    changed.map(|(aggregate, head)| ((*aggregate).to_owned(), *head)).unzip();
+                told = positions.into_iter().max().unwrap_or(told);
+                aggregates
+            }
+            Ok(Err(_)) => return Ok(()),
+            Err(_) => Vec::new(),
+        };
+        // A closed connection shows in the subscriptions too.
+        bus.wake(&Wakeup::LogAppended { position: told, aggregates }).await?;
     }
 }

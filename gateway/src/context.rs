@@ -11,7 +11,11 @@ use axum::{
 use signalbox_domain::kernel::{Actor, Metadata};
 use uuid::Uuid;
 
-use crate::state::AppState;
+use crate::{
+    headers,
+    problem::{is_service_1, render},
+    state::AppState,
+};
 
 const REQUEST_ID: &str = "x-request-id";
 
@@ -55,20 +59,19 @@ impl FromRequestParts<AppState> for RequestContext {
     }
 }
 
-/// Gives each request an id: the client's, if it is a sane token, or a new one; the answer names it.
-pub(crate) async fn name_request(
-    State(state): State<AppState>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+/// What every request and every answer has: an id (the client's, if it is a sane token, or a new one), the shape of
+/// errors, security headers.
+pub(crate) async fn frame(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let given =
         request.headers().get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(|id| is_sane(id));
     let id = given.map_or_else(|| state.clock.new_id().simple().to_string(), str::to_owned);
     request.extensions_mut().insert(RequestId(id.clone()));
-    let mut response = next.run(request).await;
+    let service_1 = is_service_1(request.uri().path());
+    let mut response = render(next.run(request).await, service_1, &id);
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
+    headers::secure(&mut response);
     response
 }
 

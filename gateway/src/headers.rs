@@ -1,7 +1,5 @@
 use axum::{
-    extract::Request,
     http::{HeaderName, HeaderValue},
-    middleware::Next,
     response::Response,
 };
 
@@ -17,11 +15,9 @@ const SECURITY: [(&str, &str); 5] = [
 ];
 
 /// Adds the usual security headers, where a handler has not set them.
-pub(crate) async fn secure(request: Request, next: Next) -> Response {
-    let mut response = next.run(request).await;
+pub(crate) fn secure(response: &mut Response) {
     for (name, value) in SECURITY {
         let name = HeaderName::from_static(name);
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
-    response
 }

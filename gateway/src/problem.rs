@@ -6,17 +6,13 @@
 use axum::{
     Json,
     body::Body,
-    extract::Request,
     http::{HeaderValue, StatusCode, header},
-    middleware::Next,
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
 use serde_json::json;
 use signalbox_domain::kernel::{ErrorKind, Rejection};
 use utoipa::ToSchema;
-
-use crate::context::RequestId;
 
 /// What went wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -231,12 +227,9 @@ impl IntoResponse for Problem {
 
 /// Writes the problem that a handler, extractor or layer has left in the response, in the shape that the path's
 /// service uses.
-pub async fn render(request: Request, next: Next) -> Response {
-    let service_1 = is_service_1(request.uri().path());
-    let id = request.extensions().get::<RequestId>().cloned().unwrap_or_default();
-    let mut response = next.run(request).await;
+pub(crate) fn render(mut response: Response, service_1: bool, request_id: &str) -> Response {
     match response.extensions_mut().remove::<Problem>() {
-        Some(problem) => write(problem, service_1, &id.0, response),
+        Some(problem) => write(problem, service_1, request_id, response),
         None => response,
     }
 }

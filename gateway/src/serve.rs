@@ -5,13 +5,14 @@ use axum::{
     body::Body,
     extract::Request,
     http::{HeaderName, HeaderValue, Method, Uri, header},
-    middleware::{from_fn, from_fn_with_state},
+    middleware::from_fn_with_state,
     response::{IntoResponse, Response},
 };
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_messaging::{Bus, BusError, Mailbox};
+use signalbox_projections::Lookup;
 use sqlx::PgPool;
 use tokio::{net::TcpListener, sync::broadcast, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -21,10 +22,10 @@ use tower_http::{catch_panic::CatchPanicLayer, cors::CorsLayer};
 use crate::{
     auth::{AgentTokens, HashError, Keys, Passwords, Sessions},
     consistency::ReadGate,
-    context::name_request,
-    docs, headers, health, idempotency,
+    context::frame,
+    docs, health, idempotency,
     limits::Limiter,
-    problem::{Problem, ProblemKind, render},
+    problem::{Problem, ProblemKind},
     state::{AppState, State},
     tasks, throttle,
     transfer::{agent_keys::AgentKeys, live::LiveAgents},
@@ -78,6 +79,8 @@ impl Gateway {
             agent_tokens: AgentTokens::new(pool.clone(), clock.clone()),
             limiter: Limiter::default(),
             gate: ReadGate::new(pool.clone()),
+            jobs: Lookup::start(&pool),
+            transfers: Lookup::start(&pool),
             mailbox: Mailbox::open(&bus).await?,
             agent_keys: AgentKeys::default(),
             live_agents: LiveAgents::default(),
@@ -133,9 +136,7 @@ fn router(state: AppState) -> Result<Router, GatewayError> {
         .layer(from_fn_with_state(state.clone(), idempotency::once))
         .layer(from_fn_with_state(state.clone(), throttle::limit))
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn(render))
-        .layer(from_fn_with_state(state.clone(), name_request))
-        .layer(from_fn(headers::secure));
+        .layer(from_fn_with_state(state.clone(), frame));
     let router = match cors(&state.config.server.cors_origins)? {
         Some(cors) => router.layer(cors),
         None => router,

@@ -5,6 +5,10 @@ use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_domain::kernel::{CommandOutcome, Decider, Metadata, Rejection};
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
+use signalbox_projections::{
+    Lookup,
+    transfer::{JobRow, TransferRow},
+};
 use sqlx::PgPool;
 use tokio::{
     sync::broadcast,
@@ -38,6 +42,8 @@ pub(crate) struct State {
     pub(crate) agent_tokens: AgentTokens,
     pub(crate) limiter: Limiter,
     pub(crate) gate: ReadGate,
+    pub(crate) jobs: Lookup<JobRow>,
+    pub(crate) transfers: Lookup<TransferRow>,
     pub(crate) mailbox: Mailbox,
     pub(crate) blobs: BlobStore,
     pub(crate) agent_keys: AgentKeys,

@@ -62,7 +62,7 @@ async fn listen(state: &State, gateway: Uuid) {
 
 fn hear(state: &State, gateway: Uuid, wakeup: Wakeup) {
     match &wakeup {
-        Wakeup::ReadAdvanced { projection, position } => state.gate.advance(projection, *position),
+        Wakeup::ReadAdvanced { projection, position, .. } => state.gate.advance(projection, *position),
         Wakeup::AgentSession { agent, session } => state.live_agents.replaced((*agent).into(), *session),
         Wakeup::RateTaken { gateway: other, taken } if *other != gateway => {
             state.limiter.note(taken, state.clock.now());

@@ -7,6 +7,7 @@
 mod contexts;
 pub mod identity;
 mod lease;
+mod lookup;
 mod projection;
 mod rebuild;
 mod runner;
@@ -16,6 +17,8 @@ mod write;
 
 pub use contexts::context_of;
 pub use lease::Lease;
+pub use lookup::Lookup;
 pub use projection::{ApplyError, Poison, Projection};
 pub use rebuild::{Portions, RebuildError, RebuildReport, rebuild, rebuild_in};
 pub use runner::{Runner, StepError, checkpoint};
+pub use table::ReadRow;

@@ -4,12 +4,13 @@
 //! checkpoint moves by compare-and-set: a second runner that was faster makes this one start over from the stored
 //! position. Wake-ups make it quick, polling makes it sure. If it dies, the next one goes on from the checkpoint.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt, stream::BoxStream};
-use signalbox_event_store::{RecordedEvent, read_after};
+use signalbox_database::{BY_KEY, OwnConnection};
+use signalbox_event_store::{RecordedEvent, read_all_for};
 use signalbox_messaging::{Bus, Wakeup};
-use sqlx::PgPool;
+use sqlx::{Executor, PgConnection, PgPool};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +22,9 @@ const BATCH: i64 = 1000;
 const POLL: Duration = Duration::from_millis(250);
 /// Positions it may be ahead of its stored checkpoint while events are none of its business.
 const UNSTORED: i64 = 1000;
+
+/// Derived data: a crash of the server takes rows and checkpoint back together, and they are folded again.
+const NOT_SYNCHRONOUS: (&str, &str) = ("synchronous_commit", "off");
 
 /// Why a step did not succeed; the next one may.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +53,7 @@ impl From<sqlx::Error> for StepError {
 
 /// The live runner of projection `P`.
 pub struct Runner<P> {
-    pool: PgPool,
+    own: OwnConnection,
     bus: Bus,
     /// Applied; in memory it may be ahead of `stored` by events that this projection ignores.
     position: i64,
@@ -65,7 +69,8 @@ impl<P: Projection> Runner<P> {
     pub async fn start(pool: PgPool, bus: Bus) -> Result<Self, sqlx::Error> {
         ensure_checkpoint(&pool, P::NAME).await?;
         let stored = checkpoint(&pool, P::NAME).await?;
-        Ok(Self { pool, bus, position: stored, stored, projection: std::marker::PhantomData })
+        let own = OwnConnection::new(&pool, &[NOT_SYNCHRONOUS, BY_KEY[0], BY_KEY[1]]);
+        Ok(Self { own, bus, position: stored, stored, projection: std::marker::PhantomData })
     }
 
     /// Runs until `stop`, as long as this process holds the projection's lease.
@@ -86,8 +91,8 @@ impl<P: Projection> Runner<P> {
         let mut runner = Self::start(pool.clone(), bus.clone()).await?;
         let mut wakeups = listen(bus).await;
         loop {
-            if runner.step().await? == 0 {
-                let woken = timeout(POLL, next_append(&mut wakeups)).await;
+            if (runner.step().await? as i64) < BATCH {
+                let woken = timeout(POLL, next_append::<P>(&mut wakeups)).await;
                 if woken.is_err() && !lease.holds().await {
                     return Ok(());
                 }
@@ -100,9 +105,16 @@ impl<P: Projection> Runner<P> {
     /// # Errors
     /// [`StepError`]; nothing has changed then.
     pub async fn step(&mut self) -> Result<usize, StepError> {
-        let events = read_after(&self.pool, self.position, BATCH).await?;
+        let mut connection = self.own.take().await?;
+        let count = self.step_on(&mut connection).await?;
+        self.own.keep(connection);
+        Ok(count)
+    }
+
+    async fn step_on(&mut self, connection: &mut PgConnection) -> Result<usize, StepError> {
+        let events = read_all_for(&mut *connection, self.position, BATCH, P::AGGREGATES).await?;
         let Some(last) = events.last() else {
-            self.store_idle().await?;
+            self.store_idle(connection).await?;
             return Ok(0);
         };
         check_gapless(self.position, &events)?;
@@ -110,48 +122,52 @@ impl<P: Projection> Runner<P> {
         let wanted: Vec<_> =
             events.iter().filter(|event| P::AGGREGATES.contains(&event.aggregate_type.as_str())).collect();
         if !wanted.is_empty() || position - self.stored >= UNSTORED {
-            self.apply(&wanted, position).await?;
+            self.apply(connection, &wanted, position).await?;
         }
         self.position = position;
-        self.announce().await;
+        self.announce(&wanted).await;
         Ok(events.len())
     }
 
-    async fn apply(&mut self, events: &[&RecordedEvent], position: i64) -> Result<(), StepError> {
-        let mut transaction = self.pool.begin().await?;
-        // Derived data: a crash of the server takes rows and checkpoint back together, and they are folded again.
-        sqlx::query("SET LOCAL synchronous_commit = off").execute(&mut *transaction).await?;
+    async fn apply(
+        &mut self,
+        connection: &mut PgConnection,
+        events: &[&RecordedEvent],
+        position: i64,
+    ) -> Result<(), StepError> {
+        // One message instead of two; when anything fails from here on, the connection is given up.
         // The checkpoint first: a rebuild that swaps the tables locks in the same order, see
         // `a_rebuild_equals_the_live_tables_while_events_keep_coming`.
-        let moved =
-            sqlx::query("UPDATE read.checkpoints SET position = $3 WHERE projection = $1 AND position = $2")
-                .bind(P::NAME)
-                .bind(self.stored)
-                .bind(position)
-                .execute(&mut *transaction)
-                .await?;
-        if moved.rows_affected() == 0 {
-            transaction.rollback().await?;
+        let (name, stored) = (P::NAME, self.stored);
+        let begin = format!(
+            "BEGIN; UPDATE read.checkpoints SET position = {position} WHERE projection = '{name}' AND position = {stored}"
+        );
+        if connection.execute(begin.as_str()).await?.rows_affected() == 0 {
             return Err(StepError::Overtaken(P::NAME));
         }
         let mut rows = P::Rows::default();
-        let poisons = P::fold(&mut rows, &mut transaction, "read", events).await?;
-        P::write(&mut rows, &mut transaction, "read", 0).await?;
+        let poisons = P::fold(&mut rows, connection, "read", events).await?;
+        P::write(&mut rows, connection, "read", 0).await?;
         for poison in &poisons {
-            set_aside::<P>(&mut transaction, poison).await?;
+            set_aside::<P>(connection, poison).await?;
         }
-        transaction.commit().await?;
+        connection.execute("COMMIT").await?;
         self.stored = position;
         Ok(())
     }
 
     /// Stores the checkpoint, for readers that poll it.
-    async fn store_idle(&mut self) -> Result<(), StepError> {
-        if self.stored < self.position { self.apply(&[], self.position).await } else { Ok(()) }
+    async fn store_idle(&mut self, connection: &mut PgConnection) -> Result<(), StepError> {
+        if self.stored < self.position { self.apply(connection, &[], self.position).await } else { Ok(()) }
     }
 
-    async fn announce(&self) {
-        let advanced = Wakeup::ReadAdvanced { projection: P::NAME.to_owned(), position: self.position };
+    async fn announce(&self, events: &[&RecordedEvent]) {
+        let aggregates: BTreeSet<_> = events.iter().map(|event| event.aggregate_type.clone()).collect();
+        let advanced = Wakeup::ReadAdvanced {
+            projection: P::NAME.to_owned(),
+            position: self.position,
+            aggregates: aggregates.into_iter().collect(),
+        };
         if let Err(error) = self.bus.wake(&advanced).await {
             tracing::warn!(%error, projection = P::NAME, "readers were not woken; they poll");
         }
@@ -219,9 +235,12 @@ async fn listen(bus: &Bus) -> BoxStream<'static, Wakeup> {
     }
 }
 
-async fn next_append(wakeups: &mut BoxStream<'static, Wakeup>) {
+/// Waits until there is something for `P`. What is for others it passes over when it polls.
+async fn next_append<P: Projection>(wakeups: &mut BoxStream<'static, Wakeup>) {
     while let Some(wakeup) = wakeups.next().await {
-        if matches!(wakeup, Wakeup::LogAppended { .. }) {
+        if let Wakeup::LogAppended { aggregates, .. } = wakeup
+            && (aggregates.is_empty() || aggregates.iter().any(|word| P::AGGREGATES.contains(&word.as_str())))
+        {
             return;
         }
     }

@@ -10,9 +10,11 @@ use crate::{
 };
 
 /// A row of a read model; its serialised fields are the table's columns.
-pub(crate) trait ReadRow: serde::Serialize + for<'r> FromRow<'r, PgRow> + Send + Unpin {
+pub trait ReadRow: serde::Serialize + for<'r> FromRow<'r, PgRow> + Send + Unpin {
+    /// Its table.
     const TABLE: &'static str;
 
+    /// Its key.
     fn id(&self) -> Uuid;
 }
 

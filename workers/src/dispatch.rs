@@ -8,14 +8,11 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use signalbox_domain::{
-    kernel::AgentId,
-    transfer::{Leg, Phase, Transfer, TransferCommand},
+    kernel::{AgentId, Decider},
+    transfer::{Agent, Leg, Phase, Transfer, TransferCommand},
 };
 use signalbox_messaging::{MailMessage, Wakeup};
-use signalbox_projections::{
-    Projection,
-    transfer::{TransferProjection, TransferRow, mail_key, queries},
-};
+use signalbox_projections::transfer::{TransferRow, mail_key, queries};
 
 use crate::{Context, Worker, WorkerError};
 
@@ -36,7 +33,8 @@ impl Worker for Dispatcher {
     }
 
     fn wakes(&self, wakeup: &Wakeup) -> bool {
-        matches!(wakeup, Wakeup::ReadAdvanced { projection, .. } if projection == TransferProjection::NAME)
+        let Wakeup::ReadAdvanced { aggregates, .. } = wakeup else { return false };
+        aggregates.iter().any(|word| word == Transfer::TYPE || word == Agent::TYPE)
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {

@@ -7,9 +7,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::try_join_all;
 use signalbox_event_store::{RecordedEvent, read_after};
-use signalbox_messaging::{BusError, EventStream, Wakeup};
+use signalbox_messaging::{BusError, EventStream, OutgoingEvent, Wakeup};
 use signalbox_projections::context_of;
 use sqlx::PgPool;
 use tokio::sync::OnceCell;
@@ -57,14 +56,17 @@ impl Worker for Relay {
 }
 
 async fn publish(stream: &EventStream, events: &[RecordedEvent]) -> Result<(), BusError> {
-    try_join_all(events.iter().map(|event| {
-        let context = context_of(&event.aggregate_type);
-        let subject = format!("event.{context}.{}.{}", event.aggregate_type, event.event_type);
-        let payload = serde_json::to_vec(event).map_err(|error| BusError::Publish(error.to_string()));
-        async move { stream.publish(subject, event.position, Bytes::from(payload?)).await }
-    }))
-    .await
-    .map(|_| ())
+    let outgoing: Result<Vec<_>, _> = events.iter().map(outgoing).collect();
+    stream.publish(&outgoing.map_err(|error| BusError::Publish(error.to_string()))?).await
+}
+
+fn outgoing(event: &RecordedEvent) -> Result<OutgoingEvent, serde_json::Error> {
+    let context = context_of(&event.aggregate_type);
+    Ok(OutgoingEvent {
+        subject: format!("event.{context}.{}.{}", event.aggregate_type, event.event_type),
+        position: event.position,
+        payload: Bytes::from(serde_json::to_vec(event)?),
+    })
 }
 
 async fn checkpoint(pool: &PgPool) -> Result<i64, sqlx::Error> {

@@ -26,7 +26,7 @@ impl FromRequestParts<AppState> for Reader {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
-        authenticate(&parts.headers, state).await.map(Self)
+        remember(parts, state).await.map(Self)
     }
 }
 
@@ -34,7 +34,7 @@ impl FromRequestParts<AppState> for Writer {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
-        with_role(&parts.headers, state, Role::Operator).await.map(Self)
+        with_role(parts, state, Role::Operator).await.map(Self)
     }
 }
 
@@ -42,12 +42,22 @@ impl FromRequestParts<AppState> for Admin {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
-        with_role(&parts.headers, state, Role::Admin).await.map(Self)
+        with_role(parts, state, Role::Admin).await.map(Self)
     }
 }
 
-async fn with_role(headers: &HeaderMap, state: &AppState, least: Role) -> Result<Who, Problem> {
-    let who = authenticate(headers, state).await?;
+/// Checks the credential once per request, however many layers ask.
+async fn remember(parts: &mut Parts, state: &AppState) -> Result<Who, Problem> {
+    if let Some(who) = parts.extensions.get::<Who>() {
+        return Ok(who.clone());
+    }
+    let who = authenticate(&parts.headers, state).await?;
+    parts.extensions.insert(who.clone());
+    Ok(who)
+}
+
+async fn with_role(parts: &mut Parts, state: &AppState, least: Role) -> Result<Who, Problem> {
+    let who = remember(parts, state).await?;
     if who.role >= least { Ok(who) } else { Err(Problem::forbidden()) }
 }
 

@@ -278,7 +278,7 @@ fn report(state: &AppState, peer: &Peer, row: &TransferRow, offset: u64) -> Coun
 }
 
 async fn is_over(state: &AppState, id: Uuid) -> bool {
-    let row = queries::transfer_by_id(&state.pool, id).await;
+    let row = state.transfers.get(id).await;
     row.is_ok_and(|row| row.is_none_or(|row| row.known_phase() != Phase::Downloading))
 }
 

@@ -169,7 +169,7 @@ pub(crate) async fn create(
     let command = JobCommand::Create(NewJob { number: 0, owner: who.user, spec });
     let metadata = context.metadata(who.actor(), "create job");
     let written = state.write::<Job>(context.resource, None, &metadata, &command).await?;
-    let row = queries::job_by_id(&state.pool, context.resource).await?.ok_or_else(missing)?;
+    let row = state.jobs.get(context.resource).await?.ok_or_else(missing)?;
     let (version, location) = (row.version, format!("/api/jobs/{}", row.number));
     let out = JobOut::new(row, who.number);
     Ok(answer::with_version(answer::written(written, StatusCode::CREATED, Some(&location), &out), version))

@@ -196,7 +196,7 @@ pub(super) async fn created(
     id: Uuid,
     user_id: i64,
 ) -> Result<Response, Problem> {
-    let row = queries::transfer_by_id(&state.pool, id).await?.ok_or_else(missing)?;
+    let row = state.transfers.get(id).await?.ok_or_else(missing)?;
     let (version, location) = (row.version, format!("/api/transfers/{}", row.number));
     let out = show(state, row, user_id).await?;
     Ok(answer::with_version(answer::written(written, StatusCode::CREATED, Some(&location), &out), version))

@@ -3,6 +3,8 @@
 //! Three schemas: `public` holds the truth (the log and what is appended with it), `read` the read models,
 //! which can be thrown away and rebuilt, `ops` what serves the running processes (keys, presence, idempotency).
 
+mod own;
+
 use std::{str::FromStr, time::Duration};
 
 use sqlx::{
@@ -10,6 +12,8 @@ use sqlx::{
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
+
+pub use own::{BY_KEY, OwnConnection};
 
 static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
 

@@ -4,12 +4,13 @@
 //! If the process dies, callers get no answer and ask again with the same command id. If a transaction fails,
 //! every append in it fails with [`AppendError::Unavailable`], because whether it was committed is unknown.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::Value;
 use signalbox_clock::Clock;
+use signalbox_database::OwnConnection;
 use signalbox_domain::kernel::{Claim, ClaimOp};
-use sqlx::{PgPool, Row, postgres::PgRow};
+use sqlx::{PgConnection, PgPool, Row, postgres::PgRow};
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
@@ -67,25 +68,28 @@ pub(crate) struct Append {
     pub(crate) reply: oneshot::Sender<Result<AppendOutcome, AppendError>>,
 }
 
+/// The newest event of each aggregate type that this process appended, by its position.
+pub type Heads = BTreeMap<&'static str, i64>;
+
 /// Handle of the writer task. Clones share it; the task ends when the last one is dropped.
 #[derive(Debug, Clone)]
 pub struct Appender {
     queue: mpsc::Sender<Append>,
-    head: watch::Receiver<i64>,
+    heads: watch::Receiver<Heads>,
 }
 
 impl Appender {
     /// Starts the writer of this process.
     pub fn start(pool: PgPool, clock: Clock) -> Self {
         let (queue, appends) = mpsc::channel(QUEUE);
-        let (moved, head) = watch::channel(0);
-        tokio::spawn(write(pool, clock, appends, moved));
-        Self { queue, head }
+        let (moved, heads) = watch::channel(Heads::new());
+        tokio::spawn(write(OwnConnection::new(&pool, &[]), clock, appends, moved));
+        Self { queue, heads }
     }
 
-    /// Position of the newest event that this process appended; changes after each commit.
-    pub fn head(&self) -> watch::Receiver<i64> {
-        self.head.clone()
+    /// What this process appended; changes after each commit.
+    pub fn heads(&self) -> watch::Receiver<Heads> {
+        self.heads.clone()
     }
 
     pub(crate) async fn append(
@@ -99,21 +103,36 @@ impl Appender {
     }
 }
 
-async fn write(pool: PgPool, clock: Clock, mut appends: mpsc::Receiver<Append>, head: watch::Sender<i64>) {
+async fn write(
+    mut own: OwnConnection,
+    clock: Clock,
+    mut appends: mpsc::Receiver<Append>,
+    heads: watch::Sender<Heads>,
+) {
     let mut waiting = VecDeque::new();
     while let Some(batch) = next_batch(&mut appends, &mut waiting).await {
-        let result = append_batch(&pool, &clock, &batch).await;
+        let result = append_batch(&mut own, &clock, &batch).await;
         if let Err(error) = &result {
             tracing::error!(%error, commands = batch.appends.len(), "appending to the event log failed");
         }
-        let done = result.iter().flatten().filter_map(|outcome| outcome.as_ref().ok());
-        let newest = done.filter(|outcome| !outcome.duplicate).map(|outcome| outcome.position).max();
         // Told before the replies go out, so that readers start as early as possible.
-        if let Some(newest) = newest {
-            head.send_replace(newest);
-        }
+        heads.send_if_modified(|heads| move_heads(heads, &batch, &result));
         answer(batch, result);
     }
+}
+
+fn move_heads(heads: &mut Heads, batch: &Batch, result: &BatchResult) -> bool {
+    let mut moved = false;
+    for (append, outcome) in batch.appends.iter().zip(result.iter().flatten()) {
+        if let Ok(outcome) = outcome
+            && !outcome.duplicate
+        {
+            let head = heads.entry(append.aggregate_type).or_default();
+            *head = outcome.position.max(*head);
+            moved = true;
+        }
+    }
+    moved
 }
 
 async fn next_batch(appends: &mut mpsc::Receiver<Append>, waiting: &mut VecDeque<Append>) -> Option<Batch> {
@@ -139,7 +158,7 @@ fn keep_or_wait(batch: &mut Batch, waiting: &mut VecDeque<Append>, append: Appen
     }
 }
 
-fn answer(batch: Batch, result: Result<Vec<Result<AppendOutcome, AppendError>>, sqlx::Error>) {
+fn answer(batch: Batch, result: BatchResult) {
     match result {
         Ok(outcomes) => {
             for (append, outcome) in batch.appends.into_iter().zip(outcomes) {
@@ -155,11 +174,19 @@ fn answer(batch: Batch, result: Result<Vec<Result<AppendOutcome, AppendError>>, 
     }
 }
 
-async fn append_batch(
-    pool: &PgPool,
-    clock: &Clock,
-    batch: &Batch,
-) -> Result<Vec<Result<AppendOutcome, AppendError>>, sqlx::Error> {
+/// What became of each append of a batch, or why of none.
+type BatchResult = Result<Vec<Result<AppendOutcome, AppendError>>, sqlx::Error>;
+
+async fn append_batch(own: &mut OwnConnection, clock: &Clock, batch: &Batch) -> BatchResult {
+    let mut connection = own.take().await?;
+    let result = append_on(&mut connection, clock, batch).await;
+    if result.is_ok() {
+        own.keep(connection);
+    }
+    result
+}
+
+async fn append_on(connection: &mut PgConnection, clock: &Clock, batch: &Batch) -> BatchResult {
     let appends = &batch.appends;
     let indexed = || (1_i32..).zip(appends);
     let claims =
@@ -193,7 +220,7 @@ async fn append_batch(
     .bind(events().map(|(.., event)| event.event_version.as_str()).collect::<Vec<_>>())
     .bind(events().map(|(.., event)| &event.payload).collect::<Vec<_>>())
     .bind(clock.now())
-    .fetch_all(pool)
+    .fetch_all(connection)
     .await?;
     rows.iter().map(outcome_of).collect()
 }

@@ -5,7 +5,7 @@
 //! * [`execute`] runs one command against one aggregate: load, decide, append, and retry on a conflict.
 //! * [`read_after`] reads the log in order, for projections, relay and workers.
 //!
-//! It is not a bus: whoever wants to know of new events reads the log again when [`Appender::head`] moves.
+//! It is not a bus: whoever wants to know of new events reads the log again when [`Appender::heads`] moves.
 
 mod append;
 mod batch;
@@ -17,8 +17,8 @@ mod snapshot;
 mod store;
 mod upcast;
 
-pub use append::{AppendError, AppendOutcome, Appender};
+pub use append::{AppendError, AppendOutcome, Appender, Heads};
 pub use execute::{ExecuteError, Execution, execute};
-pub use read::{count_between, head_position, read_after, read_stream, read_wanted};
+pub use read::{count_between, head_position, read_after, read_all_for, read_stream, read_wanted};
 pub use recorded::{DecodeError, RecordedEvent};
 pub use upcast::{Upcaster, upcast};

@@ -23,6 +23,30 @@ pub async fn read_after(
     .await
 }
 
+/// All events after `position`, at most `limit`, in order; those that are not of `aggregates` without their payload, and
+/// all without their metadata: for readers that pass over the others and yet have to know that none is missing.
+///
+/// # Errors
+/// The database's error.
+pub async fn read_all_for(
+    executor: impl PgExecutor<'_>,
+    position: i64,
+    limit: i64,
+    aggregates: &[&str],
+) -> Result<Vec<RecordedEvent>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT position, aggregate_type, aggregate_id, sequence, event_type, event_version,
+                CASE WHEN aggregate_type = ANY($3) THEN payload ELSE 'null' END AS payload,
+                'null'::jsonb AS metadata, recorded_at
+           FROM events WHERE position > $1 ORDER BY position LIMIT $2",
+    )
+    .bind(position)
+    .bind(limit)
+    .bind(aggregates)
+    .fetch_all(executor)
+    .await
+}
+
 /// The events of `aggregates` after `position` up to `last`, in order, without their metadata: for readers that fold the whole
 /// log again, and want nothing else of it.
 ///

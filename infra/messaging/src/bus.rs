@@ -35,6 +35,8 @@ pub struct Bus {
     pub(crate) client: Client,
     pub(crate) jetstream: jetstream::Context,
     connections: watch::Receiver<u64>,
+    /// Names this process among those that wake each other.
+    pub(crate) name: Arc<str>,
     /// Every wake-up, for all listeners of this process; started when the first one asks.
     pub(crate) wakeups: Arc<OnceCell<broadcast::Sender<Wakeup>>>,
 }
@@ -64,7 +66,8 @@ impl Bus {
             return Err(BusError::TooOld(client.server_info().version));
         }
         let jetstream = jetstream::new(client.clone());
-        Ok(Self { client, jetstream, connections, wakeups: Arc::default() })
+        let name = Arc::from(client.new_inbox());
+        Ok(Self { client, jetstream, connections, name, wakeups: Arc::default() })
     }
 
     /// Counts connections: it changes after each reconnect, when subscriptions by pull have to be asked for again

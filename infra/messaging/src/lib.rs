@@ -12,6 +12,6 @@ mod wakeup;
 
 pub use bus::{Bus, BusError};
 pub use command::{CommandMessage, CommandReply};
-pub use events::EventStream;
+pub use events::{EventStream, OutgoingEvent};
 pub use mailbox::{Mail, MailMessage, Mailbox};
 pub use wakeup::Wakeup;

@@ -18,6 +18,8 @@ pub enum Wakeup {
     LogAppended {
         /// Its newest position.
         position: i64,
+        /// Types of the aggregates that changed; none when that is not known.
+        aggregates: Vec<String>,
     },
     /// A read model has caught up.
     ReadAdvanced {
@@ -25,6 +27,8 @@ pub enum Wakeup {
         projection: String,
         /// What it has applied.
         position: i64,
+        /// Types of the aggregates that changed.
+        aggregates: Vec<String>,
     },
     /// An agent has a new session; gateways that hold an older one close it.
     AgentSession {
@@ -65,13 +69,26 @@ impl Wakeup {
     }
 }
 
+/// A wake-up on its way to other processes.
+#[derive(Serialize, Deserialize)]
+struct Sent<W> {
+    from: String,
+    #[serde(flatten)]
+    wakeup: W,
+}
+
 impl Bus {
-    /// Publishes `wakeup` to whoever listens.
+    /// Tells `wakeup` to whoever listens, at once in this process.
     ///
     /// # Errors
     /// [`BusError::Publish`] when the connection is closed.
     pub async fn wake(&self, wakeup: &Wakeup) -> Result<(), BusError> {
-        let payload = serde_json::to_vec(wakeup).map_err(|error| BusError::Publish(error.to_string()))?;
+        if let Some(hub) = self.wakeups.get() {
+            // Nobody may be listening at the moment.
+            let _ = hub.send(wakeup.clone());
+        }
+        let sent = Sent { from: self.name.to_string(), wakeup };
+        let payload = serde_json::to_vec(&sent).map_err(|error| BusError::Publish(error.to_string()))?;
         let published = self.client.publish(wakeup.subject(), payload.into()).await;
         published.map_err(|error| BusError::Publish(error.to_string()))
     }
@@ -90,12 +107,16 @@ impl Bus {
         let subscribed = self.client.subscribe("wake.>").await;
         let mut messages = subscribed.map_err(|error| BusError::Stream(error.to_string()))?;
         let hub = broadcast::Sender::new(BACKLOG);
-        let sender = hub.clone();
+        let (sender, own) = (hub.clone(), self.name.clone());
         tokio::spawn(async move {
             while let Some(message) = messages.next().await {
-                if let Ok(wakeup) = serde_json::from_slice(&message.payload) {
-                    // Nobody may be listening at the moment.
-                    let _ = sender.send(wakeup);
+                match serde_json::from_slice::<Sent<Wakeup>>(&message.payload) {
+                    Ok(sent) if *sent.from != *own => {
+                        let _ = sender.send(sent.wakeup);
+                    }
+                    // What this process said it has heard already.
+                    Ok(_) => {}
+                    Err(error) => tracing::debug!(%error, "a wake-up cannot be read"),
                 }
             }
         });

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
+use futures::future::join_all;
 use signalbox_domain::{
     identity::{Role, Session, SessionCommand},
     kernel::UserId,
@@ -11,9 +12,14 @@ use signalbox_domain::{
     },
 };
 use signalbox_projections::{
+    Lookup,
     identity::queries as identity,
-    transfer::queries::{self as transfer, Filter, Page},
+    transfer::{
+        JobRow,
+        queries::{self as transfer, Filter, Page},
+    },
 };
+use signalbox_test_support::{eventually_some, seconds};
 use uuid::Uuid;
 
 use crate::world::{OWNER, World, at, digest, file, new_transfer, spec};
@@ -359,4 +365,40 @@ fn no_query_is_left_out_here() {
             .collect();
         assert!(left_out.is_empty(), "run these queries of {context} too: {left_out:?}");
     }
+}
+
+#[tokio::test]
+async fn rows_are_looked_up_by_key_for_many_at_once() {
+    let world = World::start().await;
+    let (source, destination) = (world.writer.agent(1, "press").await, world.writer.agent(2, "store").await);
+    let mut jobs = Vec::new();
+    for number in 0..20 {
+        jobs.push(world.writer.job(number, spec("nightly", source, destination)).await);
+    }
+    world.fold().await;
+    let lookup = Lookup::<JobRow>::start(world.pool());
+    let stranger = lookup.get(STRANGER);
+    let found = join_all(jobs.iter().chain(&jobs).map(|job| lookup.get(job.id.0)));
+    let (stranger, found) = tokio::join!(stranger, found);
+    assert_eq!(stranger.unwrap(), None);
+    let numbers: Vec<_> = found.into_iter().map(|row| row.unwrap().unwrap().number).collect();
+    assert_eq!(numbers, (0..20).chain(0..20).collect::<Vec<_>>());
+    world.servers.finish().await;
+}
+
+#[tokio::test]
+async fn a_lookup_goes_on_after_its_connection_has_died() {
+    let world = World::start().await;
+    let (source, destination) = (world.writer.agent(1, "press").await, world.writer.agent(2, "store").await);
+    let job = world.writer.job(7, spec("nightly", source, destination)).await;
+    world.fold().await;
+    let lookup = Lookup::<JobRow>::start(world.pool());
+    assert_eq!(lookup.get(job.id.0).await.unwrap().unwrap().number, 7);
+    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                 WHERE query LIKE 'SELECT * FROM read.jobs WHERE id = ANY%' AND pid <> pg_backend_pid()";
+    sqlx::query(kill).execute(world.pool()).await.unwrap();
+    let number =
+        eventually_some(seconds(20), async || lookup.get(job.id.0).await.ok().flatten()).await.number;
+    assert_eq!(number, 7);
+    world.servers.finish().await;
 }

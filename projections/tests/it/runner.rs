@@ -113,7 +113,14 @@ async fn readers_are_told_how_far_a_projection_came() {
     world.writer.agent(1, "press").await;
     catch_up(&mut world.runner::<TransferProjection>().await).await;
     let told = timeout(seconds(5), wakeups.next()).await.unwrap().unwrap();
-    assert_eq!(told, Wakeup::ReadAdvanced { projection: "transfer".to_owned(), position: 1 });
+    assert_eq!(
+        told,
+        Wakeup::ReadAdvanced {
+            projection: "transfer".to_owned(),
+            position: 1,
+            aggregates: vec!["agent".to_owned()]
+        }
+    );
     world.servers.finish().await;
 }
 

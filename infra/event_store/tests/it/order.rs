@@ -1,7 +1,10 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use futures::future::join_all;
-use signalbox_domain::identity::{Role, User, UserChanges, UserCommand};
+use signalbox_domain::{
+    identity::{Role, Session, SessionCommand, User, UserChanges, UserCommand},
+    kernel::UserId,
+};
 use signalbox_event_store::{RecordedEvent, head_position, read_after};
 use signalbox_test_support::{metadata, seconds};
 use sqlx::Executor;
@@ -137,14 +140,16 @@ async fn rejected_commands_leave_no_gap() {
 }
 
 #[tokio::test]
-async fn the_head_is_announced_after_each_commit() {
+async fn the_heads_are_announced_after_each_commit() {
     let log = Log::start().await;
-    let mut head = log.appender.head();
+    let mut heads = log.appender.heads();
     let id = log.user("first", Role::Viewer).await;
-    assert_eq!(*head.borrow_and_update(), 1);
+    assert_eq!(*heads.borrow_and_update(), BTreeMap::from([("user", 1)]));
+    let start = SessionCommand::Start { user: UserId(id), expires_at: log.clock.now() };
+    log.run::<Session>(log.clock.new_id(), start).await.unwrap();
     log.run::<User>(id, rename("second")).await.unwrap();
-    timeout(seconds(5), head.changed()).await.unwrap().unwrap();
-    assert_eq!(*head.borrow(), 2);
+    timeout(seconds(5), heads.changed()).await.unwrap().unwrap();
+    assert_eq!(*heads.borrow(), BTreeMap::from([("session", 2), ("user", 3)]));
 }
 
 #[tokio::test]
@@ -163,5 +168,5 @@ async fn the_announced_head_does_not_go_back_when_a_command_is_repeated() {
     for task in tasks {
         assert_eq!(task.await.unwrap().unwrap().position, Some(1));
     }
-    assert_eq!(*log.appender.head().borrow(), 2);
+    assert_eq!(log.appender.heads().borrow()["user"], 2);
 }

@@ -1,5 +1,5 @@
 use async_nats::jetstream;
-use signalbox_messaging::{BusError, EventStream};
+use signalbox_messaging::{BusError, EventStream, OutgoingEvent};
 use signalbox_test_support::{TestServers, eventually, seconds};
 
 async fn stored(servers: &TestServers) -> u64 {
@@ -7,8 +7,33 @@ async fn stored(servers: &TestServers) -> u64 {
     jetstream.get_stream("EVENTS").await.unwrap().get_info().await.unwrap().state.messages
 }
 
+async fn publish_all(stream: &EventStream, positions: &[i64]) -> Result<(), BusError> {
+    let event = |position: &i64| OutgoingEvent {
+        subject: "event.identity.user.user_created".to_owned(),
+        position: *position,
+        payload: "{}".into(),
+    };
+    stream.publish(&positions.iter().map(event).collect::<Vec<_>>()).await
+}
+
 async fn publish(stream: &EventStream, position: i64) -> Result<(), BusError> {
-    stream.publish("event.identity.user.user_created".to_owned(), position, "{}".into()).await
+    publish_all(stream, &[position]).await
+}
+
+#[tokio::test]
+async fn a_batch_that_was_stored_in_part_is_completed() {
+    let servers = TestServers::start().await;
+    let (stream, other) =
+        (EventStream::open(&servers.bus).await.unwrap(), EventStream::open(&servers.bus).await.unwrap());
+    publish_all(&stream, &[1, 2, 3]).await.unwrap();
+    publish_all(&stream, &[4, 5]).await.unwrap();
+    publish_all(&stream, &[5, 6, 7]).await.unwrap();
+    publish_all(&other, &[6, 7, 8]).await.unwrap();
+    publish_all(&stream, &[8]).await.unwrap();
+    publish_all(&stream, &[9, 10]).await.unwrap();
+    publish_all(&stream, &[]).await.unwrap();
+    assert_eq!(stored(&servers).await, 10);
+    servers.finish().await;
 }
 
 #[tokio::test]
