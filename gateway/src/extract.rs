@@ -140,6 +140,49 @@ impl PageParams {
     }
 }
 
+/// `page` and `page_size` of a list of services 2 and 3.
+#[derive(Debug, Default, Clone, Copy, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PagingParams {
+    /// From 1.
+    page: Option<i64>,
+    /// 1 to 100; 25 if absent.
+    page_size: Option<i64>,
+}
+
+/// Which page of a list is wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Paging {
+    /// From 1.
+    pub(crate) page: i64,
+    pub(crate) page_size: i64,
+}
+
+impl PagingParams {
+    pub(crate) fn paging(self) -> Result<Paging, Problem> {
+        let (page, page_size) = (self.page.unwrap_or(1), self.page_size.unwrap_or(25));
+        if !(1..=1_000_000).contains(&page) {
+            return Err(Problem::invalid("page must be between 1 and 1000000"));
+        }
+        if !(1..=100).contains(&page_size) {
+            return Err(Problem::invalid("page_size must be between 1 and 100"));
+        }
+        Ok(Paging { page, page_size })
+    }
+}
+
+impl Paging {
+    /// Rows at most.
+    pub(crate) fn limit(self) -> i64 {
+        self.page_size
+    }
+
+    /// Rows to leave out first.
+    pub(crate) fn offset(self) -> i64 {
+        (self.page - 1) * self.page_size
+    }
+}
+
 /// The version that `If-Match` insists on.
 pub(crate) struct IfMatch(pub(crate) Option<i64>);
 
