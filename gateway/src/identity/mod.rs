@@ -8,6 +8,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::state::AppState;
 
+pub(crate) use api_login::StatusOut;
 pub(crate) use login::valid_password;
 
 /// The routes of both logins and of users.

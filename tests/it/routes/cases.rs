@@ -25,6 +25,7 @@ pub enum Subject {
     /// Seen by its owner alone.
     Transfer,
     User,
+    Event,
     /// Seen by the transfer's agents alone.
     File,
 }
@@ -46,11 +47,12 @@ pub struct Subjects {
     pub job: i64,
     pub transfer: i64,
     pub user: String,
+    pub event: String,
 }
 
 fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
-    use Subject::{File, Job, Nothing, Token, Transfer, User};
+    use Subject::{Event, File, Job, Nothing, Token, Transfer, User};
     let credentials = || Some(json!({"email": "nobody@example.org", "password": "not the password"}));
     let job = || {
         Some(
@@ -64,6 +66,8 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
             json!({"email": "new@example.org", "username": "new", "password": "long enough", "role": "viewer"}),
         )
     };
+    let event =
+        || Some(json!({"name": "new", "type": "sensor", "unit": "V", "min_value": 0.5, "max_value": 9}));
     match operation_id {
         "api_health" | "health" | "livez" | "readyz" | "info" => (Everybody, Nothing, None),
         "login" | "api_login" => (Everybody, Nothing, credentials()),
@@ -98,6 +102,11 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         ),
         "get_transfer" => (AnyUser, Transfer, None),
         "cancel_transfer" => (Operator, Transfer, None),
+        "list_events" => (AnyUser, Nothing, None),
+        "get_event" => (AnyUser, Event, None),
+        "create_event" => (Operator, Nothing, event()),
+        "update_event" => (Operator, Event, event()),
+        "delete_event" => (Operator, Event, None),
         "upload_file" | "download_file" | "get_manifest" => (Agent, File, None),
         "agent_connect" => (Agent, Nothing, Some(json!({"system_info": {"hostname": "h"}}))),
         "agent_send" => (Agent, Nothing, Some(json!({"type": "heartbeat", "data": {}}))),
@@ -131,6 +140,7 @@ impl Route {
             Subject::Job => subjects.job.to_string(),
             Subject::Transfer | Subject::File => subjects.transfer.to_string(),
             Subject::User => subjects.user.clone(),
+            Subject::Event => subjects.event.clone(),
         };
         self.path_with(&id)
     }
@@ -204,6 +214,9 @@ impl Subjects {
         world.until_phase(transfer, "dispatched").await;
         let user = json!({"email": "subject@example.org", "username": "subject", "password": "long enough"});
         let user = world.admin.post("/api/v1/users", user).await.expect(201);
-        Self { agent, job, transfer, user: user["public_id"].as_str().unwrap().to_owned() }
+        let event = world.admin.post("/api/v1/events", json!({"name": "subject", "type": "sensor"})).await;
+        let public_id = |made: &Value| made["public_id"].as_str().unwrap().to_owned();
+        let (user, event) = (public_id(&user), public_id(&event.expect(201)));
+        Self { agent, job, transfer, user, event }
     }
 }

@@ -1,1 +1,2 @@
+mod events;
 mod users;
