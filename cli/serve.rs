@@ -7,7 +7,9 @@ use signalbox_clock::Clock;
 use signalbox_config::{Config, Secret};
 use signalbox_gateway::{FirstAdmin, Gateway, ensure_admin};
 use signalbox_messaging::{Bus, Mailbox};
-use signalbox_projections::{Runner, identity::IdentityProjection, transfer::TransferProjection};
+use signalbox_projections::{
+    Runner, identity::IdentityProjection, monitoring::MonitoringProjection, transfer::TransferProjection,
+};
 use sqlx::PgPool;
 use tokio::{
     net::TcpListener,
@@ -121,6 +123,7 @@ impl Service {
                     tasks.spawn(async move {
                         tokio::join!(
                             Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
+                            Runner::<MonitoringProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                             Runner::<TransferProjection>::run(pool, bus, stop),
                         );
                         Ok(())

@@ -8,7 +8,7 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{extract::Paging, idempotency::NotStored, state::Written};
+use crate::{idempotency::NotStored, state::Written};
 
 const CONSISTENCY: HeaderName = HeaderName::from_static("consistency");
 const TOTAL_COUNT: HeaderName = HeaderName::from_static("x-total-count");
@@ -22,14 +22,6 @@ pub(crate) struct Page<T> {
     /// Rows on all pages.
     pub(crate) total: i64,
     pub(crate) data: Vec<T>,
-}
-
-impl<T> Page<T> {
-    /// `rows` as they are shown.
-    pub(crate) fn new<R: Into<T>>(paging: Paging, total: i64, rows: Vec<R>) -> Self {
-        let Paging { page, page_size } = paging;
-        Self { page, page_size, total, data: rows.into_iter().map(Into::into).collect() }
-    }
 }
 
 /// One resource and its version.

@@ -13,7 +13,7 @@ use utoipa::{
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_swagger_ui::SwaggerUi;
 
-use crate::{identity, problem::is_service_1, serve::health_routes, state::AppState, transfer};
+use crate::{identity, monitoring, problem::is_service_1, serve::health_routes, state::AppState, transfer};
 
 /// What the description says of the whole.
 #[derive(OpenApi)]
@@ -45,6 +45,7 @@ pub(crate) fn described_routes() -> OpenApiRouter<AppState> {
     let mut routes = OpenApiRouter::with_openapi(Description::openapi())
         .merge(health_routes())
         .merge(identity::routes())
+        .merge(monitoring::routes())
         .merge(transfer::routes());
     for (path, item) in &mut routes.get_openapi_mut().paths.paths {
         describe_layers(path, item);

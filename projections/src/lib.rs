@@ -7,6 +7,7 @@
 mod contexts;
 pub mod identity;
 mod lease;
+pub mod monitoring;
 mod projection;
 mod rebuild;
 mod runner;

@@ -62,3 +62,7 @@ id_type!(
     /// Key of a transfer.
     TransferId
 );
+id_type!(
+    /// Key of a channel, which the specification calls an event.
+    ChannelId
+);

@@ -16,7 +16,7 @@ use crate::{
     answer::{self, Page},
     auth::{Reader, hash_secret},
     context::RequestContext,
-    extract::{IfMatch, JsonBody, PagingParams, Params, Text, present},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, present},
     idempotency::NotStored,
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
@@ -76,15 +76,15 @@ pub(crate) struct ApiTokenParams {
 }
 
 /// List API tokens, newest first: the own ones, or all of them for admins.
-#[utoipa::path(get, path = "/api/v1/tokens", tag = "API tokens", security(("jwt" = [])), params(PagingParams, ApiTokenParams), operation_id = "list_api_tokens",
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "API tokens", security(("jwt" = [])), params(EnvelopeParams, ApiTokenParams), operation_id = "list_api_tokens",
     responses((status = 200, body = Page<ApiTokenOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
     Reader(who): Reader,
-    Params(paging): Params<PagingParams>,
+    Params(envelope): Params<EnvelopeParams>,
     Params(params): Params<ApiTokenParams>,
 ) -> Result<Json<Page<ApiTokenOut>>, Problem> {
-    let paging = paging.paging()?;
+    let page = envelope.page()?;
     let wanted = match params.user_public_id {
         // Nobody has an id that is none.
         Some(id) => Some(Uuid::parse_str(&id).unwrap_or_default()),
@@ -92,8 +92,8 @@ pub(crate) async fn list(
     };
     let user = if who.role == Role::Admin { wanted } else { Some(who.user.0) };
     let filter = ApiTokenFilter { user, name: params.name };
-    let (rows, total) = queries::api_tokens(&state.pool, &filter, paging.limit(), paging.offset()).await?;
-    Ok(Json(Page::new(paging, total, rows)))
+    let (rows, total) = queries::api_tokens(&state.pool, &filter, page).await?;
+    Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
 /// Create an API token of one's own. It may do what its owner may do at that moment.

@@ -11,7 +11,7 @@ use crate::{
     answer::{self, Page},
     auth::Admin,
     context::RequestContext,
-    extract::{IfMatch, JsonBody, PagingParams, Params, Text},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -67,17 +67,17 @@ pub(crate) struct UserCreatedOut {
 }
 
 /// List users, newest first.
-#[utoipa::path(get, path = "/api/v1/users", tag = "users", security(("jwt" = [])), params(PagingParams), operation_id = "list_users",
+#[utoipa::path(get, path = "/api/v1/users", tag = "users", security(("jwt" = [])), params(EnvelopeParams), operation_id = "list_users",
     responses((status = 200, body = Page<UserRecordOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
     _: Admin,
-    Params(paging): Params<PagingParams>,
+    Params(params): Params<EnvelopeParams>,
 ) -> Result<Json<Page<UserRecordOut>>, Problem> {
-    let paging = paging.paging()?;
-    let rows = queries::users(&state.pool, paging.limit(), paging.offset()).await?;
+    let page = params.page()?;
+    let rows = queries::users(&state.pool, page.limit, page.offset).await?;
     let total = queries::count_users(&state.pool).await?;
-    Ok(Json(Page::new(paging, total, rows)))
+    Ok(Json(params.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
 /// One user.

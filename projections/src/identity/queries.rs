@@ -5,6 +5,7 @@ use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::{ApiTokenRow, UserRow};
+use crate::transfer::queries::{Page, and_like, push_page};
 
 /// The user with this e-mail address or user name, in any case of letters.
 ///
@@ -143,8 +144,7 @@ pub struct ApiTokenFilter {
 pub async fn api_tokens(
     pool: &PgPool,
     filter: &ApiTokenFilter,
-    limit: i64,
-    offset: i64,
+    page: Page,
 ) -> Result<(Vec<ListedApiToken>, i64), sqlx::Error> {
     // A token that was made while its user was being deleted belongs to nobody.
     let condition = |query: &mut QueryBuilder<'_, Postgres>| {
@@ -152,16 +152,14 @@ pub async fn api_tokens(
         if let Some(user) = filter.user {
             query.push(" AND t.user_id = ").push_bind(user);
         }
-        if let Some(part) = filter.name.clone() {
-            query.push(" AND strpos(lower(t.name), lower(").push_bind(part).push(")) > 0");
-        }
+        and_like(query, "t.name", filter.name.as_deref());
     };
     let mut rows = QueryBuilder::new(
         "SELECT t.*, n.last_used FROM read.api_tokens t LEFT JOIN ops.token_uses n ON n.token_id = t.id",
     );
     condition(&mut rows);
-    rows.push(" ORDER BY t.created_at DESC, t.id DESC LIMIT ").push_bind(limit);
-    rows.push(" OFFSET ").push_bind(offset);
+    rows.push(" ORDER BY t.created_at DESC, t.id DESC");
+    push_page(&mut rows, page);
     let mut count = QueryBuilder::new("SELECT count(*) FROM read.api_tokens t");
     condition(&mut count);
     Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))

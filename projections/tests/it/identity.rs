@@ -4,9 +4,12 @@ use signalbox_domain::{
     },
     kernel::UserId,
 };
-use signalbox_projections::identity::{
-    SessionRow, UserRow,
-    queries::{self, ApiTokenFilter},
+use signalbox_projections::{
+    identity::{
+        SessionRow, UserRow,
+        queries::{self, ApiTokenFilter},
+    },
+    transfer::queries::Page,
 };
 use uuid::Uuid;
 
@@ -189,7 +192,10 @@ async fn an_api_token_lives_until_it_is_revoked_or_expires_or_its_user_goes() {
     token(&world, ada, 5, None).await;
     world.fold().await;
     assert_eq!((token_user(&world, 3).await, token_user(&world, 5).await), (None, None));
-    let (listed, total) = queries::api_tokens(world.pool(), &ApiTokenFilter::default(), 10, 0).await.unwrap();
+    let (listed, total) =
+        queries::api_tokens(world.pool(), &ApiTokenFilter::default(), Page { limit: 10, offset: 0 })
+            .await
+            .unwrap();
     assert_eq!((listed.len(), total, listed[0].token.user_id), (1, 1, bob));
     world.servers.finish().await;
 }

@@ -2,6 +2,7 @@ use signalbox_domain::identity::Role;
 use signalbox_projections::{
     Projection, Runner,
     identity::{IdentityProjection, queries},
+    monitoring::MonitoringProjection,
     rebuild,
     transfer::TransferProjection,
 };
@@ -93,6 +94,7 @@ async fn rebuilt_tables_have_the_columns_keys_and_index_names_of_the_migrations(
     world.fold().await;
     let before = schema(&world).await;
     rebuild::<IdentityProjection>(world.pool()).await.unwrap();
+    rebuild::<MonitoringProjection>(world.pool()).await.unwrap();
     rebuild::<TransferProjection>(world.pool()).await.unwrap();
     assert_eq!(schema(&world).await, before);
     world.servers.finish().await;

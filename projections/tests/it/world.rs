@@ -12,7 +12,10 @@ use signalbox_domain::{
     },
 };
 use signalbox_event_store::{Appender, Execution, execute};
-use signalbox_projections::{Projection, Runner, identity::IdentityProjection, transfer::TransferProjection};
+use signalbox_projections::{
+    Projection, Runner, identity::IdentityProjection, monitoring::MonitoringProjection,
+    transfer::TransferProjection,
+};
 use signalbox_test_support::{TestServers, metadata};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -50,9 +53,10 @@ impl World {
         Runner::start(self.servers.pool.clone(), self.servers.bus.clone()).await.unwrap()
     }
 
-    /// Applies all that is in the log to both contexts.
+    /// Applies all that is in the log to all contexts.
     pub(crate) async fn fold(&self) {
         catch_up(&mut self.runner::<IdentityProjection>().await).await;
+        catch_up(&mut self.runner::<MonitoringProjection>().await).await;
         catch_up(&mut self.runner::<TransferProjection>().await).await;
     }
 

@@ -7,7 +7,9 @@ use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_gateway::Gateway;
 use signalbox_messaging::{Bus, Mailbox};
-use signalbox_projections::{Runner, identity::IdentityProjection, transfer::TransferProjection};
+use signalbox_projections::{
+    Runner, identity::IdentityProjection, monitoring::MonitoringProjection, transfer::TransferProjection,
+};
 use sqlx::PgPool;
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -45,6 +47,7 @@ impl Process {
         self.tasks.spawn(async move {
             tokio::join!(
                 Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
+                Runner::<MonitoringProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<TransferProjection>::run(pool, bus, stop),
             );
         });

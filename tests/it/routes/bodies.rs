@@ -176,6 +176,8 @@ async fn no_route_takes_a_value_that_its_rules_forbid() {
         ("password", json!("x".repeat(257))),
         ("new_password", json!("short")),
         ("old_password", json!("")),
+        ("min_value", json!(10)),
+        ("max_value", json!(-1)),
     ];
     let mut tried = 0;
     for route in routes_with_body() {

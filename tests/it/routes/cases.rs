@@ -27,6 +27,7 @@ pub enum Subject {
     User,
     /// Deleted by its owner and by admins.
     ApiToken,
+    Event,
     /// Seen by the transfer's agents alone.
     File,
 }
@@ -49,11 +50,12 @@ pub struct Subjects {
     pub transfer: i64,
     pub user: String,
     pub api_token: String,
+    pub event: String,
 }
 
 fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
-    use Subject::{ApiToken, File, Job, Nothing, Token, Transfer, User};
+    use Subject::{ApiToken, Event, File, Job, Nothing, Token, Transfer, User};
     let credentials = || Some(json!({"email": "nobody@example.org", "password": "not the password"}));
     let job = || {
         Some(
@@ -67,6 +69,8 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
             json!({"email": "new@example.org", "username": "new", "password": "long enough", "role": "viewer"}),
         )
     };
+    let event =
+        || Some(json!({"name": "new", "type": "sensor", "unit": "V", "min_value": 0.5, "max_value": 9}));
     match operation_id {
         "api_health" | "health" | "livez" | "readyz" | "info" => (Everybody, Nothing, None),
         "login" | "api_login" => (Everybody, Nothing, credentials()),
@@ -106,6 +110,11 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         ),
         "get_transfer" => (AnyUser, Transfer, None),
         "cancel_transfer" => (Operator, Transfer, None),
+        "list_events" => (AnyUser, Nothing, None),
+        "get_event" => (AnyUser, Event, None),
+        "create_event" => (Operator, Nothing, event()),
+        "update_event" => (Operator, Event, event()),
+        "delete_event" => (Operator, Event, None),
         "upload_file" | "download_file" | "get_manifest" => (Agent, File, None),
         "agent_connect" => (Agent, Nothing, Some(json!({"system_info": {"hostname": "h"}}))),
         "agent_send" => (Agent, Nothing, Some(json!({"type": "heartbeat", "data": {}}))),
@@ -140,6 +149,7 @@ impl Route {
             Subject::Transfer | Subject::File => subjects.transfer.to_string(),
             Subject::User => subjects.user.clone(),
             Subject::ApiToken => subjects.api_token.clone(),
+            Subject::Event => subjects.event.clone(),
         };
         self.path_with(&id)
     }
@@ -216,7 +226,9 @@ impl Subjects {
         let user = json!({"email": "subject@example.org", "username": "subject", "password": "long enough"});
         let user = world.admin.post("/api/v1/users", user).await.expect(201);
         let token = world.admin.post("/api/v1/tokens", json!({"name": "subject"})).await.expect(201);
+        let event = json!({"name": "subject", "type": "sensor"});
+        let event = world.admin.post("/api/v1/events", event).await.expect(201);
         let id = |made: &Value| made["public_id"].as_str().unwrap().to_owned();
-        Self { agent, job, transfer, user: id(&user), api_token: id(&token) }
+        Self { agent, job, transfer, user: id(&user), api_token: id(&token), event: id(&event) }
     }
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use signalbox_domain::{
     identity::{ApiToken, Session, User},
     kernel::Decider,
+    monitoring::Channel,
     transfer::{Agent, AgentToken, Job, Transfer},
 };
 use signalbox_event_store::RecordedEvent;
@@ -71,6 +72,7 @@ fn rewritten(event: &RecordedEvent) -> Value {
         AgentToken::TYPE => through::<AgentToken>(event),
         Job::TYPE => through::<Job>(event),
         Transfer::TYPE => through::<Transfer>(event),
+        Channel::TYPE => through::<Channel>(event),
         other => panic!("add the aggregate {other} here"),
     }
 }

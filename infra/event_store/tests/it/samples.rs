@@ -9,6 +9,7 @@ use serde_json::Value;
 use signalbox_domain::{
     identity::{ApiToken, ApiTokenEvent, NewApiToken, NewUser, Role, Session, SessionEvent, User, UserEvent},
     kernel::{AgentId, Decider, JobId, Sha256Hex, UserId},
+    monitoring::{Channel, ChannelEvent, ChannelSpec, ChannelType, NewChannel},
     transfer::{
         Agent, AgentEvent, AgentProfile, AgentRef, AgentSystem, AgentToken, AgentTokenEvent, AgentType, Job,
         JobEvent, JobRef, JobSpec, JobType, Leg, NewAgent, NewAgentToken, NewJob, NewTransfer, Overlap,
@@ -35,6 +36,7 @@ pub(crate) fn all() -> Vec<Sample> {
         samples::<AgentToken>(after_agent_token),
         samples::<Job>(after_job),
         samples::<Transfer>(after_transfer),
+        samples::<Channel>(after_channel),
     ]
     .concat()
 }
@@ -266,5 +268,29 @@ fn after_transfer(event: Option<&TransferEvent>) -> Option<TransferEvent> {
         }),
         TransferEvent::LateReportReceived { .. } => Some(TransferEvent::StagedBytesDeleted),
         TransferEvent::StagedBytesDeleted => None,
+    }
+}
+
+fn channel_spec(name: &str) -> ChannelSpec {
+    ChannelSpec {
+        name: name.to_owned(),
+        kind: ChannelType::CmdButton,
+        unit: Some("°C".to_owned()),
+        min_value: Some(-1.5),
+        max_value: Some(99.9),
+    }
+}
+
+fn after_channel(event: Option<&ChannelEvent>) -> Option<ChannelEvent> {
+    let new = NewChannel { number: 3, owner: UserId(id(7)), spec: channel_spec("boiler") };
+    match event {
+        None => Some(ChannelEvent::ChannelCreated(new)),
+        Some(ChannelEvent::ChannelCreated(_)) => {
+            Some(ChannelEvent::ChannelUpdated { from: channel_spec("boiler"), to: channel_spec("kettle") })
+        }
+        Some(ChannelEvent::ChannelUpdated { .. }) => {
+            Some(ChannelEvent::ChannelDeleted { name: "kettle".to_owned() })
+        }
+        Some(ChannelEvent::ChannelDeleted { .. }) => None,
     }
 }
