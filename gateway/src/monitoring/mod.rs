@@ -1,6 +1,11 @@
-//! Channels: the lines that values come in on. Clients call them events.
+//! Channels: the lines that values come in on, which clients call events; experiments; dashboards; the log that people
+//! read.
 
 mod channels;
+mod dashboards;
+mod experiments;
+mod logs;
+mod widgets;
 
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -8,9 +13,16 @@ use crate::state::AppState;
 
 /// The routes of monitoring.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(channels::list, channels::create)).routes(routes!(
-        channels::get,
-        channels::update,
-        channels::delete
-    ))
+    OpenApiRouter::new()
+        .routes(routes!(channels::list, channels::create))
+        .routes(routes!(channels::get, channels::update, channels::delete))
+        .routes(routes!(experiments::list, experiments::create))
+        .routes(routes!(experiments::get, experiments::update, experiments::delete))
+        .routes(routes!(experiments::stop))
+        .routes(routes!(dashboards::list, dashboards::create))
+        .routes(routes!(dashboards::get, dashboards::update, dashboards::delete))
+        .routes(routes!(widgets::create))
+        .routes(routes!(widgets::update, widgets::delete))
+        .routes(routes!(logs::list, logs::create))
+        .routes(routes!(logs::get, logs::update))
 }

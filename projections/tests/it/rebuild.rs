@@ -35,6 +35,7 @@ async fn a_rebuild_in_one_step_equals_what_was_folded_event_by_event() {
         for number in 1..=6 {
             history::users(&writer, number).await;
             history::transfers(&writer, number).await;
+            history::monitoring(&writer, number).await;
         }
     });
     while !writing.is_finished() {
@@ -43,6 +44,7 @@ async fn a_rebuild_in_one_step_equals_what_was_folded_event_by_event() {
     writing.await.unwrap();
     world.fold().await;
     rebuild_unchanged::<IdentityProjection>(&world).await;
+    rebuild_unchanged::<MonitoringProjection>(&world).await;
     rebuild_unchanged::<TransferProjection>(&world).await;
     world.servers.finish().await;
 }

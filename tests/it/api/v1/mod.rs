@@ -1,3 +1,6 @@
+mod dashboards;
 mod events;
+mod experiments;
+mod logging;
 mod tokens;
 mod users;
