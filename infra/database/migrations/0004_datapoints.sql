@@ -79,8 +79,9 @@ BEGIN
     END IF;
 END $$;
 
--- Drops the partitions of a table that hold days before `oldest`; gives back how many.
-CREATE FUNCTION drop_days(parent regclass, oldest date) RETURNS int LANGUAGE plpgsql AS $$
+-- Drops the partitions of a table that hold days before `oldest`; gives back how many. It gives up before readers that
+-- come after it would have to wait long.
+CREATE FUNCTION drop_days(parent regclass, oldest date) RETURNS int LANGUAGE plpgsql SET lock_timeout = '2s' AS $$
 DECLARE
     part record;
     dropped int := 0;

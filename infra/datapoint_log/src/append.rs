@@ -4,6 +4,7 @@
 //! If the process dies, senders get no answer and ask again with the same batch id, which the log recognises. If a
 //! transaction fails, every batch in it fails, because whether it was committed is unknown.
 
+use bytes::Bytes;
 use chrono::NaiveDate;
 use signalbox_clock::Clock;
 use sqlx::{PgPool, Row};
@@ -30,7 +31,7 @@ pub struct Batch {
     /// How many points it holds.
     pub points: usize,
     /// The points, see [`crate::codec::encode_block`].
-    pub block: Vec<u8>,
+    pub block: Bytes,
 }
 
 /// Where a batch ended up.
@@ -195,7 +196,7 @@ async fn append_once(
     )
     .bind(batches().map(|batch| batch.id).collect::<Vec<_>>())
     .bind(batches().map(|batch| batch.points as i32).collect::<Vec<_>>())
-    .bind(batches().map(|batch| batch.block.as_slice()).collect::<Vec<_>>())
+    .bind(batches().map(|batch| batch.block.as_ref()).collect::<Vec<_>>())
     .bind(now)
     .fetch_all(pool)
     .await?;

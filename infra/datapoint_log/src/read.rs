@@ -153,6 +153,29 @@ pub async fn read_after(
     .await
 }
 
+/// Rows after `position`, in order, until they hold `points` points or are `limit` rows; at least the first one. `total`
+/// is that of the row at `position`.
+///
+/// # Errors
+/// The database's error.
+pub async fn read_points_after(
+    executor: impl PgExecutor<'_>,
+    (position, day, total): (i64, NaiveDate, i64),
+    points: i64,
+    limit: i64,
+) -> Result<Vec<LogRow>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT position, day, recorded_at, kind, points, total, payload FROM datapoint_log
+          WHERE position > $1 AND day >= $2::date - 1 AND total - points < $3 ORDER BY position LIMIT $4",
+    )
+    .bind(position)
+    .bind(day)
+    .bind(total + points)
+    .bind(limit)
+    .fetch_all(executor)
+    .await
+}
+
 /// The row that holds the point at `place`, unless it, or that point, was deleted.
 ///
 /// # Errors

@@ -6,11 +6,13 @@ mod bytes;
 mod chunk;
 mod floats;
 mod ints;
+mod samples;
 #[cfg(test)]
 mod tests;
 
 pub use block::{decode_block, encode_block};
 pub use chunk::{decode_chunk, encode_chunk};
+pub use samples::{Sample, decode_samples, encode_samples, samples};
 
 /// Points of one block or chunk at most; a larger number is not believed.
 pub const MAX_POINTS: usize = 1 << 17;

@@ -4,7 +4,8 @@ use uuid::Uuid;
 use super::{
     CodecError,
     bytes::{Reader, Writer, varint_len},
-    decode_block, decode_chunk, encode_block, encode_chunk, floats, ints,
+    decode_block, decode_chunk, decode_samples, encode_block, encode_chunk, encode_samples, floats, ints,
+    samples,
 };
 use crate::{ChunkPoint, Origin, Point};
 
@@ -120,6 +121,24 @@ fn chunks_come_back() {
     }
 }
 
+#[test]
+fn samples_come_back_and_stand_for_all_points() {
+    for seed in 0..ROUNDS {
+        let mut random = StdRng::seed_from_u64(seed);
+        let of = |point: Point| ChunkPoint { time: point.time, value: point.value, position: 5, index: 1 };
+        let points: Vec<_> = points(&mut random).into_iter().map(of).collect();
+        for parts in [1, 8, 64] {
+            let samples = samples(&points, parts);
+            assert_eq!(decode_samples(&encode_samples(&samples)), Ok(samples.clone()), "seed {seed}");
+            assert_eq!(samples.iter().map(|sample| sample.count as usize).sum::<usize>(), points.len());
+            let least = points.iter().map(|point| point.value).min_by(f64::total_cmp);
+            let sampled = samples.iter().map(|sample| sample.min.value).min_by(f64::total_cmp);
+            assert!(least == sampled, "seed {seed}: {least:?} {sampled:?}");
+            assert_eq!(samples.first().map(|sample| sample.first), points.first().copied());
+        }
+    }
+}
+
 /// What is cut off, changed or made up is an error or other points, never a panic or a huge allocation.
 #[test]
 fn bytes_that_were_not_encoded_do_no_harm() {
@@ -136,6 +155,7 @@ fn bytes_that_were_not_encoded_do_no_harm() {
             changed[place] = random.random();
             let _ = decode_block(&mut changed.as_slice());
             let _ = decode_chunk(&changed);
+            let _ = decode_samples(&changed);
         }
         let made_up: Vec<u8> = (0..random.random_range(0..200)).map(|_| random.random()).collect();
         let with_version = [&[1_u8][..], &made_up].concat();
