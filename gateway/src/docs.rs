@@ -32,7 +32,10 @@ impl Modify for Security {
             SecurityScheme::Http(http.description(Some(text)).build())
         };
         let components = openapi.components.get_or_insert_default();
-        components.add_security_scheme("jwt", scheme("JWT", "From POST /api/auth/login"));
+        components.add_security_scheme(
+            "jwt",
+            scheme("JWT", "From POST /api/auth/login; or an API token from POST /api/v1/tokens"),
+        );
         components.add_security_scheme("agent", scheme("agent token", "From POST /api/tokens"));
     }
 }

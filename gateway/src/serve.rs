@@ -19,7 +19,7 @@ use tower::{Layer, util::MapRequestLayer};
 use tower_http::{catch_panic::CatchPanicLayer, cors::CorsLayer};
 
 use crate::{
-    auth::{AgentTokens, HashError, Keys, Passwords, Sessions},
+    auth::{AgentTokens, ApiTokens, HashError, Keys, Passwords, Sessions},
     consistency::ReadGate,
     context::name_request,
     docs, headers, health, idempotency,
@@ -75,6 +75,7 @@ impl Gateway {
             keys: Keys::open(pool.clone(), clock.clone(), config.identity.issuer.clone()).await?,
             passwords: Passwords::new(config.identity.concurrent_hashes)?,
             sessions: Sessions::new(pool.clone(), clock.clone()),
+            api_tokens: ApiTokens::new(pool.clone(), clock.clone()),
             agent_tokens: AgentTokens::new(pool.clone(), clock.clone()),
             limiter: Limiter::default(),
             gate: ReadGate::new(pool.clone()),

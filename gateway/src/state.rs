@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    auth::{AgentTokens, Keys, Passwords, Sessions},
+    auth::{AgentTokens, ApiTokens, Keys, Passwords, Sessions},
     consistency::ReadGate,
     limits::Limiter,
     transfer::{agent_keys::AgentKeys, live::LiveAgents},
@@ -35,6 +35,7 @@ pub(crate) struct State {
     pub(crate) keys: Keys,
     pub(crate) passwords: Passwords,
     pub(crate) sessions: Sessions,
+    pub(crate) api_tokens: ApiTokens,
     pub(crate) agent_tokens: AgentTokens,
     pub(crate) limiter: Limiter,
     pub(crate) gate: ReadGate,

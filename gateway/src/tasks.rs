@@ -100,7 +100,8 @@ async fn write_notes(state: &State) -> Result<(), sqlx::Error> {
     let now = state.clock.now();
     state.keys.reload().await?;
     write_presence(state, now).await?;
-    let (tokens, times): (Vec<_>, Vec<_>) = state.agent_tokens.drain_used().into_iter().unzip();
+    let used = state.agent_tokens.drain_used().into_iter().chain(state.api_tokens.drain_used());
+    let (tokens, times): (Vec<_>, Vec<_>) = used.unzip();
     note_uses(&state.pool, &tokens, &times).await
 }
 
@@ -128,8 +129,8 @@ async fn note_uses(pool: &PgPool, tokens: &[Uuid], times: &[DateTime<Utc>]) -> R
         return Ok(());
     }
     sqlx::query(
-        "INSERT INTO ops.token_uses (token_id, last_used) SELECT * FROM unnest($1::uuid[], $2::timestamptz[])
-         ON CONFLICT (token_id) DO UPDATE SET last_used = excluded.last_used",
+        "INSERT INTO ops.token_uses AS t (token_id, last_used) SELECT * FROM unnest($1::uuid[], $2::timestamptz[])
+         ON CONFLICT (token_id) DO UPDATE SET last_used = excluded.last_used WHERE t.last_used < excluded.last_used",
     )
     .bind(tokens)
     .bind(times)

@@ -5,7 +5,7 @@ use axum::{
 };
 
 use crate::{
-    auth::{Reader, bearer},
+    auth::{Reader, presented},
     client_address::ClientAddress,
     limits::Rate,
     problem::Problem,
@@ -21,12 +21,12 @@ pub(crate) async fn limit(State(state): State<AppState>, request: Request, next:
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let key = match bearer(&parts.headers) {
-        Some(_) => Reader::from_request_parts(&mut parts, &state)
+    let key = match presented(&parts).is_some() {
+        true => Reader::from_request_parts(&mut parts, &state)
             .await
             .ok()
             .map(|Reader(who)| format!("user:{}", who.user)),
-        None => None,
+        false => None,
     };
     let key = match key {
         Some(key) => key,

@@ -87,8 +87,34 @@ pub struct Identity {
     pub issuer: String,
     /// How long a login lasts, in hours.
     pub token_hours: u32,
+    /// What newly made API tokens begin with.
+    pub api_token_prefix: ApiTokenPrefix,
     /// Password hashes computed at the same time.
     pub concurrent_hashes: usize,
+}
+
+/// What an API token begins with, so that people and programs tell it from other credentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum ApiTokenPrefix {
+    /// `sb_`.
+    #[serde(rename = "sb_")]
+    Signalbox,
+    /// `wm_`, as programs of the WebMACS family expect it.
+    #[serde(rename = "wm_")]
+    Webmacs,
+}
+
+impl ApiTokenPrefix {
+    /// Every prefix that an API token may have.
+    pub const ALL: [Self; 2] = [Self::Signalbox, Self::Webmacs];
+
+    /// The prefix as text.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Signalbox => "sb_",
+            Self::Webmacs => "wm_",
+        }
+    }
 }
 
 /// Rate limits.

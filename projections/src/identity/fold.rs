@@ -1,31 +1,35 @@
 use std::collections::HashSet;
 
 use signalbox_domain::{
-    identity::{Session, SessionEvent, User, UserEvent},
+    identity::{ApiToken, ApiTokenEvent, Session, SessionEvent, User, UserEvent},
     kernel::Decider,
 };
 use signalbox_event_store::RecordedEvent;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{SessionRow, UserRow};
-use crate::{ApplyError, Poison, Projection, table::Table};
+use super::{ApiTokenRow, SessionRow, UserRow};
+use crate::{
+    ApplyError, Poison, Projection,
+    table::{ReadRow, Table},
+};
 
-/// Folds users and sessions.
+/// Folds users, sessions and API tokens.
 pub struct IdentityProjection;
 
 #[derive(Default)]
 struct Fold {
     users: Table<UserRow>,
     sessions: Table<SessionRow>,
-    /// With the place in the log: a login that was under way then may start a session later, in this batch or the next.
+    tokens: Table<ApiTokenRow>,
+    /// With the place in the log: a login that was under way then may start a session later (or make a token), in this batch or the next.
     deleted_users: Vec<(Uuid, i64)>,
 }
 
 impl Projection for IdentityProjection {
     const NAME: &'static str = "identity";
-    const TABLES: &'static [&'static str] = &["users", "sessions"];
-    const AGGREGATES: &'static [&'static str] = &[User::TYPE, Session::TYPE];
+    const TABLES: &'static [&'static str] = &["users", "sessions", "api_tokens"];
+    const AGGREGATES: &'static [&'static str] = &[User::TYPE, Session::TYPE, ApiToken::TYPE];
 
     async fn apply(
         connection: &mut PgConnection,
@@ -39,6 +43,7 @@ impl Projection for IdentityProjection {
         let mut fold = Fold {
             users: Table::load(connection, schema, ids(User::TYPE)).await?,
             sessions: Table::load(connection, schema, ids(Session::TYPE)).await?,
+            tokens: Table::load(connection, schema, ids(ApiToken::TYPE)).await?,
             deleted_users: Vec::new(),
         };
         let poisons = events.iter().filter_map(|event| fold.event(event).err()).collect();
@@ -51,10 +56,10 @@ impl Fold {
     fn event(&mut self, event: &RecordedEvent) -> Result<(), Poison> {
         let poison =
             |error: &dyn std::fmt::Display| Poison { position: event.position, error: error.to_string() };
-        if event.aggregate_type == User::TYPE {
-            self.user(event, event.decode::<User>().map_err(|error| poison(&error))?);
-        } else {
-            self.session(event, event.decode::<Session>().map_err(|error| poison(&error))?);
+        match event.aggregate_type.as_str() {
+            User::TYPE => self.user(event, event.decode::<User>().map_err(|error| poison(&error))?),
+            Session::TYPE => self.session(event, event.decode::<Session>().map_err(|error| poison(&error))?),
+            _ => self.token(event, event.decode::<ApiToken>().map_err(|error| poison(&error))?),
         }
         Ok(())
     }
@@ -119,16 +124,35 @@ impl Fold {
         }
     }
 
+    fn token(&mut self, recorded: &RecordedEvent, event: ApiTokenEvent) {
+        match event {
+            ApiTokenEvent::ApiTokenCreated(new) => self.tokens.put(ApiTokenRow {
+                id: recorded.aggregate_id,
+                user_id: new.user.0,
+                name: new.name,
+                secret_sha256: new.secret_sha256.to_string(),
+                expires_at: new.expires_at,
+                position: recorded.position,
+                version: recorded.sequence,
+                created_at: recorded.recorded_at,
+            }),
+            ApiTokenEvent::ApiTokenRevoked => self.tokens.remove(recorded.aggregate_id),
+        }
+    }
+
     async fn write(self, connection: &mut PgConnection, schema: &str) -> Result<(), ApplyError> {
         self.users.write(connection, schema).await?;
         self.sessions.write(connection, schema).await?;
+        self.tokens.write(connection, schema).await?;
         if !self.deleted_users.is_empty() {
             let (users, positions): (Vec<_>, Vec<_>) = self.deleted_users.into_iter().unzip();
-            let sql = format!(
-                "DELETE FROM {schema}.sessions s USING unnest($1, $2) AS deleted (id, position)
-                  WHERE s.user_id = deleted.id AND s.position < deleted.position"
-            );
-            sqlx::query(&sql).bind(users).bind(positions).execute(connection).await?;
+            for table in [SessionRow::TABLE, ApiTokenRow::TABLE] {
+                let sql = format!(
+                    "DELETE FROM {schema}.{table} t USING unnest($1, $2) AS deleted (id, position)
+                      WHERE t.user_id = deleted.id AND t.position < deleted.position"
+                );
+                sqlx::query(&sql).bind(&users).bind(&positions).execute(&mut *connection).await?;
+            }
         }
         Ok(())
     }

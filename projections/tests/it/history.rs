@@ -1,7 +1,9 @@
 //! A history in which every kind of thing happens, written by one task.
 
 use signalbox_domain::{
-    identity::{Role, Session, SessionCommand, User, UserChanges, UserCommand},
+    identity::{
+        ApiToken, ApiTokenCommand, NewApiToken, Role, Session, SessionCommand, User, UserChanges, UserCommand,
+    },
     kernel::UserId,
     transfer::{
         Agent, AgentCommand, AgentToken, AgentTokenCommand, Arrival, Job, JobCommand, JobSpec, NewAgentToken,
@@ -19,6 +21,17 @@ pub(crate) async fn users(writer: &Writer, number: i64) {
     let expires_at = writer.clock.now();
     let start = || SessionCommand::Start { user: UserId(id), expires_at };
     writer.run::<Session>(session, start()).await;
+    let new = NewApiToken {
+        user: UserId(id),
+        name: name.clone(),
+        secret_sha256: digest(number as u8),
+        expires_at: None,
+    };
+    let create = || ApiTokenCommand::Create(new.clone());
+    let (kept, revoked) = (writer.clock.new_id(), writer.clock.new_id());
+    writer.run::<ApiToken>(kept, create()).await;
+    writer.run::<ApiToken>(revoked, create()).await;
+    writer.run::<ApiToken>(revoked, ApiTokenCommand::Revoke).await;
     let changes = UserChanges {
         username: Some(format!("renamed-{number}")),
         password_hash: Some("$argon2id$new".to_owned()),
@@ -28,8 +41,9 @@ pub(crate) async fn users(writer: &Writer, number: i64) {
     writer.run::<Session>(session, SessionCommand::Renew { expires_at }).await;
     if number % 2 == 0 {
         writer.run::<User>(id, UserCommand::Delete).await;
-        // A login that was under way when the user was deleted.
+        // A login, and a new token, that were under way when the user was deleted.
         writer.run::<Session>(writer.clock.new_id(), start()).await;
+        writer.run::<ApiToken>(writer.clock.new_id(), create()).await;
     }
     writer.run::<Session>(session, SessionCommand::End).await;
 }

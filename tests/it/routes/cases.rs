@@ -25,6 +25,8 @@ pub enum Subject {
     /// Seen by its owner alone.
     Transfer,
     User,
+    /// Deleted by its owner and by admins.
+    ApiToken,
     Event,
     /// Seen by the transfer's agents alone.
     File,
@@ -47,12 +49,13 @@ pub struct Subjects {
     pub job: i64,
     pub transfer: i64,
     pub user: String,
+    pub api_token: String,
     pub event: String,
 }
 
 fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
-    use Subject::{Event, File, Job, Nothing, Token, Transfer, User};
+    use Subject::{ApiToken, Event, File, Job, Nothing, Token, Transfer, User};
     let credentials = || Some(json!({"email": "nobody@example.org", "password": "not the password"}));
     let job = || {
         Some(
@@ -79,6 +82,11 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "create_user" => (Admin, Nothing, user()),
         "get_user" | "delete_user" => (Admin, User, None),
         "update_user" => (Admin, User, user()),
+        "list_api_tokens" => (AnyUser, Nothing, None),
+        "create_api_token" => {
+            (AnyUser, Nothing, Some(json!({"name": "t", "expires_at": "2030-01-31T12:00:00Z"})))
+        }
+        "delete_api_token" => (AnyUser, ApiToken, None),
         "list_agents" | "list_tokens" | "list_jobs" | "list_transfers" => (AnyUser, Nothing, None),
         "get_agent" => (AnyUser, Subject::Agent, None),
         "create_agent" => (Admin, Nothing, Some(json!({"name": "a", "type": "server", "description": "d"}))),
@@ -140,6 +148,7 @@ impl Route {
             Subject::Job => subjects.job.to_string(),
             Subject::Transfer | Subject::File => subjects.transfer.to_string(),
             Subject::User => subjects.user.clone(),
+            Subject::ApiToken => subjects.api_token.clone(),
             Subject::Event => subjects.event.clone(),
         };
         self.path_with(&id)
@@ -173,7 +182,9 @@ impl Route {
     /// The credential of the least that may call it on a resource that is there.
     pub fn least<'a>(&self, clients: &'a Clients) -> &'a Client {
         match self.access {
-            _ if matches!(self.subject, Subject::Job | Subject::Transfer) => &clients.admin,
+            _ if matches!(self.subject, Subject::Job | Subject::Transfer | Subject::ApiToken) => {
+                &clients.admin
+            }
             Access::Everybody => &clients.nobody,
             Access::AnyUser => &clients.viewer,
             Access::Operator => &clients.operator,
@@ -214,9 +225,10 @@ impl Subjects {
         world.until_phase(transfer, "dispatched").await;
         let user = json!({"email": "subject@example.org", "username": "subject", "password": "long enough"});
         let user = world.admin.post("/api/v1/users", user).await.expect(201);
-        let event = world.admin.post("/api/v1/events", json!({"name": "subject", "type": "sensor"})).await;
-        let public_id = |made: &Value| made["public_id"].as_str().unwrap().to_owned();
-        let (user, event) = (public_id(&user), public_id(&event.expect(201)));
-        Self { agent, job, transfer, user, event }
+        let token = world.admin.post("/api/v1/tokens", json!({"name": "subject"})).await.expect(201);
+        let event = json!({"name": "subject", "type": "sensor"});
+        let event = world.admin.post("/api/v1/events", event).await.expect(201);
+        let id = |made: &Value| made["public_id"].as_str().unwrap().to_owned();
+        Self { agent, job, transfer, user: id(&user), api_token: id(&token), event: id(&event) }
     }
 }

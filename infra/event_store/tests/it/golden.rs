@@ -10,7 +10,7 @@ use std::{
 use chrono::DateTime;
 use serde_json::Value;
 use signalbox_domain::{
-    identity::{Session, User},
+    identity::{ApiToken, Session, User},
     kernel::Decider,
     monitoring::Channel,
     transfer::{Agent, AgentToken, Job, Transfer},
@@ -67,6 +67,7 @@ fn rewritten(event: &RecordedEvent) -> Value {
     match event.aggregate_type.as_str() {
         User::TYPE => through::<User>(event),
         Session::TYPE => through::<Session>(event),
+        ApiToken::TYPE => through::<ApiToken>(event),
         Agent::TYPE => through::<Agent>(event),
         AgentToken::TYPE => through::<AgentToken>(event),
         Job::TYPE => through::<Job>(event),

@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use cqrs_es::DomainEvent;
 use serde_json::Value;
 use signalbox_domain::{
-    identity::{NewUser, Role, Session, SessionEvent, User, UserEvent},
+    identity::{ApiToken, ApiTokenEvent, NewApiToken, NewUser, Role, Session, SessionEvent, User, UserEvent},
     kernel::{AgentId, Decider, JobId, Sha256Hex, UserId},
     monitoring::{Channel, ChannelEvent, ChannelSpec, ChannelType, NewChannel},
     transfer::{
@@ -31,6 +31,7 @@ pub(crate) fn all() -> Vec<Sample> {
     [
         samples::<User>(after_user),
         samples::<Session>(after_session),
+        samples::<ApiToken>(after_api_token),
         samples::<Agent>(after_agent),
         samples::<AgentToken>(after_agent_token),
         samples::<Job>(after_job),
@@ -111,6 +112,21 @@ fn after_session(event: Option<&SessionEvent>) -> Option<SessionEvent> {
         }
         SessionEvent::SessionRenewed { .. } => Some(SessionEvent::SessionEnded),
         SessionEvent::SessionEnded => None,
+    }
+}
+
+fn after_api_token(event: Option<&ApiTokenEvent>) -> Option<ApiTokenEvent> {
+    let Some(event) = event else {
+        return Some(ApiTokenEvent::ApiTokenCreated(NewApiToken {
+            user: UserId(id(7)),
+            name: "press".to_owned(),
+            secret_sha256: sha256(),
+            expires_at: Some(time()),
+        }));
+    };
+    match event {
+        ApiTokenEvent::ApiTokenCreated(_) => Some(ApiTokenEvent::ApiTokenRevoked),
+        ApiTokenEvent::ApiTokenRevoked => None,
     }
 }
 

@@ -1,2 +1,3 @@
 mod events;
+mod tokens;
 mod users;
