@@ -5,6 +5,7 @@
 
 mod handler;
 mod identity;
+mod ingest;
 mod locks;
 mod monitoring;
 mod numbers;
@@ -28,7 +29,7 @@ const REMIND: Duration = Duration::from_secs(1);
 /// # Errors
 /// [`BusError`] when a subscription is refused.
 pub async fn run(pool: PgPool, bus: Bus, clock: Clock, stop: CancellationToken) -> Result<(), BusError> {
-    let appender = Appender::start(pool.clone(), clock);
+    let appender = Appender::start(pool.clone(), clock.clone());
     let handler = Handler::new(pool.clone(), appender.clone());
     let (identity, monitoring, transfer) = (handler.clone(), handler.clone(), handler);
     let work = async {
@@ -37,6 +38,7 @@ pub async fn run(pool: PgPool, bus: Bus, clock: Clock, stop: CancellationToken) 
             bus.serve("monitoring", move |message| monitoring::handle(monitoring.clone(), message)),
             bus.serve("transfer", move |message| transfer::handle(transfer.clone(), message)),
             announce(&pool, &bus, &appender),
+            ingest::run(&pool, &bus, &clock),
         )
     };
     tokio::select! {

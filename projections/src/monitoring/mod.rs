@@ -1,4 +1,4 @@
-//! Channels, experiments, dashboards and log entries, as tables.
+//! Channels, experiments, dashboards and log entries as tables, datapoints as chunks.
 
 pub mod dashboards;
 pub mod experiments;
@@ -6,6 +6,7 @@ mod fold;
 pub mod log_entries;
 pub mod queries;
 mod rows;
+pub mod series;
 
 pub use fold::MonitoringProjection;
 pub use rows::ChannelRow;

@@ -12,5 +12,6 @@ mod rebuild;
 mod runner;
 #[path = "../../../infra/event_store/tests/it/samples.rs"]
 mod samples;
+mod series;
 mod transfer;
 mod world;
