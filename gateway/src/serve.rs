@@ -22,7 +22,9 @@ use crate::{
     auth::{AgentTokens, ApiTokens, HashError, Keys, Passwords, Sessions},
     consistency::ReadGate,
     context::name_request,
-    docs, headers, health, idempotency,
+    docs, headers,
+    health::{self, Pulse},
+    idempotency,
     limits::Limiter,
     problem::{Problem, ProblemKind, render},
     state::{AppState, State},
@@ -78,6 +80,7 @@ impl Gateway {
             api_tokens: ApiTokens::new(pool.clone(), clock.clone()),
             agent_tokens: AgentTokens::new(pool.clone(), clock.clone()),
             limiter: Limiter::default(),
+            pulse: Pulse::new(clock.now()),
             gate: ReadGate::new(pool.clone()),
             mailbox: Mailbox::open(&bus).await?,
             agent_keys: AgentKeys::default(),
@@ -195,6 +198,7 @@ pub(crate) fn health_routes() -> utoipa_axum::router::OpenApiRouter<AppState> {
     utoipa_axum::router::OpenApiRouter::new()
         .routes(routes!(health::health))
         .routes(routes!(health::root_health))
+        .routes(routes!(health::v1_health))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
         .routes(routes!(health::info))

@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::{
     auth::{AgentTokens, ApiTokens, Keys, Passwords, Sessions},
     consistency::ReadGate,
+    health::Pulse,
     limits::Limiter,
     transfer::{agent_keys::AgentKeys, live::LiveAgents},
 };
@@ -38,6 +39,7 @@ pub(crate) struct State {
     pub(crate) api_tokens: ApiTokens,
     pub(crate) agent_tokens: AgentTokens,
     pub(crate) limiter: Limiter,
+    pub(crate) pulse: Pulse,
     pub(crate) gate: ReadGate,
     pub(crate) mailbox: Mailbox,
     pub(crate) blobs: BlobStore,

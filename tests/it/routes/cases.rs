@@ -90,7 +90,7 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         )
     };
     match operation_id {
-        "api_health" | "health" | "livez" | "readyz" | "info" => (Everybody, Nothing, None),
+        "api_health" | "health" | "api_v1_health" | "livez" | "readyz" | "info" => (Everybody, Nothing, None),
         "login" | "api_login" => (Everybody, Nothing, credentials()),
         "refresh" | "current_user" | "logout" | "me" => (AnyUser, Nothing, None),
         "change_password" => {
