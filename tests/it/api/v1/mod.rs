@@ -4,3 +4,4 @@ mod experiments;
 mod logging;
 mod tokens;
 mod users;
+mod webmacs;
