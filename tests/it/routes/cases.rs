@@ -28,6 +28,7 @@ pub enum Subject {
     /// Deleted by its owner and by admins.
     ApiToken,
     Event,
+    Datapoint,
     /// Seen by the transfer's agents alone.
     File,
 }
@@ -51,11 +52,12 @@ pub struct Subjects {
     pub user: String,
     pub api_token: String,
     pub event: String,
+    pub datapoint: String,
 }
 
 fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
-    use Subject::{ApiToken, Event, File, Job, Nothing, Token, Transfer, User};
+    use Subject::{ApiToken, Datapoint, Event, File, Job, Nothing, Token, Transfer, User};
     let credentials = || Some(json!({"email": "nobody@example.org", "password": "not the password"}));
     let job = || {
         Some(
@@ -115,6 +117,24 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "create_event" => (Operator, Nothing, event()),
         "update_event" => (Operator, Event, event()),
         "delete_event" => (Operator, Event, None),
+        "list_datapoints" | "latest_datapoints" => (AnyUser, Nothing, None),
+        "get_datapoint" => (AnyUser, Datapoint, None),
+        "delete_datapoint" => (Operator, Datapoint, None),
+        "create_datapoint" => (
+            Operator,
+            Nothing,
+            Some(json!({"value": 1.5, "event_public_id": "unknown", "timestamp": "2026-03-01T10:00:00Z"})),
+        ),
+        "create_datapoints" => {
+            (Operator, Nothing, Some(json!({"datapoints": [{"value": 1, "event_public_id": "unknown"}]})))
+        }
+        "datapoint_series" => (
+            AnyUser,
+            Nothing,
+            Some(
+                json!({"event_public_ids": ["unknown"], "minutes": 5, "max_points": 50, "aggregate": "avg"}),
+            ),
+        ),
         "upload_file" | "download_file" | "get_manifest" => (Agent, File, None),
         "agent_connect" => (Agent, Nothing, Some(json!({"system_info": {"hostname": "h"}}))),
         "agent_send" => (Agent, Nothing, Some(json!({"type": "heartbeat", "data": {}}))),
@@ -150,6 +170,7 @@ impl Route {
             Subject::User => subjects.user.clone(),
             Subject::ApiToken => subjects.api_token.clone(),
             Subject::Event => subjects.event.clone(),
+            Subject::Datapoint => subjects.datapoint.clone(),
         };
         self.path_with(&id)
     }
@@ -229,6 +250,9 @@ impl Subjects {
         let event = json!({"name": "subject", "type": "sensor"});
         let event = world.admin.post("/api/v1/events", event).await.expect(201);
         let id = |made: &Value| made["public_id"].as_str().unwrap().to_owned();
-        Self { agent, job, transfer, user: id(&user), api_token: id(&token), event: id(&event) }
+        let datapoint = json!({"value": 1.5, "event_public_id": id(&event)});
+        let datapoint = world.admin.post("/api/v1/datapoints", datapoint).await.expect(201);
+        let (event, datapoint) = (id(&event), id(&datapoint));
+        Self { agent, job, transfer, user: id(&user), api_token: id(&token), event, datapoint }
     }
 }

@@ -1,3 +1,4 @@
+mod datapoints;
 mod events;
 mod tokens;
 mod users;
