@@ -47,6 +47,11 @@ impl ReadGate {
         }
     }
 
+    /// What `projection` has applied, as far as this gateway has heard.
+    pub(crate) fn known(&self, projection: &str) -> i64 {
+        self.positions.get(projection).map_or(0, |known| *known.borrow())
+    }
+
     /// Waits until `projection` shows all that the log holds now.
     async fn catch_up(&self, projection: &str) -> Result<(), sqlx::Error> {
         let head = sqlx::query_scalar("SELECT position FROM log_head WHERE log = 'events'");

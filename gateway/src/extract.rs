@@ -13,6 +13,8 @@ use crate::{answer, problem::Problem};
 
 /// Largest JSON body.
 pub(crate) const MAX_JSON_BYTES: usize = 1 << 20;
+/// Largest batch of datapoints: 10,000 of them, generously written.
+const MAX_BATCH_BYTES: usize = 4 << 20;
 
 /// A JSON body; unknown fields are ignored, the content type is not asked for.
 pub(crate) struct JsonBody<T>(pub(crate) T);
@@ -26,12 +28,14 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     }
 }
 
-/// The whole body, up to [`MAX_JSON_BYTES`].
+/// The whole body, up to [`MAX_JSON_BYTES`]; batches may be larger.
 pub(crate) async fn read_body(request: Request) -> Result<Bytes, Problem> {
-    let limited = Limited::new(request.into_body(), MAX_JSON_BYTES).collect().await;
+    let is_batch = request.uri().path() == "/api/v1/datapoints/batch";
+    let most = if is_batch { MAX_BATCH_BYTES } else { MAX_JSON_BYTES };
+    let limited = Limited::new(request.into_body(), most).collect().await;
     limited.map(http_body_util::Collected::to_bytes).map_err(|error| {
         if error.is::<LengthLimitError>() {
-            Problem::too_large(format!("the body is larger than {MAX_JSON_BYTES} bytes"))
+            Problem::too_large(format!("the body is larger than {most} bytes"))
         } else {
             Problem::malformed("the body could not be read")
         }

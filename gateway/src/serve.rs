@@ -11,6 +11,7 @@ use axum::{
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
+use signalbox_datapoint_log::IdKey;
 use signalbox_messaging::{Bus, BusError, Mailbox};
 use sqlx::PgPool;
 use tokio::{net::TcpListener, sync::broadcast, time::timeout};
@@ -26,6 +27,7 @@ use crate::{
     health::{self, Pulse},
     idempotency,
     limits::Limiter,
+    monitoring::catalog::Catalogs,
     problem::{Problem, ProblemKind, render},
     state::{AppState, State},
     tasks, throttle,
@@ -85,6 +87,8 @@ impl Gateway {
             mailbox: Mailbox::open(&bus).await?,
             agent_keys: AgentKeys::default(),
             live_agents: LiveAgents::default(),
+            catalogs: Catalogs::default(),
+            datapoint_ids: IdKey::load(&pool).await?,
             wakeups: broadcast::Sender::new(WAKEUPS),
             blobs,
             pool,

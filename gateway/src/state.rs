@@ -3,6 +3,7 @@ use std::{sync::Arc, time::Duration};
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
+use signalbox_datapoint_log::IdKey;
 use signalbox_domain::kernel::{CommandOutcome, Decider, Metadata, Rejection};
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
 use sqlx::PgPool;
@@ -18,6 +19,7 @@ use crate::{
     consistency::ReadGate,
     health::Pulse,
     limits::Limiter,
+    monitoring::catalog::Catalogs,
     transfer::{agent_keys::AgentKeys, live::LiveAgents},
 };
 
@@ -45,6 +47,8 @@ pub(crate) struct State {
     pub(crate) blobs: BlobStore,
     pub(crate) agent_keys: AgentKeys,
     pub(crate) live_agents: LiveAgents,
+    pub(crate) catalogs: Catalogs,
+    pub(crate) datapoint_ids: IdKey,
     /// Every wake-up that reaches this gateway.
     pub(crate) wakeups: broadcast::Sender<Wakeup>,
     /// Cancelled when the gateway stops, so that long waits end.
@@ -74,7 +78,7 @@ impl State {
 
     /// Waits for the bus. What is sent without it lies in the client until the bus is back, and would be carried out
     /// long after its sender was told to try again.
-    async fn reach_bus(&self) -> Result<(), Rejection> {
+    pub(crate) async fn reach_bus(&self) -> Result<(), Rejection> {
         let mut connections = self.bus.connections();
         let deadline = Instant::now() + BUS_PATIENCE;
         while !self.bus.is_connected() {

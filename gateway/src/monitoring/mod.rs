@@ -1,9 +1,13 @@
-//! Channels: the lines that values come in on, which clients call events; experiments; dashboards; the log that people
-//! read.
+//! Channels, which clients call events, and the datapoints that come in on them; experiments; dashboards; the log that
+//! people read.
 
+pub(crate) mod catalog;
 mod channels;
 mod dashboards;
+mod datapoint_reads;
+mod datapoints;
 mod experiments;
+mod ingest;
 mod logs;
 mod widgets;
 
@@ -25,4 +29,9 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(widgets::update, widgets::delete))
         .routes(routes!(logs::list, logs::create))
         .routes(routes!(logs::get, logs::update))
+        .routes(routes!(datapoint_reads::list, datapoints::create))
+        .routes(routes!(datapoints::create_batch))
+        .routes(routes!(datapoint_reads::series))
+        .routes(routes!(datapoint_reads::latest))
+        .routes(routes!(datapoints::get, datapoints::delete))
 }

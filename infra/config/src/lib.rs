@@ -35,6 +35,8 @@ pub struct Config {
     pub limits: Limits,
     /// File transfer.
     pub transfer: Transfer,
+    /// Channels and datapoints.
+    pub monitoring: Monitoring,
     /// What is logged.
     pub log: Log,
 }
@@ -129,6 +131,10 @@ pub struct Limits {
     pub agent_requests_per_minute: u32,
     /// At once.
     pub agent_request_burst: u32,
+    /// Of one credential, to record datapoints.
+    pub ingest_requests_per_minute: u32,
+    /// At once.
+    pub ingest_request_burst: u32,
     /// Attempts per minute.
     pub logins_per_account: u32,
     /// Attempts per minute.
@@ -147,6 +153,14 @@ pub struct Transfer {
     pub retention_hours: u32,
     /// Seconds by which a firing may be late.
     pub catch_up_seconds: u32,
+}
+
+/// Channels and datapoints.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Monitoring {
+    /// Days that datapoints are kept; 0 for ever.
+    pub retention_days: u32,
 }
 
 /// What is logged.
@@ -215,6 +229,8 @@ impl Config {
             ("limits.request_burst", self.limits.request_burst),
             ("limits.agent_requests_per_minute", self.limits.agent_requests_per_minute),
             ("limits.agent_request_burst", self.limits.agent_request_burst),
+            ("limits.ingest_requests_per_minute", self.limits.ingest_requests_per_minute),
+            ("limits.ingest_request_burst", self.limits.ingest_request_burst),
             ("limits.logins_per_account", self.limits.logins_per_account),
             ("limits.logins_per_address", self.limits.logins_per_address),
         ];

@@ -1,6 +1,7 @@
 //! What gateway and workers ask about channels.
 
-use sqlx::{PgPool, Postgres, QueryBuilder};
+use chrono::{DateTime, Utc};
+use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::ChannelRow;
@@ -56,6 +57,29 @@ pub async fn channels(
 pub async fn channels_since(pool: &PgPool, position: i64) -> Result<Vec<ChannelRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.channels WHERE position > $1 ORDER BY position")
         .bind(position)
+        .fetch_all(pool)
+        .await
+}
+
+/// When an experiment ran; datapoints of that time belong to it.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct ExperimentSpan {
+    /// Key.
+    pub id: Uuid,
+    /// Display name.
+    pub name: String,
+    /// From then on.
+    pub started_at: DateTime<Utc>,
+    /// Until then; `None` while it runs.
+    pub stopped_at: Option<DateTime<Utc>>,
+}
+
+/// All experiments, by start. Only one runs at a time.
+///
+/// # Errors
+/// The database's error.
+pub async fn experiment_spans(pool: &PgPool) -> Result<Vec<ExperimentSpan>, sqlx::Error> {
+    sqlx::query_as("SELECT id, name, started_at, stopped_at FROM read.experiments ORDER BY started_at, id")
         .fetch_all(pool)
         .await
 }

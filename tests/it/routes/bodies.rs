@@ -85,7 +85,8 @@ async fn no_route_takes_a_body_that_cannot_be_read() {
         if route.template != "/api/agent/connect" {
             send(&route, client, &path, "").await.error(400);
         }
-        let large = format!("{{\"x\": \"{}\"}}", "x".repeat(1 << 20));
+        let most = if route.template.ends_with("/datapoints/batch") { 4 << 20 } else { 1 << 20 };
+        let large = format!("{{\"x\": \"{}\"}}", "x".repeat(most));
         send(&route, client, &path, large.clone()).await.error(413);
         let unannounced = futures::stream::iter([Ok::<_, std::io::Error>(large)]);
         send(&route, client, &path, reqwest::Body::wrap_stream(unannounced)).await.error(413);
@@ -191,6 +192,16 @@ async fn no_route_takes_a_value_that_its_rules_forbid() {
         ("event_public_id", json!("018f0000-0000-7000-8000-000000000000")),
         ("min_value", json!(10)),
         ("max_value", json!(-1)),
+        ("timestamp", json!("2099-01-01T00:00:00")),
+        ("timestamp", json!("1969-12-31T23:59:59Z")),
+        ("datapoints", json!([])),
+        ("datapoints", json!([{"value": "1", "event_public_id": "geheim"}])),
+        ("event_public_ids", json!([])),
+        ("minutes", json!(0)),
+        ("minutes", json!(14_401)),
+        ("max_points", json!(9)),
+        ("max_points", json!(2001)),
+        ("aggregate", json!("geheim")),
     ];
     let mut tried = 0;
     for route in routes_with_body() {

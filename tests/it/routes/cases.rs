@@ -34,6 +34,7 @@ pub enum Subject {
     /// Changed by the dashboard's owner alone.
     Widget,
     Event,
+    Datapoint,
     /// Seen by the transfer's agents alone.
     File,
 }
@@ -61,12 +62,14 @@ pub struct Subjects {
     pub dashboard: String,
     pub widget: String,
     pub event: String,
+    pub datapoint: String,
 }
 
 fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
     use Subject::{
-        ApiToken, Dashboard, Event, Experiment, File, Job, LogEntry, Nothing, Token, Transfer, User, Widget,
+        ApiToken, Dashboard, Datapoint, Event, Experiment, File, Job, LogEntry, Nothing, Token, Transfer,
+        User, Widget,
     };
     let credentials = || Some(json!({"email": "nobody@example.org", "password": "not the password"}));
     let job = || {
@@ -159,6 +162,24 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
             (Operator, Widget, body)
         }
         "delete_widget" => (Operator, Widget, None),
+        "list_datapoints" | "latest_datapoints" => (AnyUser, Nothing, None),
+        "get_datapoint" => (AnyUser, Datapoint, None),
+        "delete_datapoint" => (Operator, Datapoint, None),
+        "create_datapoint" => (
+            Operator,
+            Nothing,
+            Some(json!({"value": 1.5, "event_public_id": "unknown", "timestamp": "2026-03-01T10:00:00Z"})),
+        ),
+        "create_datapoints" => {
+            (Operator, Nothing, Some(json!({"datapoints": [{"value": 1, "event_public_id": "unknown"}]})))
+        }
+        "datapoint_series" => (
+            AnyUser,
+            Nothing,
+            Some(
+                json!({"event_public_ids": ["unknown"], "minutes": 5, "max_points": 50, "aggregate": "avg"}),
+            ),
+        ),
         "upload_file" | "download_file" | "get_manifest" => (Agent, File, None),
         "agent_connect" => (Agent, Nothing, Some(json!({"system_info": {"hostname": "h"}}))),
         "agent_send" => (Agent, Nothing, Some(json!({"type": "heartbeat", "data": {}}))),
@@ -201,6 +222,7 @@ impl Route {
                 let of_dashboard = self.template.replace("{id}", &subjects.dashboard);
                 return of_dashboard.replace("{wid}", &subjects.widget);
             }
+            Subject::Datapoint => subjects.datapoint.clone(),
         };
         self.path_with(&id)
     }
@@ -286,11 +308,24 @@ impl Subjects {
         let id = |made: &Value| made["public_id"].as_str().unwrap().to_owned();
         let (user, api_token, event) = (id(&user), id(&token), id(&event));
         let made = async |path: &str, body: Value| id(&world.admin.post(path, body).await.expect(201));
+        let datapoint = made("/api/v1/datapoints", json!({"value": 1.5, "event_public_id": event})).await;
         let experiment = made("/api/v1/experiments", json!({"name": "subject"})).await;
         let log_entry = made("/api/v1/logging", json!({"content": "subject"})).await;
         let dashboard = made("/api/v1/dashboards", json!({"name": "subject"})).await;
         let widgets = format!("/api/v1/dashboards/{dashboard}/widgets");
         let widget = made(&widgets, json!({"widget_type": "gauge", "title": "subject"})).await;
-        Self { agent, job, transfer, user, event, api_token, experiment, log_entry, dashboard, widget }
+        Self {
+            agent,
+            job,
+            transfer,
+            user,
+            api_token,
+            event,
+            datapoint,
+            experiment,
+            log_entry,
+            dashboard,
+            widget,
+        }
     }
 }

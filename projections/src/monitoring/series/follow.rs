@@ -6,11 +6,11 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
+use chrono::{NaiveDate, TimeDelta};
 use signalbox_clock::Clock;
 use signalbox_datapoint_log::{LogRow, head, read_points_after};
 use sqlx::{PgConnection, PgPool};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -26,11 +26,11 @@ const MANY: i64 = 100_000;
 /// Rows that are folded at once.
 const ROWS: i64 = 20_000;
 /// How long a few points wait.
-const PAUSE: TimeDelta = TimeDelta::seconds(1);
+const PAUSE: Duration = Duration::from_secs(1);
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(100);
 /// How often old days are dropped.
-const RETENTION: TimeDelta = TimeDelta::minutes(1);
+const RETENTION: Duration = Duration::from_secs(60);
 
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,19 +76,22 @@ impl Folder {
         lease: &mut Lease,
     ) -> Result<(), SeriesError> {
         let mut folder = Self::new(pool.clone());
-        let (mut folded, mut cleaned) = (DateTime::<Utc>::MIN_UTC, DateTime::<Utc>::MIN_UTC);
+        let (mut folded, mut cleaned): (Option<Instant>, Option<Instant>) = (None, None);
+        let is_past = |moment: Option<Instant>, pause| moment.is_none_or(|moment| moment.elapsed() >= pause);
         loop {
-            let now = clock.now();
-            let is_due = now - folded >= PAUSE || folder.waiting().await? >= MANY;
+            let is_due = is_past(folded, PAUSE) || folder.waiting().await? >= MANY;
             if is_due && let FoldStep::Folded(points) = folder.step().await? {
-                folded = if points < MANY { now } else { DateTime::<Utc>::MIN_UTC };
+                folded = (points < MANY).then(Instant::now);
                 continue;
             }
             if let Some(days) = retention_days
-                && now - cleaned >= RETENTION
+                && is_past(cleaned, RETENTION)
             {
-                drop_old_days(pool, now.date_naive() - TimeDelta::days(i64::from(days))).await?;
-                cleaned = now;
+                let oldest = clock.now().date_naive() - TimeDelta::days(i64::from(days));
+                if let Err(error) = drop_old_days(pool, oldest).await {
+                    tracing::warn!(%error, "old days were not dropped; it is tried again");
+                }
+                cleaned = Some(Instant::now());
             }
             sleep(LOOK).await;
             if is_due && !lease.holds().await {

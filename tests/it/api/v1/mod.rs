@@ -1,4 +1,5 @@
 mod dashboards;
+mod datapoints;
 mod events;
 mod experiments;
 mod logging;
