@@ -1,11 +1,15 @@
-//! Channels, which clients call events, and the datapoints that come in on them.
+//! Channels, which clients call events, and the datapoints that come in on them, by request and by socket.
 
 pub(crate) mod catalog;
 mod channels;
 mod datapoint_reads;
 mod datapoints;
 mod ingest;
+pub(crate) mod live;
+pub(crate) mod open_sockets;
+mod sockets;
 
+use axum::routing::get;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::state::AppState;
@@ -20,4 +24,6 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(datapoint_reads::series))
         .routes(routes!(datapoint_reads::latest))
         .routes(routes!(datapoints::get, datapoints::delete))
+        .route("/ws/datapoints/stream", get(sockets::stream))
+        .route("/ws/controller/telemetry", get(sockets::telemetry))
 }

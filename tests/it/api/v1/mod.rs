@@ -1,4 +1,4 @@
-mod datapoints;
+pub mod datapoints;
 mod events;
 mod tokens;
 mod users;
