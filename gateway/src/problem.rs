@@ -186,7 +186,6 @@ impl Problem {
     }
 
     /// What went wrong.
-    #[cfg(test)]
     pub fn kind(&self) -> ProblemKind {
         self.kind
     }

@@ -19,7 +19,7 @@ use crate::{
     consistency::ReadGate,
     health::Pulse,
     limits::Limiter,
-    monitoring::catalog::Catalogs,
+    monitoring::{catalog::Catalogs, live::LiveValues, open_sockets::OpenSockets},
     transfer::{agent_keys::AgentKeys, live::LiveAgents},
 };
 
@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(crate) live_agents: LiveAgents,
     pub(crate) catalogs: Catalogs,
     pub(crate) datapoint_ids: IdKey,
+    pub(crate) live_values: LiveValues,
+    pub(crate) open_sockets: OpenSockets,
     /// Every wake-up that reaches this gateway.
     pub(crate) wakeups: broadcast::Sender<Wakeup>,
     /// Cancelled when the gateway stops, so that long waits end.

@@ -11,10 +11,15 @@ use sqlx::PgPool;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use uuid::Uuid;
 
-use crate::state::{AppState, State};
+use crate::{
+    monitoring::{live, open_sockets::end_void},
+    state::{AppState, State},
+};
 
 /// How often void tokens are looked for: a revoked one closes its session within a second.
 const REVOCATION: Duration = Duration::from_millis(500);
+/// How often credentials of open sockets are looked at; with how long they are remembered it stays below a second.
+const CREDENTIALS: Duration = Duration::from_millis(150);
 /// How often other gateways hear of what this one has let through.
 const RATES: Duration = Duration::from_millis(250);
 /// How often presence and use are written.
@@ -28,6 +33,8 @@ pub(crate) async fn run(state: AppState) {
     tokio::join!(
         listen(&state, gateway),
         every(REVOCATION, || end_revoked(&state)),
+        every(CREDENTIALS, || end_void(&state)),
+        live::follow(&state),
         every(RATES, || share_rates(&state, gateway)),
         every(NOTES, || write_notes(&state)),
         every(PURGE, || purge(&state)),

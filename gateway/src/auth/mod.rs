@@ -11,7 +11,7 @@ mod who;
 
 pub(crate) use agent::{AgentAuth, AgentTokens, hash_secret};
 pub(crate) use api_tokens::ApiTokens;
-pub(crate) use extractors::{Admin, Reader, Writer, presented};
+pub(crate) use extractors::{Admin, Reader, Writer, identify, presented};
 pub(crate) use keys::Keys;
 pub use keys::rotate;
 pub use passwords::{HashError, Passwords};

@@ -93,11 +93,9 @@ fn check_with(catalog: &Catalog, items: &[DatapointIn], now: DateTime<Utc>) -> C
         let channel = item.event_public_id.0.and_then(|id| catalog.live_channel(id));
         let time = item.timestamp.map_or(now, |stamp| stamp.0);
         match channel {
+            _ if time > now + AHEAD => checked.refused.push((index, Refusal::TooFarAhead)),
+            _ if time < DateTime::UNIX_EPOCH => checked.refused.push((index, Refusal::BeforeTheEpoch)),
             None => checked.refused.push((index, Refusal::UnknownEvent)),
-            Some(_) if time > now + AHEAD => checked.refused.push((index, Refusal::TooFarAhead)),
-            Some(_) if time < DateTime::UNIX_EPOCH => {
-                checked.refused.push((index, Refusal::BeforeTheEpoch));
-            }
             Some(channel) => {
                 checked.points.push(Point { channel: channel.number, time: micros(time), value: item.value })
             }

@@ -1,5 +1,5 @@
-//! Channels, which clients call events, and the datapoints that come in on them; experiments; dashboards; the log that
-//! people read.
+//! Channels, which clients call events, and the datapoints that come in on them, by request and by socket; experiments;
+//! dashboards; the log that people read.
 
 pub(crate) mod catalog;
 mod channels;
@@ -8,9 +8,13 @@ mod datapoint_reads;
 mod datapoints;
 mod experiments;
 mod ingest;
+pub(crate) mod live;
 mod logs;
+pub(crate) mod open_sockets;
+mod sockets;
 mod widgets;
 
+use axum::routing::get;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::state::AppState;
@@ -34,4 +38,6 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(datapoint_reads::series))
         .routes(routes!(datapoint_reads::latest))
         .routes(routes!(datapoints::get, datapoints::delete))
+        .route("/ws/datapoints/stream", get(sockets::stream))
+        .route("/ws/controller/telemetry", get(sockets::telemetry))
 }

@@ -1,5 +1,5 @@
 mod dashboards;
-mod datapoints;
+pub mod datapoints;
 mod events;
 mod experiments;
 mod logging;
