@@ -1,8 +1,8 @@
-//! Commands for channels.
+//! Commands for channels, experiments, dashboards and log entries.
 
 use signalbox_domain::{
     kernel::Decider,
-    monitoring::{Channel, ChannelCommand},
+    monitoring::{Channel, ChannelCommand, Dashboard, Experiment, LogEntry},
 };
 use signalbox_messaging::{CommandMessage, CommandReply};
 
@@ -22,6 +22,18 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
                 new.number = i32::try_from(number).map_err(|_| unavailable(&sqlx::Error::RowNotFound))?;
             }
             Ok(handler.run::<Channel>(message, command).await)
+        }
+        Experiment::TYPE => {
+            let command = parse::<Experiment>(&message.command)?;
+            Ok(handler.run::<Experiment>(message, command).await)
+        }
+        Dashboard::TYPE => {
+            let command = parse::<Dashboard>(&message.command)?;
+            Ok(handler.run::<Dashboard>(message, command).await)
+        }
+        LogEntry::TYPE => {
+            let command = parse::<LogEntry>(&message.command)?;
+            Ok(handler.run::<LogEntry>(message, command).await)
         }
         _ => Err(unknown(&message)),
     }

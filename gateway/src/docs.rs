@@ -55,7 +55,7 @@ pub(crate) fn described_routes() -> OpenApiRouter<AppState> {
 
 /// Adds what the layers around the handlers do to every operation: limits, headers, and how errors are written.
 fn describe_layers(path: &str, item: &mut PathItem) {
-    if matches!(path, "/health" | "/api/health" | "/livez" | "/readyz") {
+    if matches!(path, "/health" | "/api/health" | "/api/v1/health" | "/livez" | "/readyz") {
         return;
     }
     let service_1 = is_service_1(path);

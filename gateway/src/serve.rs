@@ -14,7 +14,11 @@ use signalbox_config::Config;
 use signalbox_datapoint_log::IdKey;
 use signalbox_messaging::{Bus, BusError, Mailbox};
 use sqlx::PgPool;
-use tokio::{net::TcpListener, sync::broadcast, time::timeout};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, broadcast},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 use tower::{Layer, util::MapRequestLayer};
 use tower_http::{catch_panic::CatchPanicLayer, cors::CorsLayer};
@@ -23,9 +27,11 @@ use crate::{
     auth::{AgentTokens, ApiTokens, HashError, Keys, Passwords, Sessions},
     consistency::ReadGate,
     context::name_request,
-    docs, headers, health, idempotency,
+    docs, headers,
+    health::{self, Pulse},
+    idempotency,
     limits::Limiter,
-    monitoring::{catalog::Catalogs, live::LiveValues, open_sockets::OpenSockets},
+    monitoring::{catalog::Catalogs, export::EXPORTS, live::LiveValues, open_sockets::OpenSockets},
     problem::{Problem, ProblemKind, render},
     state::{AppState, State},
     tasks, throttle,
@@ -80,6 +86,7 @@ impl Gateway {
             api_tokens: ApiTokens::new(pool.clone(), clock.clone()),
             agent_tokens: AgentTokens::new(pool.clone(), clock.clone()),
             limiter: Limiter::default(),
+            pulse: Pulse::new(clock.now()),
             gate: ReadGate::new(pool.clone()),
             mailbox: Mailbox::open(&bus).await?,
             agent_keys: AgentKeys::default(),
@@ -87,6 +94,7 @@ impl Gateway {
             catalogs: Catalogs::default(),
             live_values: LiveValues::default(),
             open_sockets: OpenSockets::default(),
+            exports: Arc::new(Semaphore::new(EXPORTS)),
             datapoint_ids: IdKey::load(&pool).await?,
             wakeups: broadcast::Sender::new(WAKEUPS),
             blobs,
@@ -201,6 +209,7 @@ pub(crate) fn health_routes() -> utoipa_axum::router::OpenApiRouter<AppState> {
     utoipa_axum::router::OpenApiRouter::new()
         .routes(routes!(health::health))
         .routes(routes!(health::root_health))
+        .routes(routes!(health::v1_health))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
         .routes(routes!(health::info))

@@ -8,7 +8,7 @@ use signalbox_domain::kernel::{CommandOutcome, Decider, Metadata, Rejection};
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
 use sqlx::PgPool;
 use tokio::{
-    sync::broadcast,
+    sync::{Semaphore, broadcast},
     time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
@@ -17,6 +17,7 @@ use uuid::Uuid;
 use crate::{
     auth::{AgentTokens, ApiTokens, Keys, Passwords, Sessions},
     consistency::ReadGate,
+    health::Pulse,
     limits::Limiter,
     monitoring::{catalog::Catalogs, live::LiveValues, open_sockets::OpenSockets},
     transfer::{agent_keys::AgentKeys, live::LiveAgents},
@@ -40,6 +41,7 @@ pub(crate) struct State {
     pub(crate) api_tokens: ApiTokens,
     pub(crate) agent_tokens: AgentTokens,
     pub(crate) limiter: Limiter,
+    pub(crate) pulse: Pulse,
     pub(crate) gate: ReadGate,
     pub(crate) mailbox: Mailbox,
     pub(crate) blobs: BlobStore,
@@ -49,6 +51,8 @@ pub(crate) struct State {
     pub(crate) datapoint_ids: IdKey,
     pub(crate) live_values: LiveValues,
     pub(crate) open_sockets: OpenSockets,
+    /// Places of exports.
+    pub(crate) exports: Arc<Semaphore>,
     /// Every wake-up that reaches this gateway.
     pub(crate) wakeups: broadcast::Sender<Wakeup>,
     /// Cancelled when the gateway stops, so that long waits end.

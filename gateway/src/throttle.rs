@@ -19,7 +19,16 @@ const INGEST: &str = "ingest:";
 /// the extractor that knows it, senders of datapoints by their credential, generously; health is for everyone.
 pub(crate) async fn limit(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    let exempt = ["/health", "/livez", "/readyz", "/api/health", "/api/agent/", "/api/files/", "/ws/"];
+    let exempt = [
+        "/health",
+        "/livez",
+        "/readyz",
+        "/api/health",
+        "/api/v1/health",
+        "/api/agent/",
+        "/api/files/",
+        "/ws/",
+    ];
     if exempt.iter().any(|prefix| path.starts_with(prefix)) {
         return next.run(request).await;
     }

@@ -66,3 +66,7 @@ id_type!(
     /// Key of a channel, which the specification calls an event.
     ChannelId
 );
+id_type!(
+    /// Key of a widget on a dashboard.
+    WidgetId
+);

@@ -148,7 +148,8 @@ impl DomainEvent for ChannelEvent {
 }
 
 const NAME_CLAIM: &str = "channel.name";
-const CHANNEL_CLAIM: &str = "channel";
+/// Taken as long as the channel exists; others require it.
+pub(super) const CHANNEL_CLAIM: &str = "channel";
 
 impl Decider for Channel {
     const TYPE: &'static str = "channel";

@@ -85,11 +85,8 @@ pub(crate) async fn list(
     Params(params): Params<ApiTokenParams>,
 ) -> Result<Json<Page<ApiTokenOut>>, Problem> {
     let page = envelope.page()?;
-    let wanted = match params.user_public_id {
-        // Nobody has an id that is none.
-        Some(id) => Some(Uuid::parse_str(&id).unwrap_or_default()),
-        None => None,
-    };
+    // Nobody has an id that is none.
+    let wanted = params.user_public_id.map(|id| Uuid::parse_str(&id).unwrap_or_default());
     let user = if who.role == Role::Admin { wanted } else { Some(who.user.0) };
     let filter = ApiTokenFilter { user, name: params.name };
     let (rows, total) = queries::api_tokens(&state.pool, &filter, page).await?;

@@ -9,6 +9,7 @@ use signalbox_projections::identity::{UserRow, queries};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::login_log;
 use crate::{
     answer,
     auth::{Credential, HashError, Reader, Who},
@@ -165,9 +166,16 @@ pub(super) async fn log_in(
     let known = if login.contains('\0') { None } else { queries::user_by_login(&state.pool, &login).await? };
     let stored = known.as_ref().map(|user| user.password_hash.clone());
     let fits = state.passwords.verify(password, stored).await?;
-    match known.filter(|_| fits) {
-        Some(user) => start_session(state, context, user).await,
-        None => Err(Problem::unauthenticated("Invalid e-mail address, user name or password")),
+    match known {
+        Some(user) if fits => {
+            let started = start_session(state, context, user).await?;
+            login_log::note_success(state, context, address, &started.user).await;
+            Ok(started)
+        }
+        known => {
+            login_log::note_failure(state, context, address, known.as_ref()).await;
+            Err(Problem::unauthenticated("Invalid e-mail address, user name or password"))
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod api_login;
 mod api_tokens;
 mod login;
+mod login_log;
 mod users;
 
 use utoipa_axum::{router::OpenApiRouter, routes};

@@ -2,8 +2,11 @@ use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::identity::{NewUser, Role, User, UserChanges, UserCommand};
-use signalbox_projections::identity::{UserRow, queries};
-use utoipa::ToSchema;
+use signalbox_projections::identity::{
+    UserRow,
+    queries::{self, UserFilter},
+};
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::{api_login::StatusOut, valid_password};
@@ -66,18 +69,29 @@ pub(crate) struct UserCreatedOut {
     user: UserRecordOut,
 }
 
+/// Which users are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct UserParams {
+    /// `admin`, `operator` or `viewer`.
+    #[param(value_type = Option<String>)]
+    role: Option<Role>,
+    /// Part of the user name or of the e-mail address, in any case of letters.
+    name: Option<String>,
+}
+
 /// List users, newest first.
-#[utoipa::path(get, path = "/api/v1/users", tag = "users", security(("jwt" = [])), params(EnvelopeParams), operation_id = "list_users",
+#[utoipa::path(get, path = "/api/v1/users", tag = "users", security(("jwt" = [])), params(EnvelopeParams, UserParams), operation_id = "list_users",
     responses((status = 200, body = Page<UserRecordOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
     _: Admin,
-    Params(params): Params<EnvelopeParams>,
+    Params(envelope): Params<EnvelopeParams>,
+    Params(params): Params<UserParams>,
 ) -> Result<Json<Page<UserRecordOut>>, Problem> {
-    let page = params.page()?;
-    let rows = queries::users(&state.pool, page.limit, page.offset).await?;
-    let total = queries::count_users(&state.pool).await?;
-    Ok(Json(params.envelope(total, rows.into_iter().map(Into::into).collect())))
+    let filter = UserFilter { role: params.role.map(Role::as_str), name: params.name };
+    let (rows, total) = queries::users(&state.pool, &filter, envelope.page()?).await?;
+    Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
 /// One user.

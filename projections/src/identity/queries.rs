@@ -5,7 +5,7 @@ use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::{ApiTokenRow, UserRow};
-use crate::transfer::queries::{Page, and_like, push_page};
+use crate::transfer::queries::{Page, and_eq, and_like, push_page};
 
 /// The user with this e-mail address or user name, in any case of letters.
 ///
@@ -26,16 +26,37 @@ pub async fn user(pool: &PgPool, id: Uuid) -> Result<Option<UserRow>, sqlx::Erro
     sqlx::query_as("SELECT * FROM read.users WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
-/// A page of users, newest first.
+/// Which users are listed; `None` means any.
+#[derive(Debug, Clone, Default)]
+pub struct UserFilter {
+    /// `admin`, `operator` or `viewer`.
+    pub role: Option<&'static str>,
+    /// Part of the user name or of the e-mail address, in any case of letters.
+    pub name: Option<String>,
+}
+
+/// A page of users, newest first, and how many there are.
 ///
 /// # Errors
 /// The database's error.
-pub async fn users(pool: &PgPool, limit: i64, offset: i64) -> Result<Vec<UserRow>, sqlx::Error> {
-    sqlx::query_as("SELECT * FROM read.users ORDER BY created_at DESC, id DESC LIMIT $1 OFFSET $2")
-        .bind(limit)
-        .bind(offset)
-        .fetch_all(pool)
-        .await
+pub async fn users(
+    pool: &PgPool,
+    filter: &UserFilter,
+    page: Page,
+) -> Result<(Vec<UserRow>, i64), sqlx::Error> {
+    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+        query.push(" FROM read.users WHERE true");
+        and_eq(query, "role", filter.role);
+        // No name contains the line break between them.
+        and_like(query, "username || chr(10) || email", filter.name.as_deref());
+    };
+    let mut rows = QueryBuilder::new("SELECT *");
+    condition(&mut rows);
+    rows.push(" ORDER BY created_at DESC, id DESC");
+    push_page(&mut rows, page);
+    let mut count = QueryBuilder::new("SELECT count(*)");
+    condition(&mut count);
+    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
 }
 
 /// How many users there are.

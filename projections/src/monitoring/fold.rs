@@ -2,50 +2,118 @@ use std::collections::HashSet;
 
 use signalbox_domain::{
     kernel::Decider,
-    monitoring::{Channel, ChannelEvent, ChannelSpec, NewChannel},
+    monitoring::{
+        Channel, ChannelEvent, ChannelSpec, Dashboard, DashboardEvent, Experiment, ExperimentEvent, LogEntry,
+        LogEntryEvent, NewChannel,
+    },
 };
-use signalbox_event_store::RecordedEvent;
+use signalbox_event_store::{DecodeError, RecordedEvent};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::ChannelRow;
+use super::{
+    ChannelRow,
+    dashboards::{Dashboards, changed_widget},
+    experiments::{self, ExperimentRow},
+    log_entries::{self, LogEntryRow},
+};
 use crate::{ApplyError, Poison, Projection, table::Table};
 
-/// Folds channels.
+/// Folds channels, experiments, dashboards and log entries.
 pub struct MonitoringProjection;
 
-#[derive(Default)]
+enum Event {
+    Channel(ChannelEvent),
+    Experiment(ExperimentEvent),
+    Dashboard(DashboardEvent),
+    LogEntry(LogEntryEvent),
+}
+
 struct Fold {
     channels: Table<ChannelRow>,
+    experiments: Table<ExperimentRow>,
+    dashboards: Dashboards,
+    log_entries: Table<LogEntryRow>,
 }
 
 impl Projection for MonitoringProjection {
     const NAME: &'static str = "monitoring";
-    const TABLES: &'static [&'static str] = &["channels"];
-    const AGGREGATES: &'static [&'static str] = &[Channel::TYPE];
+    const TABLES: &'static [&'static str] =
+        &["channels", "experiments", "dashboards", "widgets", "log_entries"];
+    const AGGREGATES: &'static [&'static str] =
+        &[Channel::TYPE, Experiment::TYPE, Dashboard::TYPE, LogEntry::TYPE];
 
     async fn apply(
         connection: &mut PgConnection,
         schema: &str,
         events: &[&RecordedEvent],
     ) -> Result<Vec<Poison>, ApplyError> {
-        let ids = |aggregate: &str| -> HashSet<Uuid> {
-            let own = events.iter().filter(|event| event.aggregate_type == aggregate && event.sequence > 1);
-            own.map(|event| event.aggregate_id).collect()
-        };
-        let mut fold = Fold { channels: Table::load(connection, schema, ids(Channel::TYPE)).await? };
-        let poisons = events.iter().filter_map(|event| fold.event(event).err()).collect();
-        fold.channels.write(connection, schema).await?;
+        let mut poisons = Vec::new();
+        let mut decoded = Vec::with_capacity(events.len());
+        for recorded in events {
+            match decode(recorded) {
+                Ok(event) => decoded.push((*recorded, event)),
+                Err(error) => poisons.push(Poison { position: recorded.position, error: error.to_string() }),
+            }
+        }
+        let mut fold = Fold::load(connection, schema, &decoded).await?;
+        for (recorded, event) in decoded {
+            fold.event(recorded, event);
+        }
+        fold.write(connection, schema).await?;
         Ok(poisons)
     }
 }
 
+fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
+    match event.aggregate_type.as_str() {
+        Channel::TYPE => event.decode::<Channel>().map(Event::Channel),
+        Experiment::TYPE => event.decode::<Experiment>().map(Event::Experiment),
+        Dashboard::TYPE => event.decode::<Dashboard>().map(Event::Dashboard),
+        _ => event.decode::<LogEntry>().map(Event::LogEntry),
+    }
+}
+
 impl Fold {
-    fn event(&mut self, event: &RecordedEvent) -> Result<(), Poison> {
-        let poison =
-            |error: &dyn std::fmt::Display| Poison { position: event.position, error: error.to_string() };
-        self.channel(event, event.decode::<Channel>().map_err(|error| poison(&error))?);
-        Ok(())
+    /// Reads the rows that `events` change.
+    async fn load(
+        connection: &mut PgConnection,
+        schema: &str,
+        events: &[(&RecordedEvent, Event)],
+    ) -> Result<Self, ApplyError> {
+        let changed = |aggregate: &str| -> HashSet<Uuid> {
+            let own = events.iter().map(|(recorded, _)| recorded);
+            own.filter(|recorded| recorded.aggregate_type == aggregate && recorded.sequence > 1)
+                .map(|recorded| recorded.aggregate_id)
+                .collect()
+        };
+        let widgets = events.iter().filter_map(|(_, event)| match event {
+            Event::Dashboard(event) => changed_widget(event),
+            _ => None,
+        });
+        let (dashboards, widgets) = (changed(Dashboard::TYPE), widgets.collect());
+        Ok(Self {
+            channels: Table::load(connection, schema, changed(Channel::TYPE)).await?,
+            experiments: Table::load(connection, schema, changed(Experiment::TYPE)).await?,
+            dashboards: Dashboards::load(connection, schema, dashboards, widgets).await?,
+            log_entries: Table::load(connection, schema, changed(LogEntry::TYPE)).await?,
+        })
+    }
+
+    fn event(&mut self, recorded: &RecordedEvent, event: Event) {
+        match event {
+            Event::Channel(event) => self.channel(recorded, event),
+            Event::Experiment(event) => experiments::fold(&mut self.experiments, recorded, event),
+            Event::Dashboard(event) => self.dashboards.fold(recorded, event),
+            Event::LogEntry(event) => log_entries::fold(&mut self.log_entries, recorded, event),
+        }
+    }
+
+    async fn write(self, connection: &mut PgConnection, schema: &str) -> Result<(), ApplyError> {
+        self.channels.write(connection, schema).await?;
+        self.experiments.write(connection, schema).await?;
+        self.dashboards.write(connection, schema).await?;
+        self.log_entries.write(connection, schema).await
     }
 
     fn channel(&mut self, recorded: &RecordedEvent, event: ChannelEvent) {
@@ -67,7 +135,10 @@ impl Fold {
                 row.min_value = min_value;
                 row.max_value = max_value;
             }
-            ChannelEvent::ChannelDeleted { .. } => row.deleted_at = Some(recorded.recorded_at),
+            ChannelEvent::ChannelDeleted { .. } => {
+                row.deleted_at = Some(recorded.recorded_at);
+                self.dashboards.unlink(id);
+            }
         }
     }
 }

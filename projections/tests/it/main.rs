@@ -5,6 +5,7 @@
 mod coverage;
 mod history;
 mod identity;
+mod monitoring;
 mod poison;
 mod queries;
 mod rebuild;

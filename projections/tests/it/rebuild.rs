@@ -1,10 +1,13 @@
 use signalbox_domain::identity::Role;
 use signalbox_projections::{
     Projection, Runner,
-    identity::{IdentityProjection, queries},
+    identity::{
+        IdentityProjection,
+        queries::{self, UserFilter},
+    },
     monitoring::MonitoringProjection,
     rebuild,
-    transfer::TransferProjection,
+    transfer::{TransferProjection, queries::Page},
 };
 use signalbox_test_support::{eventually, seconds};
 use sqlx::Executor;
@@ -35,6 +38,7 @@ async fn a_rebuild_in_one_step_equals_what_was_folded_event_by_event() {
         for number in 1..=6 {
             history::users(&writer, number).await;
             history::transfers(&writer, number).await;
+            history::monitoring(&writer, number).await;
         }
     });
     while !writing.is_finished() {
@@ -43,6 +47,7 @@ async fn a_rebuild_in_one_step_equals_what_was_folded_event_by_event() {
     writing.await.unwrap();
     world.fold().await;
     rebuild_unchanged::<IdentityProjection>(&world).await;
+    rebuild_unchanged::<MonitoringProjection>(&world).await;
     rebuild_unchanged::<TransferProjection>(&world).await;
     world.servers.finish().await;
 }
@@ -118,7 +123,7 @@ async fn read_on(world_pool: sqlx::PgPool, stop: CancellationToken) {
     while !stop.is_cancelled() {
         let now = chrono::DateTime::UNIX_EPOCH;
         queries::live_session(&world_pool, uuid::Uuid::nil(), now).await.unwrap();
-        queries::users(&world_pool, 10, 0).await.unwrap();
+        queries::users(&world_pool, &UserFilter::default(), Page { limit: 10, offset: 0 }).await.unwrap();
     }
 }
 

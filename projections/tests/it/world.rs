@@ -6,6 +6,7 @@ use signalbox_clock::Clock;
 use signalbox_domain::{
     identity::{NewUser, Role, User, UserCommand},
     kernel::{AgentId, CommandOutcome, Decider, JobId, Sha256Hex, UserId},
+    monitoring::{Channel, ChannelCommand, ChannelSpec, ChannelType, NewChannel},
     transfer::{
         Agent, AgentCommand, AgentProfile, AgentRef, Job, JobCommand, JobRef, JobSpec, JobType, NewAgent,
         NewJob, NewTransfer, Overlap, Retry, Schedule, StagedFile, Transfer, TransferCommand,
@@ -91,6 +92,20 @@ impl Writer {
             password_hash: "$argon2id$".to_owned(),
         };
         self.run::<User>(id, UserCommand::Create(new)).await;
+        id
+    }
+
+    pub(crate) async fn channel(&self, number: i64, name: &str) -> Uuid {
+        let id = self.clock.new_id();
+        let spec = ChannelSpec {
+            name: format!("{name} {number}"),
+            kind: ChannelType::Sensor,
+            unit: None,
+            min_value: None,
+            max_value: None,
+        };
+        let new = NewChannel { number: number as i32, owner: OWNER, spec };
+        self.run::<Channel>(id, ChannelCommand::Create(new)).await;
         id
     }
 

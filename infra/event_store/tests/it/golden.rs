@@ -12,7 +12,7 @@ use serde_json::Value;
 use signalbox_domain::{
     identity::{ApiToken, Session, User},
     kernel::Decider,
-    monitoring::Channel,
+    monitoring::{Channel, Dashboard, Experiment, LogEntry},
     transfer::{Agent, AgentToken, Job, Transfer},
 };
 use signalbox_event_store::RecordedEvent;
@@ -73,6 +73,9 @@ fn rewritten(event: &RecordedEvent) -> Value {
         Job::TYPE => through::<Job>(event),
         Transfer::TYPE => through::<Transfer>(event),
         Channel::TYPE => through::<Channel>(event),
+        Experiment::TYPE => through::<Experiment>(event),
+        Dashboard::TYPE => through::<Dashboard>(event),
+        LogEntry::TYPE => through::<LogEntry>(event),
         other => panic!("add the aggregate {other} here"),
     }
 }
