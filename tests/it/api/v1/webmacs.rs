@@ -54,7 +54,7 @@ async fn a_controller_sends_values_over_http_and_reads_them_back() {
     // Somebody at a page turns a knob; the controller sees it at its next look.
     world
         .admin
-        .post("/api/v1/datapoints", json!({"event_public_id": events[2], "value": "99.5"}))
+        .post("/api/v1/datapoints", json!({"event_public_id": events[2], "value": 99.5}))
         .await
         .expect(201);
     assert_eq!(controller.latest().await.get(&events[2]), Some(&99.5));
