@@ -14,7 +14,11 @@ use signalbox_config::Config;
 use signalbox_datapoint_log::IdKey;
 use signalbox_messaging::{Bus, BusError, Mailbox};
 use sqlx::PgPool;
-use tokio::{net::TcpListener, sync::broadcast, time::timeout};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, broadcast},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 use tower::{Layer, util::MapRequestLayer};
 use tower_http::{catch_panic::CatchPanicLayer, cors::CorsLayer};
@@ -27,7 +31,7 @@ use crate::{
     health::{self, Pulse},
     idempotency,
     limits::Limiter,
-    monitoring::{catalog::Catalogs, live::LiveValues, open_sockets::OpenSockets},
+    monitoring::{catalog::Catalogs, export::EXPORTS, live::LiveValues, open_sockets::OpenSockets},
     problem::{Problem, ProblemKind, render},
     state::{AppState, State},
     tasks, throttle,
@@ -90,6 +94,7 @@ impl Gateway {
             catalogs: Catalogs::default(),
             live_values: LiveValues::default(),
             open_sockets: OpenSockets::default(),
+            exports: Arc::new(Semaphore::new(EXPORTS)),
             datapoint_ids: IdKey::load(&pool).await?,
             wakeups: broadcast::Sender::new(WAKEUPS),
             blobs,

@@ -8,7 +8,7 @@ use signalbox_domain::kernel::{CommandOutcome, Decider, Metadata, Rejection};
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
 use sqlx::PgPool;
 use tokio::{
-    sync::broadcast,
+    sync::{Semaphore, broadcast},
     time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
@@ -51,6 +51,8 @@ pub(crate) struct State {
     pub(crate) datapoint_ids: IdKey,
     pub(crate) live_values: LiveValues,
     pub(crate) open_sockets: OpenSockets,
+    /// Places of exports.
+    pub(crate) exports: Arc<Semaphore>,
     /// Every wake-up that reaches this gateway.
     pub(crate) wakeups: broadcast::Sender<Wakeup>,
     /// Cancelled when the gateway stops, so that long waits end.

@@ -1,5 +1,5 @@
-//! Channels, which clients call events, and the datapoints that come in on them, by request and by socket; experiments;
-//! dashboards; the log that people read.
+//! Channels, which clients call events, and the datapoints that come in on them, by request and by socket; experiments and
+//! their export; dashboards; the log that people read.
 
 pub(crate) mod catalog;
 mod channels;
@@ -7,6 +7,7 @@ mod dashboards;
 mod datapoint_reads;
 mod datapoints;
 mod experiments;
+pub(crate) mod export;
 mod ingest;
 pub(crate) mod live;
 mod logs;
@@ -27,6 +28,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(experiments::list, experiments::create))
         .routes(routes!(experiments::get, experiments::update, experiments::delete))
         .routes(routes!(experiments::stop))
+        .routes(routes!(export::export))
         .routes(routes!(dashboards::list, dashboards::create))
         .routes(routes!(dashboards::get, dashboards::update, dashboards::delete))
         .routes(routes!(widgets::create))

@@ -179,7 +179,7 @@ async fn sockets_open_only_with_a_valid_credential_wherever_it_stands() {
         assert_eq!(Socket(socket).message().await["type"], "connected");
     }
     viewer.get(STREAM).await.error(400);
-    let plain = viewer.get(&format!("{STREAM}?token={token}")).await;
+    let plain = viewer.anonymous().get(&format!("{STREAM}?token={token}")).await;
     assert_eq!(plain.status, 401, "an address without a socket carries no credential");
     world.finish().await;
 }

@@ -137,7 +137,7 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "update_event" => (Operator, Event, event()),
         "delete_event" => (Operator, Event, None),
         "list_experiments" | "list_dashboards" | "list_log_entries" => (AnyUser, Nothing, None),
-        "get_experiment" => (AnyUser, Experiment, None),
+        "get_experiment" | "export_experiment" => (AnyUser, Experiment, None),
         "create_experiment" => (Operator, Nothing, Some(json!({"name": "new"}))),
         "update_experiment" => (Operator, Experiment, Some(json!({"name": "new"}))),
         "stop_experiment" | "delete_experiment" => (Operator, Experiment, None),

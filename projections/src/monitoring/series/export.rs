@@ -11,7 +11,7 @@ use super::{
 };
 
 /// Points of a slice, about.
-const SLICE: i64 = 100_000;
+const SLICE: i64 = 50_000;
 
 /// From when to when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

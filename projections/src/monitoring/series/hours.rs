@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Points that are decoded at once at most, but for a single row.
-const AT_ONCE: i64 = 200_000;
+const AT_ONCE: i64 = 50_000;
 
 /// Which points are wanted; `None` means any.
 #[derive(Debug, Clone, Default)]
@@ -141,7 +141,7 @@ pub(super) async fn next_points(
     if names.is_empty() {
         return Ok(None);
     }
-    let mut found = Vec::with_capacity(count as usize);
+    let mut found = Vec::new();
     for row in bytes_of(connection, "series", "points", &names).await? {
         let wanted = |point: &ChunkPoint| range.contains_time(point.time) && !tail.is_deleted(point);
         let points = decode_chunk(&row.bytes)?.into_iter().filter(wanted);
