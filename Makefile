@@ -5,10 +5,10 @@ export CARGO_TARGET_DIR ?= $(shell tools/target-dir)
 CARGO_BUILD := cargo build --release --locked -p signalbox -p signalbox-agent --bin signalbox --bin signalbox-agent
 
 .DEFAULT_GOAL := help
-.PHONY: help up build test lint fmt demo bench chaos bootstrap
+.PHONY: help up build test lint fmt demo bench bench-monitoring chaos bootstrap
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 up: build ## Build and serve Signalbox with its own database and bus, until Ctrl-C
 	@exec "$(CARGO_TARGET_DIR)/release/signalbox" up
@@ -31,6 +31,9 @@ demo: build ## Move real files through the running system (start it with make up
 
 bench: build ## Measure throughput and latency on this machine; BENCH=name for one of them
 	cargo bench --locked -p signalbox --bench signalbox -- $(BENCH)
+
+bench-monitoring: build ## Measure datapoints: in, out, on disk and live; BENCH_PARTS=ingest,single for some of it
+	cargo bench --locked -p signalbox --bench signalbox -- monitoring
 
 chaos: build ## Kill parts of the system under load and check that nothing is lost
 	cargo test --release --locked -p signalbox --test chaos -- --ignored --nocapture --test-threads 1

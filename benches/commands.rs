@@ -43,7 +43,8 @@ pub async fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn start_peer(servers: &Servers) -> anyhow::Result<(Program, std::net::SocketAddr)> {
+/// Starts the plain server on a database of its own.
+pub async fn start_peer(servers: &Servers) -> anyhow::Result<(Program, std::net::SocketAddr)> {
     let (url, address) = (servers.create_database("plain").await?, free_address()?);
     let arguments = [plain_server::ARGUMENT.to_owned(), address.to_string(), url];
     let log = servers.folder().join("plain.log");

@@ -114,6 +114,50 @@ pub fn run(
     Ok(Load { rate: milliseconds.len() as f64 / start.elapsed().as_secs_f64(), milliseconds })
 }
 
+/// Sends `requests` in turn over `connections`, each once; every answer must have `status`.
+pub fn send_all(
+    address: SocketAddr,
+    connections: usize,
+    requests: &[Vec<u8>],
+    status: u16,
+) -> anyhow::Result<Load> {
+    let start = Instant::now();
+    let all: anyhow::Result<Vec<_>> = thread::scope(|scope| {
+        let share = |first: usize| requests.iter().skip(first).step_by(connections);
+        let threads: Vec<_> = (0..connections)
+            .map(|first| {
+                let share = share(first);
+                scope.spawn(move || send_each(address, share, status))
+            })
+            .collect();
+        let joined = threads.into_iter().map(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(_) => bail!("a client panicked"),
+        });
+        joined.collect()
+    });
+    let milliseconds = all?.concat();
+    Ok(Load { rate: milliseconds.len() as f64 / start.elapsed().as_secs_f64(), milliseconds })
+}
+
+fn send_each<'a>(
+    address: SocketAddr,
+    requests: impl Iterator<Item = &'a Vec<u8>>,
+    status: u16,
+) -> anyhow::Result<Vec<f64>> {
+    let mut connection = Connection::open(address)?;
+    let mut milliseconds = Vec::new();
+    for request in requests {
+        let start = Instant::now();
+        let (answered, body) = connection.call(request)?;
+        if answered != status {
+            bail!("answered with {answered}: {}", String::from_utf8_lossy(&body));
+        }
+        milliseconds.push(start.elapsed().as_secs_f64() * 1000.0);
+    }
+    Ok(milliseconds)
+}
+
 fn repeat(address: SocketAddr, end: Instant, request: &[u8], status: u16) -> anyhow::Result<Vec<f64>> {
     let mut connection = Connection::open(address)?;
     let mut milliseconds = Vec::new();

@@ -13,6 +13,7 @@ mod commands;
 mod files;
 mod load;
 mod memory;
+mod monitoring;
 mod plain_server;
 mod polling;
 mod rebuild;
@@ -30,7 +31,7 @@ use anyhow::bail;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// All of them, in the order in which they run.
-const BENCHES: [&str; 6] = ["commands", "append", "rebuild", "files", "memory", "polling"];
+const BENCHES: [&str; 7] = ["commands", "append", "rebuild", "files", "memory", "polling", "monitoring"];
 
 fn main() -> ExitCode {
     // Cargo adds the flag by itself.
@@ -65,7 +66,8 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
                 "rebuild" => rebuild::run().await?,
                 "files" => files::run().await?,
                 "memory" => memory::run().await?,
-                _ => polling::run().await?,
+                "polling" => polling::run().await?,
+                _ => monitoring::run().await?,
             }
         }
         Ok(())

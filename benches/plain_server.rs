@@ -1,10 +1,12 @@
-//! The peer of the command bench: what one would write without an event log. One handler, one `INSERT … RETURNING`.
+//! The peer of the command and datapoint benches: what one would write without an event log. One handler, one
+//! `INSERT … RETURNING` each.
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sqlx::{Executor, FromRow, PgPool, postgres::PgPoolOptions};
 use tokio::net::TcpListener;
+use uuid::Uuid;
 
 /// The first argument of this program when it is to be the peer.
 pub const ARGUMENT: &str = "plain-server";
@@ -18,6 +20,11 @@ const TABLE: &str = "CREATE TABLE jobs (
     max_attempts int NOT NULL, backoff_seconds int NOT NULL, overlap text NOT NULL, description text,
     last_run timestamptz, next_run timestamptz,
     created_at timestamptz NOT NULL DEFAULT now(), updated_at timestamptz NOT NULL DEFAULT now())";
+
+const POINTS: &str = "CREATE TABLE points (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(), event_public_id uuid NOT NULL, timestamp timestamptz NOT NULL DEFAULT now(),
+    value float8 NOT NULL);
+    CREATE INDEX points_event_time ON points (event_public_id, timestamp)";
 
 const INSERT: &str =
     "INSERT INTO jobs (name, job_type, enabled, source_agent_id, destination_agent_id, source_path,
@@ -61,7 +68,11 @@ struct JobOut {
 pub async fn serve(address: &str, url: &str) -> anyhow::Result<()> {
     let pool = PgPoolOptions::new().max_connections(CONNECTIONS).connect(url).await?;
     pool.execute(TABLE).await?;
-    let router = Router::new().route("/api/jobs", post(create)).with_state(pool);
+    pool.execute(POINTS).await?;
+    let router = Router::new()
+        .route("/api/jobs", post(create))
+        .route("/api/v1/datapoints", post(create_point))
+        .with_state(pool);
     axum::serve(TcpListener::bind(address).await?, router).await?;
     Ok(())
 }
@@ -78,6 +89,33 @@ async fn create(
         .bind(job.destination_path)
         .bind(job.schedule)
         .bind(job.description)
+        .fetch_one(&pool)
+        .await;
+    row.map(|row| (StatusCode::CREATED, Json(row))).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+#[derive(Deserialize)]
+struct PointIn {
+    value: f64,
+    event_public_id: Uuid,
+}
+
+#[derive(Serialize, FromRow)]
+struct PointOut {
+    #[sqlx(rename = "id")]
+    public_id: Uuid,
+    event_public_id: Uuid,
+    timestamp: DateTime<Utc>,
+    value: f64,
+}
+
+async fn create_point(
+    State(pool): State<PgPool>,
+    Json(point): Json<PointIn>,
+) -> Result<(StatusCode, Json<PointOut>), StatusCode> {
+    let row = sqlx::query_as("INSERT INTO points (event_public_id, value) VALUES ($1, $2) RETURNING *")
+        .bind(point.event_public_id)
+        .bind(point.value)
         .fetch_one(&pool)
         .await;
     row.map(|row| (StatusCode::CREATED, Json(row))).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)

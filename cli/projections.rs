@@ -2,7 +2,13 @@ use anyhow::bail;
 use clap::Subcommand;
 use signalbox_config::Config;
 use signalbox_projections::{
-    Projection, RebuildReport, checkpoint, identity::IdentityProjection, rebuild,
+    Projection, RebuildReport, checkpoint,
+    identity::IdentityProjection,
+    monitoring::{
+        MonitoringProjection,
+        series::{SeriesReport, rebuild_series},
+    },
+    rebuild,
     transfer::TransferProjection,
 };
 use sqlx::PgPool;
@@ -16,10 +22,16 @@ pub(crate) enum ProjectionsCommand {
     Status,
     /// Build read models anew beside the live ones, compare, and swap.
     Rebuild {
-        /// Which one: identity or transfer; all, if absent.
+        /// Which one: datapoints, identity, monitoring or transfer; all, if absent.
         name: Option<String>,
     },
 }
+
+/// Every read model.
+const NAMES: [&str; 3] = [IdentityProjection::NAME, MonitoringProjection::NAME, TransferProjection::NAME];
+
+/// The read model of datapoints, which has a log of its own.
+const DATAPOINTS: &str = "datapoints";
 
 /// Runs a command on read models.
 pub(crate) async fn run(config: Config, command: ProjectionsCommand) -> anyhow::Result<()> {
@@ -34,7 +46,7 @@ async fn status(pool: &PgPool) -> anyhow::Result<()> {
     let head: i64 =
         sqlx::query_scalar("SELECT position FROM log_head WHERE log = 'events'").fetch_one(pool).await?;
     println!("{:12} {:>12}", "log", head);
-    for name in [IdentityProjection::NAME, TransferProjection::NAME] {
+    for name in NAMES {
         let position = checkpoint(pool, name).await?;
         println!("{name:12} {position:>12}  {} behind", head - position);
     }
@@ -42,13 +54,18 @@ async fn status(pool: &PgPool) -> anyhow::Result<()> {
 }
 
 async fn rebuild_named(pool: &PgPool, name: Option<&str>) -> anyhow::Result<()> {
-    if let Some(unknown) =
-        name.filter(|name| ![IdentityProjection::NAME, TransferProjection::NAME].contains(name))
-    {
-        bail!("there is no read model {unknown}: choose identity or transfer");
+    if let Some(unknown) = name.filter(|name| *name != DATAPOINTS && !NAMES.contains(name)) {
+        bail!("there is no read model {unknown}: choose among {DATAPOINTS}, {}", NAMES.join(", "));
     }
     if name.is_none_or(|name| name == IdentityProjection::NAME) {
         report(IdentityProjection::NAME, &rebuild::<IdentityProjection>(pool).await?);
+    }
+    if name.is_none_or(|name| name == MonitoringProjection::NAME) {
+        report(MonitoringProjection::NAME, &rebuild::<MonitoringProjection>(pool).await?);
+    }
+    if name.is_none_or(|name| name == DATAPOINTS) {
+        let SeriesReport { points, differences } = rebuild_series(pool).await?;
+        println!("{DATAPOINTS}: {points} datapoints; {differences} chunks differed from the live ones");
     }
     if name.is_none_or(|name| name == TransferProjection::NAME) {
         report(TransferProjection::NAME, &rebuild::<TransferProjection>(pool).await?);

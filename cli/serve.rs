@@ -7,7 +7,12 @@ use signalbox_clock::Clock;
 use signalbox_config::{Config, Secret};
 use signalbox_gateway::{FirstAdmin, Gateway, ensure_admin};
 use signalbox_messaging::{Bus, Mailbox};
-use signalbox_projections::{Runner, identity::IdentityProjection, transfer::TransferProjection};
+use signalbox_projections::{
+    Runner,
+    identity::IdentityProjection,
+    monitoring::{MonitoringProjection, series::Folder},
+    transfer::TransferProjection,
+};
 use sqlx::PgPool;
 use tokio::{
     net::TcpListener,
@@ -118,10 +123,14 @@ impl Service {
                     tasks.spawn(async move { Ok(signalbox_commands::run(pool, bus, clock, stop).await?) });
                 }
                 Role::Projections => {
+                    let days = config.monitoring.retention_days;
+                    let retention_days = (days > 0).then_some(days);
                     tasks.spawn(async move {
                         tokio::join!(
                             Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
-                            Runner::<TransferProjection>::run(pool, bus, stop),
+                            Runner::<MonitoringProjection>::run(pool.clone(), bus.clone(), stop.clone()),
+                            Runner::<TransferProjection>::run(pool.clone(), bus, stop.clone()),
+                            Folder::run(pool, clock, retention_days, stop),
                         );
                         Ok(())
                     });

@@ -12,7 +12,10 @@ use signalbox_domain::{
     kernel::{Actor, Metadata},
 };
 use signalbox_gateway::Passwords;
-use signalbox_projections::identity::queries;
+use signalbox_projections::{
+    identity::queries::{self, UserFilter},
+    transfer::queries::Page,
+};
 
 use crate::setup;
 
@@ -67,7 +70,9 @@ async fn create(config: &Config, email: String, username: Option<String>, role: 
 
 async fn list(config: &Config) -> anyhow::Result<()> {
     let pool = setup::database(config).await?;
-    for user in queries::users(&pool, 10_000, 0).await? {
+    let all = Page { limit: 10_000, offset: 0 };
+    let (users, _) = queries::users(&pool, &UserFilter::default(), all).await?;
+    for user in users {
         println!("{:6}  {:8}  {:30}  {}", user.number, user.role, user.email, user.username);
     }
     Ok(())

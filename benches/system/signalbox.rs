@@ -59,7 +59,9 @@ impl Signalbox {
             ("SIGNALBOX_LIMITS__REQUESTS_PER_MINUTE", many.clone()),
             ("SIGNALBOX_LIMITS__REQUEST_BURST", many.clone()),
             ("SIGNALBOX_LIMITS__AGENT_REQUESTS_PER_MINUTE", many.clone()),
-            ("SIGNALBOX_LIMITS__AGENT_REQUEST_BURST", many),
+            ("SIGNALBOX_LIMITS__AGENT_REQUEST_BURST", many.clone()),
+            ("SIGNALBOX_LIMITS__INGEST_REQUESTS_PER_MINUTE", many.clone()),
+            ("SIGNALBOX_LIMITS__INGEST_REQUEST_BURST", many),
         ];
         let log = servers.folder().join(format!("{role:?}-{}.log", address.port()).to_lowercase());
         Ok(Self { role, address, environment, log })

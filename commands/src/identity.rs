@@ -1,7 +1,7 @@
-//! Commands for users and sessions.
+//! Commands for users, sessions and API tokens.
 
 use signalbox_domain::{
-    identity::{Session, User, UserCommand},
+    identity::{ApiToken, Session, User, UserCommand},
     kernel::Decider,
 };
 use signalbox_messaging::{CommandMessage, CommandReply};
@@ -25,6 +25,10 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
         Session::TYPE => {
             let command = parse::<Session>(&message.command)?;
             Ok(handler.run::<Session>(message, command).await)
+        }
+        ApiToken::TYPE => {
+            let command = parse::<ApiToken>(&message.command)?;
+            Ok(handler.run::<ApiToken>(message, command).await)
         }
         _ => Err(unknown(&message)),
     }

@@ -5,7 +5,9 @@
 
 mod handler;
 mod identity;
+mod ingest;
 mod locks;
+mod monitoring;
 mod numbers;
 mod transfer;
 
@@ -28,14 +30,16 @@ const REMIND: Duration = Duration::from_secs(1);
 /// # Errors
 /// [`BusError`] when a subscription is refused.
 pub async fn run(pool: PgPool, bus: Bus, clock: Clock, stop: CancellationToken) -> Result<(), BusError> {
-    let appender = Appender::start(pool.clone(), clock);
+    let appender = Appender::start(pool.clone(), clock.clone());
     let handler = Handler::new(pool.clone(), appender.clone());
-    let (identity, transfer) = (handler.clone(), handler);
+    let (identity, monitoring, transfer) = (handler.clone(), handler.clone(), handler);
     let work = async {
         tokio::try_join!(
             bus.serve("identity", move |message| identity::handle(identity.clone(), message)),
+            bus.serve("monitoring", move |message| monitoring::handle(monitoring.clone(), message)),
             bus.serve("transfer", move |message| transfer::handle(transfer.clone(), message)),
             announce(&pool, &bus, &appender),
+            ingest::run(&pool, &bus, &clock),
         )
     };
     tokio::select! {

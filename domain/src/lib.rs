@@ -8,4 +8,5 @@
 
 pub mod identity;
 pub mod kernel;
+pub mod monitoring;
 pub mod transfer;

@@ -84,3 +84,21 @@ fn note_consistency(response: &mut Response, written: Written) {
         response.headers_mut().insert(CONSISTENCY, HeaderValue::from_static("eventual"));
     }
 }
+
+/// `Content-Disposition` after RFC 6266: plain ASCII for old readers, UTF-8 for the others.
+pub(crate) fn attachment(name: &str) -> String {
+    let plain: String = name
+        .chars()
+        .map(|c| if c.is_ascii_graphic() && !matches!(c, '"' | '\\') || c == ' ' { c } else { '_' })
+        .collect();
+    let encoded: String = name
+        .bytes()
+        .map(|byte| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                char::from(byte).to_string()
+            }
+            _ => format!("%{byte:02X}"),
+        })
+        .collect();
+    format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{encoded}")
+}

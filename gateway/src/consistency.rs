@@ -4,7 +4,8 @@ use std::{collections::HashMap, time::Duration};
 
 use signalbox_domain::kernel::{ErrorKind, Rejection};
 use signalbox_projections::{
-    Projection, checkpoint, identity::IdentityProjection, transfer::TransferProjection,
+    Projection, checkpoint, identity::IdentityProjection, monitoring::MonitoringProjection,
+    transfer::TransferProjection,
 };
 use sqlx::PgPool;
 use tokio::{
@@ -31,7 +32,7 @@ pub(crate) struct ReadGate {
 
 impl ReadGate {
     pub(crate) fn new(pool: PgPool) -> Self {
-        let names = [IdentityProjection::NAME, TransferProjection::NAME];
+        let names = [IdentityProjection::NAME, MonitoringProjection::NAME, TransferProjection::NAME];
         Self { pool, positions: names.map(|name| (name, watch::Sender::new(0))).into() }
     }
 
@@ -44,6 +45,11 @@ impl ReadGate {
                 newer
             });
         }
+    }
+
+    /// What `projection` has applied, as far as this gateway has heard.
+    pub(crate) fn known(&self, projection: &str) -> i64 {
+        self.positions.get(projection).map_or(0, |known| *known.borrow())
     }
 
     /// Waits until `projection` shows all that the log holds now.

@@ -13,7 +13,7 @@ use utoipa::{
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_swagger_ui::SwaggerUi;
 
-use crate::{identity, problem::is_service_1, serve::health_routes, state::AppState, transfer};
+use crate::{identity, monitoring, problem::is_service_1, serve::health_routes, state::AppState, transfer};
 
 /// What the description says of the whole.
 #[derive(OpenApi)]
@@ -32,7 +32,10 @@ impl Modify for Security {
             SecurityScheme::Http(http.description(Some(text)).build())
         };
         let components = openapi.components.get_or_insert_default();
-        components.add_security_scheme("jwt", scheme("JWT", "From POST /api/auth/login"));
+        components.add_security_scheme(
+            "jwt",
+            scheme("JWT", "From POST /api/auth/login; or an API token from POST /api/v1/tokens"),
+        );
         components.add_security_scheme("agent", scheme("agent token", "From POST /api/tokens"));
     }
 }
@@ -42,6 +45,7 @@ pub(crate) fn described_routes() -> OpenApiRouter<AppState> {
     let mut routes = OpenApiRouter::with_openapi(Description::openapi())
         .merge(health_routes())
         .merge(identity::routes())
+        .merge(monitoring::routes())
         .merge(transfer::routes());
     for (path, item) in &mut routes.get_openapi_mut().paths.paths {
         describe_layers(path, item);
@@ -51,7 +55,7 @@ pub(crate) fn described_routes() -> OpenApiRouter<AppState> {
 
 /// Adds what the layers around the handlers do to every operation: limits, headers, and how errors are written.
 fn describe_layers(path: &str, item: &mut PathItem) {
-    if matches!(path, "/health" | "/api/health" | "/livez" | "/readyz") {
+    if matches!(path, "/health" | "/api/health" | "/api/v1/health" | "/livez" | "/readyz") {
         return;
     }
     let service_1 = is_service_1(path);

@@ -9,10 +9,12 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use signalbox_projections::transfer::queries::Page;
 
-use crate::problem::Problem;
+use crate::{answer, problem::Problem};
 
 /// Largest JSON body.
 pub(crate) const MAX_JSON_BYTES: usize = 1 << 20;
+/// Largest batch of datapoints: 10,000 of them, generously written.
+const MAX_BATCH_BYTES: usize = 4 << 20;
 
 /// A JSON body; unknown fields are ignored, the content type is not asked for.
 pub(crate) struct JsonBody<T>(pub(crate) T);
@@ -26,12 +28,14 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     }
 }
 
-/// The whole body, up to [`MAX_JSON_BYTES`].
+/// The whole body, up to [`MAX_JSON_BYTES`]; batches may be larger.
 pub(crate) async fn read_body(request: Request) -> Result<Bytes, Problem> {
-    let limited = Limited::new(request.into_body(), MAX_JSON_BYTES).collect().await;
+    let is_batch = request.uri().path() == "/api/v1/datapoints/batch";
+    let most = if is_batch { MAX_BATCH_BYTES } else { MAX_JSON_BYTES };
+    let limited = Limited::new(request.into_body(), most).collect().await;
     limited.map(http_body_util::Collected::to_bytes).map_err(|error| {
         if error.is::<LengthLimitError>() {
-            Problem::too_large(format!("the body is larger than {MAX_JSON_BYTES} bytes"))
+            Problem::too_large(format!("the body is larger than {most} bytes"))
         } else {
             Problem::malformed("the body could not be read")
         }
@@ -40,13 +44,8 @@ pub(crate) async fn read_body(request: Request) -> Result<Bytes, Problem> {
 
 /// `bytes` as a `T`. The message never repeats the input.
 pub(crate) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    let value: serde_json::Value = serde_json::from_slice(bytes).map_err(|error| {
-        Problem::malformed(format!(
-            "the body is not valid JSON (line {}, column {})",
-            error.line(),
-            error.column()
-        ))
-    })?;
+    let value: serde_json::Value =
+        serde_json::from_slice(bytes).map_err(|error| unreadable(bytes, &error))?;
     if !value.is_object() {
         return Err(Problem::invalid("the body must be a JSON object"));
     }
@@ -54,6 +53,19 @@ pub(crate) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem
         let (path, message) = (error.path().to_string(), without_input(&error.inner().to_string()));
         Problem::invalid(if path == "." { message } else { format!("{path}: {message}") })
     })
+}
+
+/// What to say of a body that is no JSON. Numbers that no float holds are a value that is not allowed, rather than no JSON:
+/// some languages write them by themselves.
+fn unreadable(bytes: &[u8], error: &serde_json::Error) -> Problem {
+    let (line, column) = (error.line(), error.column());
+    let rest = bytes.split(|byte| *byte == b'\n').nth(line.saturating_sub(1)).unwrap_or_default();
+    let word = rest.get(column.saturating_sub(1)..).unwrap_or_default();
+    let is_no_number = [&b"NaN"[..], b"Infinity"].iter().any(|name| word.starts_with(name));
+    if is_no_number || error.to_string().starts_with("number out of range") {
+        return Problem::invalid(format!("numbers must be finite (line {line}, column {column})"));
+    }
+    Problem::malformed(format!("the body is not valid JSON (line {line}, column {column})"))
 }
 
 /// Serde quotes the offending value between `invalid type:` or `invalid value:` and `, expected`.
@@ -140,6 +152,39 @@ impl PageParams {
     }
 }
 
+/// `page` and `page_size` of a list of services 2 and 3.
+#[derive(Debug, Default, Clone, Copy, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EnvelopeParams {
+    /// From 1.
+    page: Option<i64>,
+    /// 1 to 100; 25 if absent.
+    page_size: Option<i64>,
+}
+
+impl EnvelopeParams {
+    fn numbers(self) -> (i64, i64) {
+        (self.page.unwrap_or(1), self.page_size.unwrap_or(25))
+    }
+
+    pub(crate) fn page(self) -> Result<Page, Problem> {
+        let (page, page_size) = self.numbers();
+        if !(1..=1_000_000).contains(&page) {
+            return Err(Problem::invalid("page must be between 1 and 1000000"));
+        }
+        if !(1..=100).contains(&page_size) {
+            return Err(Problem::invalid("page_size must be between 1 and 100"));
+        }
+        Ok(Page { limit: page_size, offset: (page - 1) * page_size })
+    }
+
+    /// The envelope around `data`, which is this page of `total` rows.
+    pub(crate) fn envelope<T>(self, total: i64, data: Vec<T>) -> answer::Page<T> {
+        let (page, page_size) = self.numbers();
+        answer::Page { page, page_size, total, data }
+    }
+}
+
 /// The version that `If-Match` insists on.
 pub(crate) struct IfMatch(pub(crate) Option<i64>);
 
@@ -186,6 +231,22 @@ mod tests {
         let error = parse_json::<In>(br#"{"size": "geheim"}"#).unwrap_err();
         assert!(!error.detail().contains("geheim"), "{}", error.detail());
         assert_eq!(error.detail(), "size: invalid type, expected u32");
+    }
+
+    #[test]
+    fn numbers_that_no_float_holds_are_invalid() {
+        use crate::problem::ProblemKind::{Invalid, Malformed};
+        for (text, kind) in [
+            (r#"{"size": NaN}"#, Invalid),
+            ("{\n\"size\": Infinity}", Invalid),
+            (r#"{"size": -Infinity}"#, Invalid),
+            (r#"{"size": 1e400}"#, Invalid),
+            (r#"{"size": -1e999}"#, Invalid),
+            (r#"{"size": nan}"#, Malformed),
+            (r#"{"size": 1e}"#, Malformed),
+        ] {
+            assert_eq!(parse_json::<In>(text.as_bytes()).unwrap_err().kind(), kind, "{text}");
+        }
     }
 
     #[test]

@@ -8,15 +8,19 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 use serde_json::json;
-use tokio::time::timeout;
+use signalbox_projections::monitoring::series::last_time;
+use tokio::{sync::Mutex, time::timeout};
 use utoipa::ToSchema;
 
 use crate::state::{AppState, State as Gateway};
 
 /// Health never waits longer.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the time of the newest datapoint is remembered.
+const MEMORY: TimeDelta = TimeDelta::milliseconds(800);
 
 /// Whether the service works.
 #[derive(Debug, Serialize, ToSchema)]
@@ -35,6 +39,56 @@ pub(crate) struct ComponentsOut {
     broker: &'static str,
 }
 
+/// Whether the service works, since when, and when the last datapoint was measured.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct FullHealthOut {
+    #[serde(flatten)]
+    health: HealthOut,
+    /// `ok` or `error`.
+    database: &'static str,
+    /// Time of the newest datapoint, at most a second old; null when there is none, or while it cannot be found out.
+    last_datapoint: Option<DateTime<Utc>>,
+    /// Since this process began to serve.
+    uptime_seconds: f64,
+}
+
+/// What health remembers: it is asked by everybody, without limits, and must cost next to nothing.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    started: DateTime<Utc>,
+    /// Whoever comes while it is being looked up waits for the answer.
+    newest: Mutex<Option<Newest>>,
+}
+
+/// The time of the newest datapoint, and when it was looked up.
+#[derive(Debug, Clone, Copy)]
+struct Newest {
+    time: Option<DateTime<Utc>>,
+    at: DateTime<Utc>,
+}
+
+impl Pulse {
+    /// The pulse of a gateway that starts at `started`.
+    pub(crate) fn new(started: DateTime<Utc>) -> Self {
+        Self { started, newest: Mutex::default() }
+    }
+
+    async fn last_datapoint(&self, state: &Gateway) -> Option<DateTime<Utc>> {
+        timeout(PATIENCE, self.look_up(state)).await.ok().flatten()
+    }
+
+    async fn look_up(&self, state: &Gateway) -> Option<DateTime<Utc>> {
+        let mut newest = self.newest.lock().await;
+        let now = state.clock.now();
+        if let Some(known) = newest.filter(|known| now - known.at < MEMORY) {
+            return known.time;
+        }
+        let time = last_time(&state.pool).await.ok()?;
+        *newest = Some(Newest { time, at: now });
+        time
+    }
+}
+
 /// Name and version.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct InfoOut {
@@ -49,22 +103,30 @@ pub(crate) struct InfoOut {
     responses((status = 200, body = HealthOut), (status = 503, body = HealthOut)))]
 pub(crate) async fn health(State(state): State<AppState>) -> Response {
     let database = database_answers(&state).await;
-    let broker = state.bus.is_connected();
-    let word = |works: bool| if works { "ok" } else { "error" };
-    let out = HealthOut {
-        status: if database && broker { "ok" } else { "degraded" },
-        version: env!("CARGO_PKG_VERSION"),
-        components: ComponentsOut { database: word(database), api: "ok", broker: word(broker) },
-    };
-    let status = if database { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(out)).into_response()
+    (status_code(database), Json(HealthOut::new(&state, database))).into_response()
 }
 
-/// Whether the service works, at the root.
+/// Whether the service works, since when, and when the last datapoint was measured.
 #[utoipa::path(get, path = "/health", tag = "health", operation_id = "health",
-    responses((status = 200, body = HealthOut), (status = 503, body = HealthOut)))]
-pub(crate) async fn root_health(state: State<AppState>) -> Response {
-    health(state).await
+    responses((status = 200, body = FullHealthOut), (status = 503, body = FullHealthOut)))]
+pub(crate) async fn root_health(State(state): State<AppState>) -> Response {
+    let (database, last_datapoint) =
+        tokio::join!(database_answers(&state), state.pulse.last_datapoint(&state));
+    let up = state.clock.now() - state.pulse.started;
+    let out = FullHealthOut {
+        health: HealthOut::new(&state, database),
+        database: word(database),
+        last_datapoint,
+        uptime_seconds: (up.num_milliseconds() / 100) as f64 / 10.0,
+    };
+    (status_code(database), Json(out)).into_response()
+}
+
+/// Whether the service works, since when, and when the last datapoint was measured.
+#[utoipa::path(get, path = "/api/v1/health", tag = "health", operation_id = "api_v1_health",
+    responses((status = 200, body = FullHealthOut), (status = 503, body = FullHealthOut)))]
+pub(crate) async fn v1_health(state: State<AppState>) -> Response {
+    root_health(state).await
 }
 
 /// Whether the process runs.
@@ -85,6 +147,25 @@ pub(crate) async fn ready(State(state): State<AppState>) -> Response {
 #[utoipa::path(get, path = "/api/info", tag = "health", operation_id = "info", responses((status = 200, body = InfoOut)))]
 pub(crate) async fn info() -> Json<InfoOut> {
     Json(InfoOut { name: "Signalbox", version: env!("CARGO_PKG_VERSION"), docs: "/api/docs" })
+}
+
+impl HealthOut {
+    fn new(state: &Gateway, database: bool) -> Self {
+        let broker = state.bus.is_connected();
+        Self {
+            status: if database && broker { "ok" } else { "degraded" },
+            version: env!("CARGO_PKG_VERSION"),
+            components: ComponentsOut { database: word(database), api: "ok", broker: word(broker) },
+        }
+    }
+}
+
+fn word(works: bool) -> &'static str {
+    if works { "ok" } else { "error" }
+}
+
+fn status_code(database: bool) -> StatusCode {
+    if database { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
 async fn database_answers(state: &Gateway) -> bool {

@@ -16,6 +16,7 @@ mod health;
 mod idempotency;
 mod identity;
 mod limits;
+mod monitoring;
 mod problem;
 mod serve;
 mod state;

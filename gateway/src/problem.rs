@@ -141,6 +141,11 @@ impl Problem {
         Self::new(ProblemKind::Forbidden, "forbidden", "insufficient permissions")
     }
 
+    /// It is not the caller's to do, for a reason that helps to know.
+    pub fn forbidden_because(detail: impl Into<String>) -> Self {
+        Self::new(ProblemKind::Forbidden, "forbidden", detail)
+    }
+
     /// `what` does not exist, or is another user's.
     pub fn not_found(what: &str) -> Self {
         Self::new(ProblemKind::NotFound, "not_found", format!("{what} not found"))
@@ -177,7 +182,6 @@ impl Problem {
     }
 
     /// What went wrong.
-    #[cfg(test)]
     pub fn kind(&self) -> ProblemKind {
         self.kind
     }

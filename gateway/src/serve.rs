@@ -11,20 +11,28 @@ use axum::{
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
+use signalbox_datapoint_log::IdKey;
 use signalbox_messaging::{Bus, BusError, Mailbox};
 use signalbox_projections::Lookup;
 use sqlx::PgPool;
-use tokio::{net::TcpListener, sync::broadcast, time::timeout};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, broadcast},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 use tower::{Layer, util::MapRequestLayer};
 use tower_http::{catch_panic::CatchPanicLayer, cors::CorsLayer};
 
 use crate::{
-    auth::{AgentTokens, HashError, Keys, Passwords, Sessions},
+    auth::{AgentTokens, ApiTokens, HashError, Keys, Passwords, Sessions},
     consistency::ReadGate,
     context::frame,
-    docs, health, idempotency,
+    docs,
+    health::{self, Pulse},
+    idempotency,
     limits::Limiter,
+    monitoring::{catalog::Catalogs, export::EXPORTS, live::LiveValues, open_sockets::OpenSockets},
     problem::{Problem, ProblemKind},
     state::{AppState, State},
     tasks, throttle,
@@ -76,14 +84,21 @@ impl Gateway {
             keys: Keys::open(pool.clone(), clock.clone(), config.identity.issuer.clone()).await?,
             passwords: Passwords::new(config.identity.concurrent_hashes)?,
             sessions: Sessions::new(pool.clone(), clock.clone()),
+            api_tokens: ApiTokens::new(pool.clone(), clock.clone()),
             agent_tokens: AgentTokens::new(pool.clone(), clock.clone()),
             limiter: Limiter::default(),
+            pulse: Pulse::new(clock.now()),
             gate: ReadGate::new(pool.clone()),
             jobs: Lookup::start(&pool),
             transfers: Lookup::start(&pool),
             mailbox: Mailbox::open(&bus).await?,
             agent_keys: AgentKeys::default(),
             live_agents: LiveAgents::default(),
+            catalogs: Catalogs::default(),
+            live_values: LiveValues::default(),
+            open_sockets: OpenSockets::default(),
+            exports: Arc::new(Semaphore::new(EXPORTS)),
+            datapoint_ids: IdKey::load(&pool).await?,
             wakeups: broadcast::Sender::new(WAKEUPS),
             blobs,
             pool,
@@ -195,6 +210,7 @@ pub(crate) fn health_routes() -> utoipa_axum::router::OpenApiRouter<AppState> {
     utoipa_axum::router::OpenApiRouter::new()
         .routes(routes!(health::health))
         .routes(routes!(health::root_health))
+        .routes(routes!(health::v1_health))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
         .routes(routes!(health::info))

@@ -3,6 +3,7 @@ use std::{sync::Arc, time::Duration};
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
+use signalbox_datapoint_log::IdKey;
 use signalbox_domain::kernel::{CommandOutcome, Decider, Metadata, Rejection};
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
 use signalbox_projections::{
@@ -11,16 +12,18 @@ use signalbox_projections::{
 };
 use sqlx::PgPool;
 use tokio::{
-    sync::broadcast,
+    sync::{Semaphore, broadcast},
     time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    auth::{AgentTokens, Keys, Passwords, Sessions},
+    auth::{AgentTokens, ApiTokens, Keys, Passwords, Sessions},
     consistency::ReadGate,
+    health::Pulse,
     limits::Limiter,
+    monitoring::{catalog::Catalogs, live::LiveValues, open_sockets::OpenSockets},
     transfer::{agent_keys::AgentKeys, live::LiveAgents},
 };
 
@@ -39,8 +42,10 @@ pub(crate) struct State {
     pub(crate) keys: Keys,
     pub(crate) passwords: Passwords,
     pub(crate) sessions: Sessions,
+    pub(crate) api_tokens: ApiTokens,
     pub(crate) agent_tokens: AgentTokens,
     pub(crate) limiter: Limiter,
+    pub(crate) pulse: Pulse,
     pub(crate) gate: ReadGate,
     pub(crate) jobs: Lookup<JobRow>,
     pub(crate) transfers: Lookup<TransferRow>,
@@ -48,6 +53,12 @@ pub(crate) struct State {
     pub(crate) blobs: BlobStore,
     pub(crate) agent_keys: AgentKeys,
     pub(crate) live_agents: LiveAgents,
+    pub(crate) catalogs: Catalogs,
+    pub(crate) datapoint_ids: IdKey,
+    pub(crate) live_values: LiveValues,
+    pub(crate) open_sockets: OpenSockets,
+    /// Places of exports.
+    pub(crate) exports: Arc<Semaphore>,
     /// Every wake-up that reaches this gateway.
     pub(crate) wakeups: broadcast::Sender<Wakeup>,
     /// Cancelled when the gateway stops, so that long waits end.
@@ -77,7 +88,7 @@ impl State {
 
     /// Waits for the bus. What is sent without it lies in the client until the bus is back, and would be carried out
     /// long after its sender was told to try again.
-    async fn reach_bus(&self) -> Result<(), Rejection> {
+    pub(crate) async fn reach_bus(&self) -> Result<(), Rejection> {
         let mut connections = self.bus.connections();
         let deadline = Instant::now() + BUS_PATIENCE;
         while !self.bus.is_connected() {

@@ -11,10 +11,15 @@ use sqlx::PgPool;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use uuid::Uuid;
 
-use crate::state::{AppState, State};
+use crate::{
+    monitoring::{live, open_sockets::end_void},
+    state::{AppState, State},
+};
 
 /// How often void tokens are looked for: a revoked one closes its session within a second.
 const REVOCATION: Duration = Duration::from_millis(500);
+/// How often credentials of open sockets are looked at; with how long they are remembered it stays below a second.
+const CREDENTIALS: Duration = Duration::from_millis(150);
 /// How often other gateways hear of what this one has let through.
 const RATES: Duration = Duration::from_millis(250);
 /// How often presence and use are written.
@@ -28,6 +33,8 @@ pub(crate) async fn run(state: AppState) {
     tokio::join!(
         listen(&state, gateway),
         every(REVOCATION, || end_revoked(&state)),
+        every(CREDENTIALS, || end_void(&state)),
+        live::follow(&state),
         every(RATES, || share_rates(&state, gateway)),
         every(NOTES, || write_notes(&state)),
         every(PURGE, || purge(&state)),
@@ -100,7 +107,8 @@ async fn write_notes(state: &State) -> Result<(), sqlx::Error> {
     let now = state.clock.now();
     state.keys.reload().await?;
     write_presence(state, now).await?;
-    let (tokens, times): (Vec<_>, Vec<_>) = state.agent_tokens.drain_used().into_iter().unzip();
+    let used = state.agent_tokens.drain_used().into_iter().chain(state.api_tokens.drain_used());
+    let (tokens, times): (Vec<_>, Vec<_>) = used.unzip();
     note_uses(&state.pool, &tokens, &times).await
 }
 
@@ -128,8 +136,8 @@ async fn note_uses(pool: &PgPool, tokens: &[Uuid], times: &[DateTime<Utc>]) -> R
         return Ok(());
     }
     sqlx::query(
-        "INSERT INTO ops.token_uses (token_id, last_used) SELECT * FROM unnest($1::uuid[], $2::timestamptz[])
-         ON CONFLICT (token_id) DO UPDATE SET last_used = excluded.last_used",
+        "INSERT INTO ops.token_uses AS t (token_id, last_used) SELECT * FROM unnest($1::uuid[], $2::timestamptz[])
+         ON CONFLICT (token_id) DO UPDATE SET last_used = excluded.last_used WHERE t.last_used < excluded.last_used",
     )
     .bind(tokens)
     .bind(times)

@@ -8,6 +8,7 @@ mod contexts;
 pub mod identity;
 mod lease;
 mod lookup;
+pub mod monitoring;
 mod projection;
 mod rebuild;
 mod runner;

@@ -266,7 +266,8 @@ async fn swap<P: Projection>(
         report.rows += rows;
         report.differences += differences;
     }
-    lock::<P>(&mut transaction).await?;
+    let tables: Vec<_> = P::TABLES.iter().map(|table| format!("read.{table}")).collect();
+    lock_tables(&mut transaction, &tables).await?;
     for table in P::TABLES {
         transaction.execute(format!("DROP TABLE read.{table}").as_str()).await?;
         transaction.execute(format!("ALTER TABLE {schema}.{table} SET SCHEMA read").as_str()).await?;
@@ -278,9 +279,8 @@ async fn swap<P: Projection>(
 
 /// Locks the live tables against readers. A reader that holds one of them and waits for the next would be stopped by
 /// PostgreSQL as a deadlock; so this side gives up first and asks again.
-async fn lock<P: Projection>(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+pub(crate) async fn lock_tables(connection: &mut PgConnection, tables: &[String]) -> Result<(), sqlx::Error> {
     connection.execute("SET LOCAL lock_timeout = '250ms'").await?;
-    let tables: Vec<_> = P::TABLES.iter().map(|table| format!("read.{table}")).collect();
     let statement = format!("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", tables.join(", "));
     for _ in 1..LOCK_ATTEMPTS {
         let mut attempt = connection.begin().await?;

@@ -93,6 +93,16 @@ impl<R: ReadRow> Table<R> {
         }
     }
 
+    /// Changes those rows in memory for which `is_meant` holds; the caller sees to the others.
+    pub(crate) fn change_where(&mut self, is_meant: impl Fn(&R) -> bool, change: impl Fn(&mut R)) {
+        for kept in self.rows.values_mut() {
+            if let Some(row) = kept.row.as_mut().filter(|row| is_meant(row)) {
+                change(row);
+                kept.changed = true;
+            }
+        }
+    }
+
     pub(crate) fn contains(&self, id: Uuid) -> bool {
         self.rows.contains_key(&id)
     }

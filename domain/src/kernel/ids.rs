@@ -62,3 +62,11 @@ id_type!(
     /// Key of a transfer.
     TransferId
 );
+id_type!(
+    /// Key of a channel, which the specification calls an event.
+    ChannelId
+);
+id_type!(
+    /// Key of a widget on a dashboard.
+    WidgetId
+);

@@ -13,7 +13,7 @@ pub use actor::Actor;
 pub use claim::{Claim, ClaimOp};
 pub use decider::Decider;
 pub use error::{ErrorKind, Rejection};
-pub use ids::{AgentId, AgentTokenId, JobId, SessionId, TransferId, UserId};
+pub use ids::{AgentId, AgentTokenId, ChannelId, JobId, SessionId, TransferId, UserId, WidgetId};
 pub use metadata::{CommandOutcome, Metadata};
 pub use sha256::{InvalidSha256, Sha256Hex};
 pub use text::{TextError, clean_text, required_text};

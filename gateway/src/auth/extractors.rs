@@ -1,11 +1,18 @@
+use std::borrow::Cow;
+
 use axum::{
     extract::FromRequestParts,
-    http::{HeaderMap, header, request::Parts},
+    http::{HeaderName, header, request::Parts},
 };
-use signalbox_domain::{identity::Role, kernel::Actor};
+use percent_encoding::percent_decode_str;
+use signalbox_domain::identity::Role;
 
-use super::Who;
+use super::{ApiTokens, Who};
 use crate::{problem::Problem, state::AppState};
+
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// What stands before the token in a subprotocol of a WebSocket.
+const SOCKET_PROTOCOL: &str = "bearer.";
 
 /// Any user: may read.
 pub(crate) struct Reader(pub(crate) Who);
@@ -15,12 +22,6 @@ pub(crate) struct Writer(pub(crate) Who);
 
 /// An admin.
 pub(crate) struct Admin(pub(crate) Who);
-
-impl Who {
-    pub(crate) fn actor(&self) -> Actor {
-        Actor::User(self.user)
-    }
-}
 
 impl FromRequestParts<AppState> for Reader {
     type Rejection = Problem;
@@ -51,7 +52,7 @@ async fn remember(parts: &mut Parts, state: &AppState) -> Result<Who, Problem> {
     if let Some(who) = parts.extensions.get::<Who>() {
         return Ok(who.clone());
     }
-    let who = authenticate(&parts.headers, state).await?;
+    let who = authenticate(parts, state).await?;
     parts.extensions.insert(who.clone());
     Ok(who)
 }
@@ -61,17 +62,80 @@ async fn with_role(parts: &mut Parts, state: &AppState, least: Role) -> Result<W
     if who.role >= least { Ok(who) } else { Err(Problem::forbidden()) }
 }
 
-/// The user whose valid JWT the request carries.
-pub(crate) async fn authenticate(headers: &HeaderMap, state: &AppState) -> Result<Who, Problem> {
-    let token = bearer(headers)
+async fn authenticate(parts: &Parts, state: &AppState) -> Result<Who, Problem> {
+    let token = presented(parts)
         .ok_or_else(|| Problem::unauthenticated("missing credentials: send Authorization: Bearer <token>"))?;
+    identify(&token, state).await
+}
+
+/// The user whose JWT or API token this is. A socket asks again while it is open.
+pub(crate) async fn identify(token: &str, state: &AppState) -> Result<Who, Problem> {
     let refused = || Problem::unauthenticated("invalid or expired token");
+    if ApiTokens::looks_like_one(token) {
+        return state.api_tokens.who(token).await?.ok_or_else(refused);
+    }
     let claims = state.keys.verify(token).ok_or_else(refused)?;
     state.sessions.who(claims.sid).await?.filter(|who| who.user.0 == claims.sub).ok_or_else(refused)
 }
 
-/// The credential of `Authorization: Bearer …`.
-pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+/// The JWT or API token that the request carries: `Authorization: Bearer …` or `X-API-Key: …`. Browsers can give a
+/// WebSocket neither of them, so its handshake may offer the subprotocol `bearer.<token>` or ask with `?token=<token>`.
+pub(crate) fn presented(parts: &Parts) -> Option<Cow<'_, str>> {
+    let header = |name: &HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    if let Some(value) = header(&header::AUTHORIZATION) {
+        let (scheme, token) = value.trim().split_once(' ')?;
+        return scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().into());
+    }
+    if let Some(key) = header(&API_KEY) {
+        return Some(key.trim().into());
+    }
+    let opens_socket = header(&header::UPGRADE).is_some_and(|what| what.eq_ignore_ascii_case("websocket"));
+    if opens_socket { subprotocol(parts).or_else(|| query(parts)) } else { None }
+}
+
+fn subprotocol(parts: &Parts) -> Option<Cow<'_, str>> {
+    let offered = parts.headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
+    let mut words = offered.filter_map(|value| value.to_str().ok()).flat_map(|list| list.split(','));
+    words.find_map(|word| word.trim().strip_prefix(SOCKET_PROTOCOL)).map(Cow::from)
+}
+
+fn query(parts: &Parts) -> Option<Cow<'_, str>> {
+    let value = parts.uri.query()?.split('&').find_map(|pair| pair.strip_prefix("token="))?;
+    percent_decode_str(value).decode_utf8().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Request;
+
+    use super::*;
+
+    fn find(uri: &str, headers: &[(&str, &str)]) -> Option<String> {
+        let mut request = Request::builder().uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        presented(&parts).map(Cow::into_owned)
+    }
+
+    #[test]
+    fn a_credential_is_found_where_it_may_stand() {
+        let socket = ("upgrade", "WebSocket");
+        let token = Some("a.b-c".to_owned());
+        assert_eq!(find("/", &[("authorization", "bearer  a.b-c ")]), token);
+        assert_eq!(find("/", &[("x-api-key", "a.b-c")]), token);
+        assert_eq!(find("/?token=x", &[socket, ("authorization", "Bearer a.b-c")]), token);
+        assert_eq!(find("/?a=1&token=a%2Eb-c", &[socket]), token);
+        assert_eq!(find("/", &[socket, ("sec-websocket-protocol", "chat, bearer.a.b-c")]), token);
+    }
+
+    #[test]
+    fn a_credential_is_not_found_where_it_may_not_stand() {
+        assert_eq!(find("/?token=abc", &[]), None, "addresses of requests are logged by proxies");
+        assert_eq!(find("/", &[("sec-websocket-protocol", "bearer.abc")]), None);
+        assert_eq!(find("/", &[("authorization", "Basic YTpi")]), None);
+        assert_eq!(find("/", &[("authorization", "abc"), ("x-api-key", "abc")]), None);
+        assert_eq!(find("/?token=%FF", &[("upgrade", "websocket")]), None);
+    }
 }

@@ -2,23 +2,12 @@
 //! changed password or role and a deleted user are in force everywhere within one.
 
 use signalbox_clock::Clock;
-use signalbox_domain::{identity::Role, kernel::UserId};
+use signalbox_domain::kernel::UserId;
 use signalbox_projections::identity::queries::{LiveSession, live_session};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::memory::Memory;
-
-/// A user with a valid credential.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Who {
-    pub(crate) user: UserId,
-    pub(crate) session: Uuid,
-    pub(crate) number: i64,
-    pub(crate) email: String,
-    pub(crate) username: String,
-    pub(crate) role: Role,
-}
+use super::{Credential, Who, memory::Memory};
 
 /// The sessions that this gateway has seen lately.
 #[derive(Debug)]
@@ -52,5 +41,6 @@ impl Sessions {
 
 fn who(session: Uuid, live: LiveSession) -> Option<Who> {
     let LiveSession { user_id, number, email, username, role } = live;
-    Some(Who { user: UserId(user_id), session, number, email, username, role: role.parse().ok()? })
+    let (credential, role) = (Credential::Session(session), role.parse().ok()?);
+    Some(Who { user: UserId(user_id), credential, number, email, username, role })
 }

@@ -1,7 +1,7 @@
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use signalbox_domain::identity::{Session, SessionCommand};
+use signalbox_domain::identity::{ApiToken, ApiTokenCommand, Session, SessionCommand};
 use signalbox_projections::identity::queries;
 use utoipa::ToSchema;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     answer,
-    auth::Reader,
+    auth::{Credential, Reader},
     client_address::ClientAddress,
     context::RequestContext,
     extract::JsonBody,
@@ -59,7 +59,7 @@ pub(crate) async fn login(
     }))
 }
 
-/// Log out: every JWT of this login is void.
+/// Log out: every JWT of this login is void. An API token that logs out is revoked.
 #[utoipa::path(post, path = "/api/v1/auth/logout", tag = "auth", security(("jwt" = [])),
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut)))]
 pub(crate) async fn logout(
@@ -67,9 +67,16 @@ pub(crate) async fn logout(
     Reader(who): Reader,
     context: RequestContext,
 ) -> Result<Json<StatusOut>, Problem> {
-    let metadata = context.metadata(who.actor(), "end session");
-    state.write::<Session>(who.session, None, &metadata, &SessionCommand::End).await?;
-    state.sessions.forget(who.session);
+    let metadata = context.metadata(who.actor(), "log out");
+    match who.credential {
+        Credential::Session(session) => {
+            state.write::<Session>(session, None, &metadata, &SessionCommand::End).await?;
+            state.sessions.forget(session);
+        }
+        Credential::ApiToken(token) => {
+            state.write::<ApiToken>(token, None, &metadata, &ApiTokenCommand::Revoke).await?;
+        }
+    }
     Ok(Json(StatusOut { status: "success", message: "Successfully logged out." }))
 }
 

@@ -9,9 +9,10 @@ use signalbox_projections::identity::{UserRow, queries};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::login_log;
 use crate::{
     answer,
-    auth::{HashError, Reader, Who},
+    auth::{Credential, HashError, Reader, Who},
     client_address::ClientAddress,
     context::RequestContext,
     extract::JsonBody,
@@ -93,17 +94,20 @@ pub(crate) async fn login(
 
 /// Renew the JWT; the old one stays valid until it expires.
 #[utoipa::path(post, path = "/api/auth/refresh", tag = "auth", security(("jwt" = [])),
-    responses((status = 200, body = LoginOut), (status = 401, body = ErrorOut)))]
+    responses((status = 200, body = LoginOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut)))]
 pub(crate) async fn refresh(
     State(state): State<AppState>,
     Reader(who): Reader,
     context: RequestContext,
 ) -> Result<Response, Problem> {
+    let Credential::Session(session) = who.credential else {
+        return Err(Problem::forbidden_because("an API token is not renewed: make a new one"));
+    };
     let expires_at = expiry(&state);
     let command = SessionCommand::Renew { expires_at };
     let metadata = context.metadata(who.actor(), "renew session");
-    state.write::<Session>(who.session, None, &metadata, &command).await?;
-    let token = sign(&state, who.user.0, who.session, who.role.as_str(), expires_at)?;
+    state.write::<Session>(session, None, &metadata, &command).await?;
+    let token = sign(&state, who.user.0, session, who.role.as_str(), expires_at)?;
     Ok(answer::secret(&LoginOut { token, expires_at, user: UserOut::from(who) }))
 }
 
@@ -135,7 +139,9 @@ pub(crate) async fn change_password(
     state
         .write::<User>(who.user.0, None, &context.metadata(who.actor(), "change password"), &command)
         .await?;
-    state.sessions.forget(who.session);
+    if let Credential::Session(session) = who.credential {
+        state.sessions.forget(session);
+    }
     let LoggedIn { token, expires_at, .. } = start_session(&state, &context, row).await?;
     let message = "password changed successfully".to_owned();
     Ok(answer::secret(&PasswordOut { message, token, expires_at }))
@@ -160,9 +166,16 @@ pub(super) async fn log_in(
     let known = if login.contains('\0') { None } else { queries::user_by_login(&state.pool, &login).await? };
     let stored = known.as_ref().map(|user| user.password_hash.clone());
     let fits = state.passwords.verify(password, stored).await?;
-    match known.filter(|_| fits) {
-        Some(user) => start_session(state, context, user).await,
-        None => Err(Problem::unauthenticated("Invalid e-mail address, user name or password")),
+    match known {
+        Some(user) if fits => {
+            let started = start_session(state, context, user).await?;
+            login_log::note_success(state, context, address, &started.user).await;
+            Ok(started)
+        }
+        known => {
+            login_log::note_failure(state, context, address, known.as_ref()).await;
+            Err(Problem::unauthenticated("Invalid e-mail address, user name or password"))
+        }
     }
 }
 

@@ -2,7 +2,10 @@ use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::identity::{NewUser, Role, User, UserChanges, UserCommand};
-use signalbox_projections::identity::{UserRow, queries};
+use signalbox_projections::identity::{
+    UserRow,
+    queries::{self, UserFilter},
+};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -11,7 +14,7 @@ use crate::{
     answer::{self, Page},
     auth::Admin,
     context::RequestContext,
-    extract::{IfMatch, JsonBody, Params, Text},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -67,33 +70,28 @@ pub(crate) struct UserCreatedOut {
 }
 
 /// Which users are listed.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct ListParams {
-    /// From 1.
-    page: Option<i64>,
-    /// 1 to 100; 25 if absent.
-    page_size: Option<i64>,
+pub(crate) struct UserParams {
+    /// `admin`, `operator` or `viewer`.
+    #[param(value_type = Option<String>)]
+    role: Option<Role>,
+    /// Part of the user name or of the e-mail address, in any case of letters.
+    name: Option<String>,
 }
 
 /// List users, newest first.
-#[utoipa::path(get, path = "/api/v1/users", tag = "users", security(("jwt" = [])), params(ListParams), operation_id = "list_users",
+#[utoipa::path(get, path = "/api/v1/users", tag = "users", security(("jwt" = [])), params(EnvelopeParams, UserParams), operation_id = "list_users",
     responses((status = 200, body = Page<UserRecordOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
     _: Admin,
-    Params(params): Params<ListParams>,
+    Params(envelope): Params<EnvelopeParams>,
+    Params(params): Params<UserParams>,
 ) -> Result<Json<Page<UserRecordOut>>, Problem> {
-    let (page, page_size) = (params.page.unwrap_or(1), params.page_size.unwrap_or(25));
-    if !(1..=1_000_000).contains(&page) {
-        return Err(Problem::invalid("page must be between 1 and 1000000"));
-    }
-    if !(1..=100).contains(&page_size) {
-        return Err(Problem::invalid("page_size must be between 1 and 100"));
-    }
-    let rows = queries::users(&state.pool, page_size, (page - 1) * page_size).await?;
-    let total = queries::count_users(&state.pool).await?;
-    Ok(Json(Page { page, page_size, total, data: rows.into_iter().map(Into::into).collect() }))
+    let filter = UserFilter { role: params.role.map(Role::as_str), name: params.name };
+    let (rows, total) = queries::users(&state.pool, &filter, envelope.page()?).await?;
+    Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
 /// One user.

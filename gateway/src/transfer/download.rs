@@ -32,6 +32,7 @@ use super::{
     upload::{DISPATCH_LAG, blob_problem, gone, missing, stopped},
 };
 use crate::{
+    answer::attachment,
     auth::AgentAuth,
     client_address::ClientAddress,
     extract::{Number, Params},
@@ -179,24 +180,6 @@ fn insert(headers: &mut HeaderMap, name: header::HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
-}
-
-/// `Content-Disposition` after RFC 6266: plain ASCII for old readers, UTF-8 for the others.
-fn attachment(name: &str) -> String {
-    let plain: String = name
-        .chars()
-        .map(|c| if c.is_ascii_graphic() && !matches!(c, '"' | '\\') || c == ' ' { c } else { '_' })
-        .collect();
-    let encoded: String = name
-        .bytes()
-        .map(|byte| match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                char::from(byte).to_string()
-            }
-            _ => format!("%{byte:02X}"),
-        })
-        .collect();
-    format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{encoded}")
 }
 
 /// The bytes that `Range` asks for; `None` for all. Several ranges at once are answered with all bytes.

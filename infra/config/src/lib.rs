@@ -35,6 +35,8 @@ pub struct Config {
     pub limits: Limits,
     /// File transfer.
     pub transfer: Transfer,
+    /// Channels and datapoints.
+    pub monitoring: Monitoring,
     /// What is logged.
     pub log: Log,
 }
@@ -87,8 +89,34 @@ pub struct Identity {
     pub issuer: String,
     /// How long a login lasts, in hours.
     pub token_hours: u32,
+    /// What newly made API tokens begin with.
+    pub api_token_prefix: ApiTokenPrefix,
     /// Password hashes computed at the same time.
     pub concurrent_hashes: usize,
+}
+
+/// What an API token begins with, so that people and programs tell it from other credentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum ApiTokenPrefix {
+    /// `sb_`.
+    #[serde(rename = "sb_")]
+    Signalbox,
+    /// `wm_`, as programs of the WebMACS family expect it.
+    #[serde(rename = "wm_")]
+    Webmacs,
+}
+
+impl ApiTokenPrefix {
+    /// Every prefix that an API token may have.
+    pub const ALL: [Self; 2] = [Self::Signalbox, Self::Webmacs];
+
+    /// The prefix as text.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Signalbox => "sb_",
+            Self::Webmacs => "wm_",
+        }
+    }
 }
 
 /// Rate limits.
@@ -103,6 +131,10 @@ pub struct Limits {
     pub agent_requests_per_minute: u32,
     /// At once.
     pub agent_request_burst: u32,
+    /// Of one credential, to record datapoints.
+    pub ingest_requests_per_minute: u32,
+    /// At once.
+    pub ingest_request_burst: u32,
     /// Attempts per minute.
     pub logins_per_account: u32,
     /// Attempts per minute.
@@ -121,6 +153,14 @@ pub struct Transfer {
     pub retention_hours: u32,
     /// Seconds by which a firing may be late.
     pub catch_up_seconds: u32,
+}
+
+/// Channels and datapoints.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Monitoring {
+    /// Days that datapoints are kept; 0 for ever.
+    pub retention_days: u32,
 }
 
 /// What is logged.
@@ -189,6 +229,8 @@ impl Config {
             ("limits.request_burst", self.limits.request_burst),
             ("limits.agent_requests_per_minute", self.limits.agent_requests_per_minute),
             ("limits.agent_request_burst", self.limits.agent_request_burst),
+            ("limits.ingest_requests_per_minute", self.limits.ingest_requests_per_minute),
+            ("limits.ingest_request_burst", self.limits.ingest_request_burst),
             ("limits.logins_per_account", self.limits.logins_per_account),
             ("limits.logins_per_address", self.limits.logins_per_address),
         ];

@@ -11,9 +11,11 @@ use crate::TestServers;
 const RELAYED_LOG: &str = "EVENTS";
 
 /// Each statement gives one sentence for each thing left over in the database.
-const IN_DATABASE: [&str; 4] = [
+const IN_DATABASE: [&str; 5] = [
     "SELECT format('projection %s stands at %s, the log at %s', c.projection, c.position, h.position)
        FROM read.checkpoints c, log_head h WHERE h.log = 'events' AND c.position < h.position",
+    "SELECT format('datapoints are folded to %s, their log stands at %s', p.position, h.position)
+       FROM series.progress p, log_head h WHERE h.log = 'datapoints' AND p.position < h.position",
     "SELECT format('event %s is poisonous for projection %s: %s', position, projection, error)
        FROM read.poisonous_events",
     r"SELECT format('schema %s of a rebuild is there', nspname) FROM pg_namespace

@@ -1,20 +1,20 @@
 use std::collections::HashMap;
 
 use signalbox_domain::{
-    identity::{Session, SessionEvent, User, UserEvent},
+    identity::{ApiToken, ApiTokenEvent, Session, SessionEvent, User, UserEvent},
     kernel::Decider,
 };
 use signalbox_event_store::RecordedEvent;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{SessionRow, UserRow};
+use super::{ApiTokenRow, SessionRow, UserRow};
 use crate::{
     ApplyError, Poison, Projection,
-    table::{Table, changed_ids},
+    table::{ReadRow, Table, changed_ids},
 };
 
-/// Folds users and sessions.
+/// Folds users, sessions and API tokens.
 pub struct IdentityProjection;
 
 /// Users and sessions in memory.
@@ -22,14 +22,16 @@ pub struct IdentityProjection;
 pub struct IdentityRows {
     users: Table<UserRow>,
     sessions: Table<SessionRow>,
-    /// With the place in the log: a login that was under way then may start a session later, in this batch or the next.
+    tokens: Table<ApiTokenRow>,
+    /// With the place in the log: a login that was under way then may start a session later (or make a token), in this batch
+    /// or the next.
     deleted_users: HashMap<Uuid, i64>,
 }
 
 impl Projection for IdentityProjection {
     const NAME: &'static str = "identity";
-    const TABLES: &'static [&'static str] = &["users", "sessions"];
-    const AGGREGATES: &'static [&'static str] = &[User::TYPE, Session::TYPE];
+    const TABLES: &'static [&'static str] = &["users", "sessions", "api_tokens"];
+    const AGGREGATES: &'static [&'static str] = &[User::TYPE, Session::TYPE, ApiToken::TYPE];
 
     type Rows = IdentityRows;
 
@@ -42,6 +44,7 @@ impl Projection for IdentityProjection {
         let ids = |aggregate| changed_ids(events.iter().copied(), aggregate);
         rows.users.load(connection, schema, ids(User::TYPE)).await?;
         rows.sessions.load(connection, schema, ids(Session::TYPE)).await?;
+        rows.tokens.load(connection, schema, ids(ApiToken::TYPE)).await?;
         Ok(events.iter().filter_map(|event| rows.event(event).err()).collect())
     }
 
@@ -59,10 +62,10 @@ impl IdentityRows {
     fn event(&mut self, event: &RecordedEvent) -> Result<(), Poison> {
         let poison =
             |error: &dyn std::fmt::Display| Poison { position: event.position, error: error.to_string() };
-        if event.aggregate_type == User::TYPE {
-            self.user(event, event.decode::<User>().map_err(|error| poison(&error))?);
-        } else {
-            self.session(event, event.decode::<Session>().map_err(|error| poison(&error))?);
+        match event.aggregate_type.as_str() {
+            User::TYPE => self.user(event, event.decode::<User>().map_err(|error| poison(&error))?),
+            Session::TYPE => self.session(event, event.decode::<Session>().map_err(|error| poison(&error))?),
+            _ => self.token(event, event.decode::<ApiToken>().map_err(|error| poison(&error))?),
         }
         Ok(())
     }
@@ -127,6 +130,22 @@ impl IdentityRows {
         }
     }
 
+    fn token(&mut self, recorded: &RecordedEvent, event: ApiTokenEvent) {
+        match event {
+            ApiTokenEvent::ApiTokenCreated(new) => self.tokens.put(ApiTokenRow {
+                id: recorded.aggregate_id,
+                user_id: new.user.0,
+                name: new.name,
+                secret_sha256: new.secret_sha256.to_string(),
+                expires_at: new.expires_at,
+                position: recorded.position,
+                version: recorded.sequence,
+                created_at: recorded.recorded_at,
+            }),
+            ApiTokenEvent::ApiTokenRevoked => self.tokens.remove(recorded.aggregate_id),
+        }
+    }
+
     async fn write(
         &mut self,
         connection: &mut PgConnection,
@@ -134,21 +153,23 @@ impl IdentityRows {
         keep: usize,
     ) -> Result<(), ApplyError> {
         let deleted = std::mem::take(&mut self.deleted_users);
-        let is_over = |session: &SessionRow| {
-            deleted.get(&session.user_id).is_some_and(|position| session.position < *position)
-        };
+        let is_over = |user: Uuid, since: i64| deleted.get(&user).is_some_and(|position| since < *position);
         if !deleted.is_empty() {
-            self.sessions.remove_where(is_over);
+            self.sessions.remove_where(|session| is_over(session.user_id, session.position));
+            self.tokens.remove_where(|token| is_over(token.user_id, token.position));
         }
         self.users.write(connection, schema, keep).await?;
         self.sessions.write(connection, schema, keep).await?;
+        self.tokens.write(connection, schema, keep).await?;
         if !deleted.is_empty() {
             let (users, positions): (Vec<_>, Vec<_>) = deleted.into_iter().unzip();
-            let sql = format!(
-                "DELETE FROM {schema}.sessions s USING unnest($1, $2) AS deleted (id, position)
-                  WHERE s.user_id = deleted.id AND s.position < deleted.position"
-            );
-            sqlx::query(&sql).bind(users).bind(positions).execute(connection).await?;
+            for table in [SessionRow::TABLE, ApiTokenRow::TABLE] {
+                let sql = format!(
+                    "DELETE FROM {schema}.{table} t USING unnest($1, $2) AS deleted (id, position)
+                      WHERE t.user_id = deleted.id AND t.position < deleted.position"
+                );
+                sqlx::query(&sql).bind(&users).bind(&positions).execute(&mut *connection).await?;
+            }
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! Users and their sessions, as tables.
+//! Users, their sessions and their API tokens, as tables.
 
 mod fold;
 pub mod queries;
 mod rows;
 
 pub use fold::{IdentityProjection, IdentityRows};
-pub use rows::{SessionRow, UserRow};
+pub use rows::{ApiTokenRow, SessionRow, UserRow};

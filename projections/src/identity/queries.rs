@@ -1,10 +1,11 @@
-//! What gateway and workers ask about users and sessions.
+//! What gateway and workers ask about users, sessions and API tokens.
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, PgPool};
+use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
-use super::UserRow;
+use super::{ApiTokenRow, UserRow};
+use crate::transfer::queries::{Page, and_eq, and_like, push_page};
 
 /// The user with this e-mail address or user name, in any case of letters.
 ///
@@ -25,16 +26,37 @@ pub async fn user(pool: &PgPool, id: Uuid) -> Result<Option<UserRow>, sqlx::Erro
     sqlx::query_as("SELECT * FROM read.users WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
-/// A page of users, newest first.
+/// Which users are listed; `None` means any.
+#[derive(Debug, Clone, Default)]
+pub struct UserFilter {
+    /// `admin`, `operator` or `viewer`.
+    pub role: Option<&'static str>,
+    /// Part of the user name or of the e-mail address, in any case of letters.
+    pub name: Option<String>,
+}
+
+/// A page of users, newest first, and how many there are.
 ///
 /// # Errors
 /// The database's error.
-pub async fn users(pool: &PgPool, limit: i64, offset: i64) -> Result<Vec<UserRow>, sqlx::Error> {
-    sqlx::query_as("SELECT * FROM read.users ORDER BY created_at DESC, id DESC LIMIT $1 OFFSET $2")
-        .bind(limit)
-        .bind(offset)
-        .fetch_all(pool)
-        .await
+pub async fn users(
+    pool: &PgPool,
+    filter: &UserFilter,
+    page: Page,
+) -> Result<(Vec<UserRow>, i64), sqlx::Error> {
+    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+        query.push(" FROM read.users WHERE true");
+        and_eq(query, "role", filter.role);
+        // No name contains the line break between them.
+        and_like(query, "username || chr(10) || email", filter.name.as_deref());
+    };
+    let mut rows = QueryBuilder::new("SELECT *");
+    condition(&mut rows);
+    rows.push(" ORDER BY created_at DESC, id DESC");
+    push_page(&mut rows, page);
+    let mut count = QueryBuilder::new("SELECT count(*)");
+    condition(&mut count);
+    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
 }
 
 /// How many users there are.
@@ -78,4 +100,96 @@ pub async fn live_session(
     .bind(now)
     .fetch_optional(pool)
     .await
+}
+
+/// The user of an API token that works.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct LiveApiToken {
+    /// Key of the token.
+    pub token_id: Uuid,
+    /// Whose it is.
+    pub user_id: Uuid,
+    /// The integer that service 1 shows.
+    pub number: i64,
+    /// Login name.
+    pub email: String,
+    /// Second login name.
+    pub username: String,
+    /// Present role.
+    pub role: String,
+}
+
+/// The API token with this hash, unless it is revoked, has expired, or its user is gone.
+///
+/// # Errors
+/// The database's error.
+pub async fn live_api_token(
+    pool: &PgPool,
+    secret_sha256: &str,
+    now: DateTime<Utc>,
+) -> Result<Option<LiveApiToken>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT t.id AS token_id, u.id AS user_id, u.number, u.email, u.username, u.role
+           FROM read.api_tokens t JOIN read.users u ON u.id = t.user_id
+          WHERE t.secret_sha256 = $1 AND (t.expires_at IS NULL OR t.expires_at > $2)",
+    )
+    .bind(secret_sha256)
+    .bind(now)
+    .fetch_optional(pool)
+    .await
+}
+
+/// An API token in a list.
+#[derive(Debug, Clone, PartialEq, FromRow)]
+pub struct ListedApiToken {
+    /// The token.
+    #[sqlx(flatten)]
+    pub token: ApiTokenRow,
+    /// Last use that a gateway has noted.
+    pub last_used: Option<DateTime<Utc>>,
+}
+
+/// Which API tokens are listed; `None` means any.
+#[derive(Debug, Clone, Default)]
+pub struct ApiTokenFilter {
+    /// Only this user's.
+    pub user: Option<Uuid>,
+    /// Part of the name, in any case of letters.
+    pub name: Option<String>,
+}
+
+/// A page of API tokens, newest first, and how many there are.
+///
+/// # Errors
+/// The database's error.
+pub async fn api_tokens(
+    pool: &PgPool,
+    filter: &ApiTokenFilter,
+    page: Page,
+) -> Result<(Vec<ListedApiToken>, i64), sqlx::Error> {
+    // A token that was made while its user was being deleted belongs to nobody.
+    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+        query.push(" WHERE EXISTS (SELECT FROM read.users u WHERE u.id = t.user_id)");
+        if let Some(user) = filter.user {
+            query.push(" AND t.user_id = ").push_bind(user);
+        }
+        and_like(query, "t.name", filter.name.as_deref());
+    };
+    let mut rows = QueryBuilder::new(
+        "SELECT t.*, n.last_used FROM read.api_tokens t LEFT JOIN ops.token_uses n ON n.token_id = t.id",
+    );
+    condition(&mut rows);
+    rows.push(" ORDER BY t.created_at DESC, t.id DESC");
+    push_page(&mut rows, page);
+    let mut count = QueryBuilder::new("SELECT count(*) FROM read.api_tokens t");
+    condition(&mut count);
+    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+}
+
+/// The API token `id`, unless it is revoked.
+///
+/// # Errors
+/// The database's error.
+pub async fn api_token(pool: &PgPool, id: Uuid) -> Result<Option<ApiTokenRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.api_tokens WHERE id = $1").bind(id).fetch_optional(pool).await
 }

@@ -40,6 +40,35 @@ impl ReadRow for UserRow {
     }
 }
 
+/// An API token that has not been revoked.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct ApiTokenRow {
+    /// Key.
+    pub id: Uuid,
+    /// Whose it is.
+    pub user_id: Uuid,
+    /// Display name.
+    pub name: String,
+    /// SHA-256 of the secret.
+    pub secret_sha256: String,
+    /// When it stops working; `None` for never.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// Position of its creation in the log.
+    pub position: i64,
+    /// Version of the aggregate.
+    pub version: i64,
+    /// When it was created.
+    pub created_at: DateTime<Utc>,
+}
+
+impl ReadRow for ApiTokenRow {
+    const TABLE: &'static str = "api_tokens";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
 /// A login session.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct SessionRow {

@@ -488,18 +488,18 @@ fn and_common(query: &mut QueryBuilder<'_, Postgres>, filter: &Filter, name_colu
     }
 }
 
-fn and_eq(query: &mut QueryBuilder<'_, Postgres>, column: &str, value: Option<&str>) {
+pub(crate) fn and_eq(query: &mut QueryBuilder<'_, Postgres>, column: &str, value: Option<&str>) {
     if let Some(value) = value {
         query.push(format!(" AND {column} = ")).push_bind(value.to_owned());
     }
 }
 
-fn and_like(query: &mut QueryBuilder<'_, Postgres>, column: &str, part: Option<&str>) {
+pub(crate) fn and_like(query: &mut QueryBuilder<'_, Postgres>, column: &str, part: Option<&str>) {
     if let Some(part) = part {
         query.push(format!(" AND strpos(lower({column}), lower(")).push_bind(part.to_owned()).push(")) > 0");
     }
 }
 
-fn push_page(query: &mut QueryBuilder<'_, Postgres>, page: Page) {
+pub(crate) fn push_page(query: &mut QueryBuilder<'_, Postgres>, page: Page) {
     query.push(" LIMIT ").push_bind(page.limit).push(" OFFSET ").push_bind(page.offset);
 }

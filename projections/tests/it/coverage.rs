@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 use signalbox_event_store::RecordedEvent;
-use signalbox_projections::{Projection, identity::IdentityProjection, transfer::TransferProjection};
+use signalbox_projections::{
+    Projection, identity::IdentityProjection, monitoring::MonitoringProjection, transfer::TransferProjection,
+};
 use uuid::Uuid;
 
 use crate::{
@@ -13,7 +15,7 @@ use crate::{
 /// Events that leave the rows as they are, on purpose.
 const WITHOUT_EFFECT: [&str; 1] = ["late_report_received"];
 /// Columns that every event of an aggregate changes.
-const BOOKKEEPING: [&str; 4] = ["version", "updated_at", "active_at", "last_seen"];
+const BOOKKEEPING: [&str; 5] = ["version", "position", "updated_at", "active_at", "last_seen"];
 
 fn recorded(sample: &Sample, position: i64, sequence: i64) -> RecordedEvent {
     RecordedEvent {
@@ -71,13 +73,15 @@ async fn every_event_changes_its_read_model_or_is_listed_as_without_effect() {
         log().into_iter().filter(|event| aggregates.contains(&event.aggregate_type.as_str())).collect()
     };
     assert_decided::<IdentityProjection>(&world, &of(IdentityProjection::AGGREGATES)).await;
+    assert_decided::<MonitoringProjection>(&world, &of(MonitoringProjection::AGGREGATES)).await;
     assert_decided::<TransferProjection>(&world, &of(TransferProjection::AGGREGATES)).await;
     world.servers.finish().await;
 }
 
 #[test]
 fn every_aggregate_belongs_to_exactly_one_projection() {
-    let projections = [IdentityProjection::AGGREGATES, TransferProjection::AGGREGATES];
+    let projections =
+        [IdentityProjection::AGGREGATES, MonitoringProjection::AGGREGATES, TransferProjection::AGGREGATES];
     for event in log() {
         let owners =
             projections.iter().filter(|aggregates| aggregates.contains(&event.aggregate_type.as_str()));

@@ -1,8 +1,15 @@
 //! A history in which every kind of thing happens, written by one task.
 
 use signalbox_domain::{
-    identity::{Role, Session, SessionCommand, User, UserChanges, UserCommand},
-    kernel::UserId,
+    identity::{
+        ApiToken, ApiTokenCommand, NewApiToken, Role, Session, SessionCommand, User, UserChanges, UserCommand,
+    },
+    kernel::{ChannelId, UserId, WidgetId},
+    monitoring::{
+        Channel, ChannelCommand, Dashboard, DashboardCommand, Experiment, ExperimentCommand, LogEntry,
+        LogEntryCommand, LogStatus, LogType, NewDashboard, NewExperiment, NewLogEntry, WidgetChanges,
+        WidgetSpec, WidgetType,
+    },
     transfer::{
         Agent, AgentCommand, AgentToken, AgentTokenCommand, Arrival, Job, JobCommand, JobSpec, NewAgentToken,
         NewTransfer, Transfer, TransferCommand, TransportMode,
@@ -10,7 +17,7 @@ use signalbox_domain::{
 };
 use uuid::Uuid;
 
-use crate::world::{Writer, digest, file, new_transfer, spec};
+use crate::world::{OWNER, Writer, digest, file, new_transfer, spec};
 
 pub(crate) async fn users(writer: &Writer, number: i64) {
     let name = format!("user-{number}");
@@ -19,6 +26,17 @@ pub(crate) async fn users(writer: &Writer, number: i64) {
     let expires_at = writer.clock.now();
     let start = || SessionCommand::Start { user: UserId(id), expires_at };
     writer.run::<Session>(session, start()).await;
+    let new = NewApiToken {
+        user: UserId(id),
+        name: name.clone(),
+        secret_sha256: digest(number as u8),
+        expires_at: None,
+    };
+    let create = || ApiTokenCommand::Create(new.clone());
+    let (kept, revoked) = (writer.clock.new_id(), writer.clock.new_id());
+    writer.run::<ApiToken>(kept, create()).await;
+    writer.run::<ApiToken>(revoked, create()).await;
+    writer.run::<ApiToken>(revoked, ApiTokenCommand::Revoke).await;
     let changes = UserChanges {
         username: Some(format!("renamed-{number}")),
         password_hash: Some("$argon2id$new".to_owned()),
@@ -28,8 +46,9 @@ pub(crate) async fn users(writer: &Writer, number: i64) {
     writer.run::<Session>(session, SessionCommand::Renew { expires_at }).await;
     if number % 2 == 0 {
         writer.run::<User>(id, UserCommand::Delete).await;
-        // A login that was under way when the user was deleted.
+        // A login, and a new token, that were under way when the user was deleted.
         writer.run::<Session>(writer.clock.new_id(), start()).await;
+        writer.run::<ApiToken>(writer.clock.new_id(), create()).await;
     }
     writer.run::<Session>(session, SessionCommand::End).await;
 }
@@ -86,4 +105,65 @@ async fn move_file(writer: &Writer, id: Uuid, spec: &JobSpec) {
         )
         .await;
     writer.run::<Transfer>(id, told(spec.destination_agent.id, digest(100))).await;
+}
+
+/// A widget that shows `channel`.
+pub(crate) fn gauge(channel: Option<Uuid>) -> WidgetSpec {
+    WidgetSpec {
+        kind: WidgetType::Gauge,
+        title: "Boiler".to_owned(),
+        channel: channel.map(ChannelId),
+        x: 0,
+        y: 0,
+        w: 4,
+        h: 3,
+        config: None,
+    }
+}
+
+pub(crate) async fn monitoring(writer: &Writer, number: i64) {
+    let channels = [writer.channel(number, "boiler").await, writer.channel(-number, "kettle").await];
+    dashboards(writer, channels).await;
+    let experiment = writer.clock.new_id();
+    let start = NewExperiment { owner: OWNER, name: format!("burn-in {number}") };
+    writer.run::<Experiment>(experiment, ExperimentCommand::Start(start)).await;
+    writer
+        .run::<Experiment>(experiment, ExperimentCommand::Rename { name: format!("second {number}") })
+        .await;
+    let end = if number % 2 == 0 { ExperimentCommand::Delete } else { ExperimentCommand::Stop };
+    writer.run::<Experiment>(experiment, end).await;
+    let entry = writer.clock.new_id();
+    let new = NewLogEntry {
+        kind: LogType::Info,
+        content: "warm".to_owned(),
+        source: "boiler".to_owned(),
+        user: (number % 2 == 0).then_some(OWNER),
+    };
+    writer.run::<LogEntry>(entry, LogEntryCommand::Write(new)).await;
+    let change = LogEntryCommand::Change { status: Some(LogStatus::Read), content: Some("hot".to_owned()) };
+    writer.run::<LogEntry>(entry, change).await;
+}
+
+/// One that stays, with a widget whose channel goes and one whose channel stays, and one that goes.
+async fn dashboards(writer: &Writer, [gone, kept]: [Uuid; 2]) {
+    for stays in [true, false] {
+        let id = writer.clock.new_id();
+        let new = NewDashboard { owner: OWNER, name: "Hall".to_owned(), is_global: stays };
+        writer.run::<Dashboard>(id, DashboardCommand::Create(new)).await;
+        let widgets = [gone, kept, gone].map(|channel| (WidgetId(writer.clock.new_id()), channel));
+        for (widget, channel) in widgets {
+            let add = DashboardCommand::AddWidget { widget, spec: gauge(Some(channel)) };
+            writer.run::<Dashboard>(id, add).await;
+        }
+        let [(moved, _), (cleared, _), (removed, _)] = widgets;
+        let changes = WidgetChanges { x: Some(5), ..Default::default() };
+        writer.run::<Dashboard>(id, DashboardCommand::ChangeWidget { widget: moved, changes }).await;
+        let changes = WidgetChanges { channel: Some(None), ..Default::default() };
+        writer.run::<Dashboard>(id, DashboardCommand::ChangeWidget { widget: cleared, changes }).await;
+        writer.run::<Dashboard>(id, DashboardCommand::RemoveWidget { widget: removed }).await;
+        if !stays {
+            writer.run::<Dashboard>(id, DashboardCommand::Delete).await;
+        }
+    }
+    writer.run::<Channel>(gone, ChannelCommand::Delete).await;
 }

@@ -1,11 +1,19 @@
 use signalbox_domain::{
-    identity::{Role, Session, SessionCommand, User, UserChanges, UserCommand},
+    identity::{
+        ApiToken, ApiTokenCommand, NewApiToken, Role, Session, SessionCommand, User, UserChanges, UserCommand,
+    },
     kernel::UserId,
 };
-use signalbox_projections::identity::{SessionRow, UserRow, queries};
+use signalbox_projections::{
+    identity::{
+        SessionRow, UserRow,
+        queries::{self, ApiTokenFilter},
+    },
+    transfer::queries::Page,
+};
 use uuid::Uuid;
 
-use crate::world::{World, at};
+use crate::world::{World, at, digest};
 
 async fn session(world: &World, user: Uuid) -> Uuid {
     let id = world.clock.new_id();
@@ -137,5 +145,57 @@ async fn a_session_that_starts_after_its_user_was_deleted_is_never_live() {
     let late = session(&world, user).await;
     world.fold().await;
     assert!(!is_live(&world, late).await);
+    world.servers.finish().await;
+}
+
+async fn token(world: &World, user: Uuid, number: u8, expires_at: Option<i64>) -> Uuid {
+    let id = world.clock.new_id();
+    let new = NewApiToken {
+        user: UserId(user),
+        name: format!("token {number}"),
+        secret_sha256: digest(number),
+        expires_at: expires_at.map(at),
+    };
+    world.writer.run::<ApiToken>(id, ApiTokenCommand::Create(new)).await;
+    id
+}
+
+async fn token_user(world: &World, number: u8) -> Option<Uuid> {
+    let now = world.clock.now();
+    let live = queries::live_api_token(world.pool(), digest(number).as_str(), now).await.unwrap();
+    live.map(|live| live.user_id)
+}
+
+#[tokio::test]
+async fn an_api_token_lives_until_it_is_revoked_or_expires_or_its_user_goes() {
+    let world = World::start().await;
+    let (ada, bob) = (
+        world.writer.user(1, "ada", Role::Operator).await,
+        world.writer.user(2, "bob", Role::Operator).await,
+    );
+    let revoked = token(&world, ada, 1, None).await;
+    token(&world, ada, 2, Some(3600)).await;
+    token(&world, ada, 3, None).await;
+    token(&world, bob, 4, None).await;
+    world.fold().await;
+    for (number, user) in [(1, ada), (2, ada), (3, ada), (4, bob)] {
+        assert_eq!(token_user(&world, number).await, Some(user));
+    }
+    world.writer.run::<ApiToken>(revoked, ApiTokenCommand::Revoke).await;
+    let new_password = UserChanges { password_hash: Some("$argon2id$new".into()), ..Default::default() };
+    change(&world, ada, new_password).await;
+    world.go_to(3600);
+    assert_eq!(token_user(&world, 1).await, None, "revoked");
+    assert_eq!(token_user(&world, 2).await, None, "expired");
+    assert_eq!(token_user(&world, 3).await, Some(ada), "a new password is no reason");
+    world.writer.run::<User>(ada, UserCommand::Delete).await;
+    token(&world, ada, 5, None).await;
+    world.fold().await;
+    assert_eq!((token_user(&world, 3).await, token_user(&world, 5).await), (None, None));
+    let (listed, total) =
+        queries::api_tokens(world.pool(), &ApiTokenFilter::default(), Page { limit: 10, offset: 0 })
+            .await
+            .unwrap();
+    assert_eq!((listed.len(), total, listed[0].token.user_id), (1, 1, bob));
     world.servers.finish().await;
 }

@@ -5,11 +5,13 @@
 mod coverage;
 mod history;
 mod identity;
+mod monitoring;
 mod poison;
 mod queries;
 mod rebuild;
 mod runner;
 #[path = "../../../infra/event_store/tests/it/samples.rs"]
 mod samples;
+mod series;
 mod transfer;
 mod world;

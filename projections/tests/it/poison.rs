@@ -11,7 +11,7 @@ use crate::world::World;
 /// An event that no program has written: a user is renamed, but the new name is missing.
 async fn poison(world: &World, user: uuid::Uuid, sequence: i64) -> i64 {
     let mut transaction = world.pool().begin().await.unwrap();
-    let sql = "UPDATE log_head SET position = position + 1 RETURNING position";
+    let sql = "UPDATE log_head SET position = position + 1 WHERE log = 'events' RETURNING position";
     let position: i64 = sqlx::query_scalar(sql).fetch_one(&mut *transaction).await.unwrap();
     sqlx::query(
         r#"INSERT INTO events VALUES ($1, 'user', $2, $3, 'user_renamed', '1', '{"type": "user_renamed"}', '{}', now())"#,

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use futures::future::join_all;
 use signalbox_domain::{
-    identity::{Role, Session, SessionCommand},
+    identity::{ApiToken, ApiTokenCommand, NewApiToken, Role, Session, SessionCommand},
     kernel::UserId,
     transfer::{
         Agent, AgentCommand, AgentRef, AgentToken, AgentTokenCommand, Arrival, JobRef, JobType,
@@ -13,7 +13,7 @@ use signalbox_domain::{
 };
 use signalbox_projections::{
     Lookup,
-    identity::queries as identity,
+    identity::queries::{self as identity, ApiTokenFilter, UserFilter},
     transfer::{
         JobRow,
         queries::{self as transfer, Filter, Page},
@@ -39,11 +39,17 @@ async fn users_are_found_by_name_and_address_in_any_case() {
         assert_eq!(identity::user_by_login(pool, login).await.unwrap().unwrap().id, ada, "{login}");
     }
     assert_eq!(identity::user_by_login(pool, "eve").await.unwrap(), None);
-    let page = identity::users(pool, 10, 0).await.unwrap();
+    let list = async |limit, offset| {
+        identity::users(pool, &UserFilter::default(), Page { limit, offset }).await.unwrap()
+    };
+    let (page, total) = list(10, 0).await;
     assert_eq!(page.iter().map(|user| user.id).collect::<Vec<_>>(), [bob, ada], "newest first");
-    assert_eq!(identity::users(pool, 1, 1).await.unwrap()[0].id, ada);
+    assert_eq!((list(1, 1).await.0[0].id, total), (ada, 2));
     assert_eq!(identity::count_users(pool).await.unwrap(), 2);
     assert_eq!(identity::user(pool, STRANGER).await.unwrap(), None);
+    let filter = UserFilter { role: Some("viewer"), name: Some("BOB@ex".to_owned()) };
+    let (found, total) = identity::users(pool, &filter, ALL).await.unwrap();
+    assert_eq!((found.len(), found[0].id, total), (1, bob, 1));
     world.servers.finish().await;
 }
 
@@ -58,6 +64,35 @@ async fn a_live_session_names_its_user() {
     let live = identity::live_session(world.pool(), session, at(59)).await.unwrap().unwrap();
     assert_eq!((live.user_id, live.number, live.role.as_str()), (user, 7, "admin"));
     assert_eq!(identity::live_session(world.pool(), session, at(60)).await.unwrap(), None);
+    world.servers.finish().await;
+}
+
+#[tokio::test]
+async fn a_live_api_token_names_its_user() {
+    let world = World::start().await;
+    let user = world.writer.user(7, "ada", Role::Admin).await;
+    let (token, user_id) = (world.clock.new_id(), UserId(user));
+    let new = NewApiToken {
+        user: user_id,
+        name: "Press".to_owned(),
+        secret_sha256: digest(1),
+        expires_at: Some(at(60)),
+    };
+    world.writer.run::<ApiToken>(token, ApiTokenCommand::Create(new)).await;
+    world.fold().await;
+    let (pool, hash) = (world.pool(), digest(1));
+    let live = identity::live_api_token(pool, hash.as_str(), at(59)).await.unwrap().unwrap();
+    assert_eq!((live.token_id, live.user_id, live.number, live.role.as_str()), (token, user, 7, "admin"));
+    assert_eq!(identity::live_api_token(pool, hash.as_str(), at(60)).await.unwrap(), None);
+    assert_eq!(identity::api_token(pool, token).await.unwrap().unwrap().name, "Press");
+    assert_eq!(identity::api_token(pool, STRANGER).await.unwrap(), None);
+    for (user, name, expected) in
+        [(None, None, 1), (Some(user), Some("PRE"), 1), (Some(STRANGER), None, 0), (None, Some("x"), 0)]
+    {
+        let filter = ApiTokenFilter { user, name: name.map(str::to_owned) };
+        let (rows, total) = identity::api_tokens(pool, &filter, ALL).await.unwrap();
+        assert_eq!((rows.len() as i64, total), (expected, expected), "{filter:?}");
+    }
     world.servers.finish().await;
 }
 
@@ -350,6 +385,11 @@ async fn staged_entries_are_sorted_by_the_bytes_of_their_names() {
 /// Names of the queries of `context`, from its source.
 fn declared(context: &str) -> BTreeSet<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{context}/queries.rs"));
+    declared_in(&path)
+}
+
+/// The queries that the source file at `path` declares.
+pub(crate) fn declared_in(path: &Path) -> BTreeSet<String> {
     let source = fs::read_to_string(path).unwrap();
     let names = source.lines().filter_map(|line| line.strip_prefix("pub async fn "));
     names.map(|name| name.split(['(', '<']).next().unwrap().to_owned()).collect()

@@ -4,9 +4,13 @@ use signalbox_domain::{
 };
 use signalbox_projections::{
     Portions, Projection, Runner,
-    identity::{IdentityProjection, queries},
+    identity::{
+        IdentityProjection,
+        queries::{self, UserFilter},
+    },
+    monitoring::MonitoringProjection,
     rebuild, rebuild_in,
-    transfer::TransferProjection,
+    transfer::{TransferProjection, queries::Page},
 };
 use signalbox_test_support::{eventually, seconds};
 use sqlx::Executor;
@@ -37,6 +41,7 @@ async fn a_rebuild_in_one_step_equals_what_was_folded_event_by_event() {
         for number in 1..=6 {
             history::users(&writer, number).await;
             history::transfers(&writer, number).await;
+            history::monitoring(&writer, number).await;
         }
     });
     while !writing.is_finished() {
@@ -45,6 +50,7 @@ async fn a_rebuild_in_one_step_equals_what_was_folded_event_by_event() {
     writing.await.unwrap();
     world.fold().await;
     rebuild_unchanged::<IdentityProjection>(&world).await;
+    rebuild_unchanged::<MonitoringProjection>(&world).await;
     rebuild_unchanged::<TransferProjection>(&world).await;
     world.servers.finish().await;
 }
@@ -56,13 +62,16 @@ async fn a_rebuild_in_small_portions_equals_the_live_tables() {
     for number in 1..=6 {
         history::users(&world.writer, number).await;
         history::transfers(&world.writer, number).await;
+        history::monitoring(&world.writer, number).await;
     }
     world.fold().await;
     for (events, rows) in [(1, 0), (1, 1), (3, 2), (20, 1), (50, 5)] {
         let portions = Portions { events, rows };
         let identity = rebuild_in::<IdentityProjection>(world.pool(), portions).await.unwrap();
         let transfer = rebuild_in::<TransferProjection>(world.pool(), portions).await.unwrap();
-        assert_eq!((identity.differences, transfer.differences), (0, 0), "{portions:?}");
+        let monitoring = rebuild_in::<MonitoringProjection>(world.pool(), portions).await.unwrap();
+        let differences = [identity, transfer, monitoring].map(|report| report.differences);
+        assert_eq!(differences, [0; 3], "{portions:?}");
     }
     world.servers.finish().await;
 }
@@ -137,6 +146,7 @@ async fn rebuilt_tables_have_the_columns_keys_and_index_names_of_the_migrations(
     world.fold().await;
     let before = schema(&world).await;
     rebuild::<IdentityProjection>(world.pool()).await.unwrap();
+    rebuild::<MonitoringProjection>(world.pool()).await.unwrap();
     rebuild::<TransferProjection>(world.pool()).await.unwrap();
     assert_eq!(schema(&world).await, before);
     world.servers.finish().await;
@@ -160,7 +170,7 @@ async fn read_on(world_pool: sqlx::PgPool, stop: CancellationToken) {
     while !stop.is_cancelled() {
         let now = chrono::DateTime::UNIX_EPOCH;
         queries::live_session(&world_pool, uuid::Uuid::nil(), now).await.unwrap();
-        queries::users(&world_pool, 10, 0).await.unwrap();
+        queries::users(&world_pool, &UserFilter::default(), Page { limit: 10, offset: 0 }).await.unwrap();
     }
 }
 

@@ -6,13 +6,17 @@ use signalbox_clock::Clock;
 use signalbox_domain::{
     identity::{NewUser, Role, User, UserCommand},
     kernel::{AgentId, CommandOutcome, Decider, JobId, Sha256Hex, UserId},
+    monitoring::{Channel, ChannelCommand, ChannelSpec, ChannelType, NewChannel},
     transfer::{
         Agent, AgentCommand, AgentProfile, AgentRef, Job, JobCommand, JobRef, JobSpec, JobType, NewAgent,
         NewJob, NewTransfer, Overlap, Retry, Schedule, StagedFile, Transfer, TransferCommand,
     },
 };
 use signalbox_event_store::{Appender, Execution, execute};
-use signalbox_projections::{Projection, Runner, identity::IdentityProjection, transfer::TransferProjection};
+use signalbox_projections::{
+    Projection, Runner, identity::IdentityProjection, monitoring::MonitoringProjection,
+    transfer::TransferProjection,
+};
 use signalbox_test_support::{TestServers, metadata};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -50,9 +54,10 @@ impl World {
         Runner::start(self.servers.pool.clone(), self.servers.bus.clone()).await.unwrap()
     }
 
-    /// Applies all that is in the log to both contexts.
+    /// Applies all that is in the log to all contexts.
     pub(crate) async fn fold(&self) {
         catch_up(&mut self.runner::<IdentityProjection>().await).await;
+        catch_up(&mut self.runner::<MonitoringProjection>().await).await;
         catch_up(&mut self.runner::<TransferProjection>().await).await;
     }
 
@@ -87,6 +92,20 @@ impl Writer {
             password_hash: "$argon2id$".to_owned(),
         };
         self.run::<User>(id, UserCommand::Create(new)).await;
+        id
+    }
+
+    pub(crate) async fn channel(&self, number: i64, name: &str) -> Uuid {
+        let id = self.clock.new_id();
+        let spec = ChannelSpec {
+            name: format!("{name} {number}"),
+            kind: ChannelType::Sensor,
+            unit: None,
+            min_value: None,
+            max_value: None,
+        };
+        let new = NewChannel { number: number as i32, owner: OWNER, spec };
+        self.run::<Channel>(id, ChannelCommand::Create(new)).await;
         id
     }
 

@@ -1,6 +1,9 @@
 //! Whether the service says how it is.
 
-use serde_json::json;
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+use signalbox_clock::Clock;
+use sqlx::{Connection, Executor, PgConnection};
 
 use crate::harness::{World, eventually, seconds};
 
@@ -8,7 +11,7 @@ use crate::harness::{World, eventually, seconds};
 async fn health_and_info_need_no_login() {
     let world = World::start().await;
     let client = world.anonymous();
-    for path in ["/api/health", "/health"] {
+    for path in ["/api/health", "/health", "/api/v1/health"] {
         let health = client.get(path).await.expect(200);
         assert_eq!((&health["status"], &health["components"]["database"]), (&json!("ok"), &json!("ok")));
         assert_eq!(
@@ -22,6 +25,62 @@ async fn health_and_info_need_no_login() {
     client.get("/livez").await.expect(200);
     client.get("/readyz").await.expect(200);
     world.finish().await;
+}
+
+#[tokio::test]
+async fn health_says_since_when_the_service_is_up_and_when_the_last_datapoint_came() {
+    let clock = Clock::manual(Clock::system().now());
+    let world = World::at(clock.clone(), |_| {}).await;
+    for path in ["/health", "/api/v1/health"] {
+        let before = world.anonymous().get(path).await.expect(200);
+        assert_eq!((&before["database"], &before["last_datapoint"]), (&json!("ok"), &Value::Null));
+        clock.advance(TimeDelta::milliseconds(90_250));
+        let after = world.anonymous().get(path).await.expect(200);
+        let up = |health: &Value| health["uptime_seconds"].as_f64().unwrap();
+        assert!((up(&after) - up(&before) - 90.25).abs() <= 0.1, "{before} {after}");
+    }
+    let event = json!({"name": "boiler", "type": "sensor"});
+    let event = world.admin.post("/api/v1/events", event).await.expect(201)["public_id"].clone();
+    for value in [1, 2] {
+        let point = json!({"value": value, "event_public_id": event});
+        let point = world.admin.post("/api/v1/datapoints", point).await.expect(201);
+        // A gateway remembers the newest one for less than a second.
+        clock.advance(TimeDelta::seconds(1));
+        let health = world.anonymous().get("/health").await.expect(200);
+        assert_eq!(health["last_datapoint"], point["timestamp"]);
+    }
+    let service_1 = world.anonymous().get("/api/health").await.expect(200);
+    assert_eq!(service_1.as_object().unwrap().len(), 3, "{service_1}");
+    world.finish().await;
+}
+
+/// Lets nobody into the database of `world` any more, and throws out who is in.
+async fn close_database(world: &World) {
+    let (server, name) = world.servers.database_url.rsplit_once('/').unwrap();
+    let mut outside = PgConnection::connect(&format!("{server}/postgres")).await.unwrap();
+    outside.execute(format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false").as_str()).await.unwrap();
+    let throw_out = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1";
+    sqlx::query(throw_out).bind(name).execute(&mut outside).await.unwrap();
+}
+
+#[tokio::test]
+async fn without_its_database_health_says_so_and_does_not_wait() {
+    let world = World::start().await;
+    let client = world.anonymous();
+    client.get("/health").await.expect(200);
+    close_database(&world).await;
+    for path in ["/health", "/api/v1/health", "/api/health"] {
+        let begun = tokio::time::Instant::now();
+        let health = client.get(path).await.expect(503);
+        assert!(begun.elapsed() < seconds(3), "{path} took {:?}", begun.elapsed());
+        let components = &health["components"];
+        assert_eq!((&health["status"], &components["database"]), (&json!("degraded"), &json!("error")));
+        assert_eq!(components["broker"], "ok");
+        assert!(health["database"] == "error" || path == "/api/health");
+    }
+    assert_eq!(client.get("/readyz").await.status, 503);
+    client.get("/livez").await.expect(200);
+    world.finish_with_mail().await;
 }
 
 #[tokio::test]

@@ -7,5 +7,6 @@ mod files;
 mod health;
 mod idempotency;
 mod jobs;
+mod sockets;
 mod transfers;
 mod v1;

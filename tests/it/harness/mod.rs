@@ -8,6 +8,7 @@ mod folder;
 mod link;
 mod real_agent;
 mod service;
+pub mod webmacs;
 mod world;
 
 pub use answer::Answer;

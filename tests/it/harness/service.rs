@@ -7,7 +7,12 @@ use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_gateway::Gateway;
 use signalbox_messaging::{Bus, Mailbox};
-use signalbox_projections::{Runner, identity::IdentityProjection, transfer::TransferProjection};
+use signalbox_projections::{
+    Runner,
+    identity::IdentityProjection,
+    monitoring::{MonitoringProjection, series::Folder},
+    transfer::TransferProjection,
+};
 use sqlx::PgPool;
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -41,11 +46,15 @@ impl Process {
 
     /// Takes the role of the projections.
     pub fn project(&mut self) {
-        let (pool, bus, _, stop) = self.parts();
+        let (pool, bus, clock, stop) = self.parts();
+        let days = self.config.monitoring.retention_days;
+        let retention_days = (days > 0).then_some(days);
         self.tasks.spawn(async move {
             tokio::join!(
                 Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
-                Runner::<TransferProjection>::run(pool, bus, stop),
+                Runner::<MonitoringProjection>::run(pool.clone(), bus.clone(), stop.clone()),
+                Runner::<TransferProjection>::run(pool.clone(), bus, stop.clone()),
+                Folder::run(pool, clock, retention_days, stop),
             );
         });
     }

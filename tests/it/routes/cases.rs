@@ -25,6 +25,16 @@ pub enum Subject {
     /// Seen by its owner alone.
     Transfer,
     User,
+    /// Deleted by its owner and by admins.
+    ApiToken,
+    Experiment,
+    LogEntry,
+    /// Changed by its owner alone.
+    Dashboard,
+    /// Changed by the dashboard's owner alone.
+    Widget,
+    Event,
+    Datapoint,
     /// Seen by the transfer's agents alone.
     File,
 }
@@ -46,11 +56,21 @@ pub struct Subjects {
     pub job: i64,
     pub transfer: i64,
     pub user: String,
+    pub api_token: String,
+    pub experiment: String,
+    pub log_entry: String,
+    pub dashboard: String,
+    pub widget: String,
+    pub event: String,
+    pub datapoint: String,
 }
 
 fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
-    use Subject::{File, Job, Nothing, Token, Transfer, User};
+    use Subject::{
+        ApiToken, Dashboard, Datapoint, Event, Experiment, File, Job, LogEntry, Nothing, Token, Transfer,
+        User, Widget,
+    };
     let credentials = || Some(json!({"email": "nobody@example.org", "password": "not the password"}));
     let job = || {
         Some(
@@ -64,8 +84,16 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
             json!({"email": "new@example.org", "username": "new", "password": "long enough", "role": "viewer"}),
         )
     };
+    let event =
+        || Some(json!({"name": "new", "type": "sensor", "unit": "V", "min_value": 0.5, "max_value": 9}));
+    let widget = || {
+        Some(
+            json!({"widget_type": "gauge", "title": "t", "event_public_id": null, "x": 1, "y": 1, "w": 1, "h": 1,
+            "config_json": "{}"}),
+        )
+    };
     match operation_id {
-        "api_health" | "health" | "livez" | "readyz" | "info" => (Everybody, Nothing, None),
+        "api_health" | "health" | "api_v1_health" | "livez" | "readyz" | "info" => (Everybody, Nothing, None),
         "login" | "api_login" => (Everybody, Nothing, credentials()),
         "refresh" | "current_user" | "logout" | "me" => (AnyUser, Nothing, None),
         "change_password" => {
@@ -75,6 +103,11 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "create_user" => (Admin, Nothing, user()),
         "get_user" | "delete_user" => (Admin, User, None),
         "update_user" => (Admin, User, user()),
+        "list_api_tokens" => (AnyUser, Nothing, None),
+        "create_api_token" => {
+            (AnyUser, Nothing, Some(json!({"name": "t", "expires_at": "2030-01-31T12:00:00Z"})))
+        }
+        "delete_api_token" => (AnyUser, ApiToken, None),
         "list_agents" | "list_tokens" | "list_jobs" | "list_transfers" => (AnyUser, Nothing, None),
         "get_agent" => (AnyUser, Subject::Agent, None),
         "create_agent" => (Admin, Nothing, Some(json!({"name": "a", "type": "server", "description": "d"}))),
@@ -98,6 +131,55 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         ),
         "get_transfer" => (AnyUser, Transfer, None),
         "cancel_transfer" => (Operator, Transfer, None),
+        "list_events" => (AnyUser, Nothing, None),
+        "get_event" => (AnyUser, Event, None),
+        "create_event" => (Operator, Nothing, event()),
+        "update_event" => (Operator, Event, event()),
+        "delete_event" => (Operator, Event, None),
+        "list_experiments" | "list_dashboards" | "list_log_entries" => (AnyUser, Nothing, None),
+        "get_experiment" | "export_experiment" => (AnyUser, Experiment, None),
+        "create_experiment" => (Operator, Nothing, Some(json!({"name": "new"}))),
+        "update_experiment" => (Operator, Experiment, Some(json!({"name": "new"}))),
+        "stop_experiment" | "delete_experiment" => (Operator, Experiment, None),
+        "get_log_entry" => (AnyUser, LogEntry, None),
+        "create_log_entry" => (
+            Operator,
+            Nothing,
+            Some(json!({"content": "c", "type": "info", "logging_type": "info", "source": "s"})),
+        ),
+        "update_log_entry" => {
+            (Operator, LogEntry, Some(json!({"content": "c", "status": "read", "status_type": "read"})))
+        }
+        "get_dashboard" => (AnyUser, Dashboard, None),
+        "create_dashboard" => (Operator, Nothing, Some(json!({"name": "new", "is_global": false}))),
+        "update_dashboard" => (Operator, Dashboard, Some(json!({"name": "new", "is_global": false}))),
+        "delete_dashboard" => (Operator, Dashboard, None),
+        "create_widget" => (Operator, Dashboard, widget()),
+        "update_widget" => {
+            let mut body = widget();
+            // The type stays, and is not asked for.
+            body.as_mut().unwrap().as_object_mut().unwrap().remove("widget_type");
+            (Operator, Widget, body)
+        }
+        "delete_widget" => (Operator, Widget, None),
+        "list_datapoints" | "latest_datapoints" => (AnyUser, Nothing, None),
+        "get_datapoint" => (AnyUser, Datapoint, None),
+        "delete_datapoint" => (Operator, Datapoint, None),
+        "create_datapoint" => (
+            Operator,
+            Nothing,
+            Some(json!({"value": 1.5, "event_public_id": "unknown", "timestamp": "2026-03-01T10:00:00Z"})),
+        ),
+        "create_datapoints" => {
+            (Operator, Nothing, Some(json!({"datapoints": [{"value": 1, "event_public_id": "unknown"}]})))
+        }
+        "datapoint_series" => (
+            AnyUser,
+            Nothing,
+            Some(
+                json!({"event_public_ids": ["unknown"], "minutes": 5, "max_points": 50, "aggregate": "avg"}),
+            ),
+        ),
         "upload_file" | "download_file" | "get_manifest" => (Agent, File, None),
         "agent_connect" => (Agent, Nothing, Some(json!({"system_info": {"hostname": "h"}}))),
         "agent_send" => (Agent, Nothing, Some(json!({"type": "heartbeat", "data": {}}))),
@@ -131,12 +213,22 @@ impl Route {
             Subject::Job => subjects.job.to_string(),
             Subject::Transfer | Subject::File => subjects.transfer.to_string(),
             Subject::User => subjects.user.clone(),
+            Subject::ApiToken => subjects.api_token.clone(),
+            Subject::Event => subjects.event.clone(),
+            Subject::Experiment => subjects.experiment.clone(),
+            Subject::LogEntry => subjects.log_entry.clone(),
+            Subject::Dashboard => subjects.dashboard.clone(),
+            Subject::Widget => {
+                let of_dashboard = self.template.replace("{id}", &subjects.dashboard);
+                return of_dashboard.replace("{wid}", &subjects.widget);
+            }
+            Subject::Datapoint => subjects.datapoint.clone(),
         };
         self.path_with(&id)
     }
 
     pub fn path_with(&self, id: &str) -> String {
-        self.template.replace("{id}", id)
+        self.template.replace("{id}", id).replace("{wid}", id)
     }
 
     /// Whether what is well-formed but wrong is answered by 422.
@@ -163,7 +255,13 @@ impl Route {
     /// The credential of the least that may call it on a resource that is there.
     pub fn least<'a>(&self, clients: &'a Clients) -> &'a Client {
         match self.access {
-            _ if matches!(self.subject, Subject::Job | Subject::Transfer) => &clients.admin,
+            _ if matches!(
+                self.subject,
+                Subject::Job | Subject::Transfer | Subject::ApiToken | Subject::Dashboard | Subject::Widget
+            ) =>
+            {
+                &clients.admin
+            }
             Access::Everybody => &clients.nobody,
             Access::AnyUser => &clients.viewer,
             Access::Operator => &clients.operator,
@@ -204,6 +302,30 @@ impl Subjects {
         world.until_phase(transfer, "dispatched").await;
         let user = json!({"email": "subject@example.org", "username": "subject", "password": "long enough"});
         let user = world.admin.post("/api/v1/users", user).await.expect(201);
-        Self { agent, job, transfer, user: user["public_id"].as_str().unwrap().to_owned() }
+        let token = world.admin.post("/api/v1/tokens", json!({"name": "subject"})).await.expect(201);
+        let event = json!({"name": "subject", "type": "sensor"});
+        let event = world.admin.post("/api/v1/events", event).await.expect(201);
+        let id = |made: &Value| made["public_id"].as_str().unwrap().to_owned();
+        let (user, api_token, event) = (id(&user), id(&token), id(&event));
+        let made = async |path: &str, body: Value| id(&world.admin.post(path, body).await.expect(201));
+        let datapoint = made("/api/v1/datapoints", json!({"value": 1.5, "event_public_id": event})).await;
+        let experiment = made("/api/v1/experiments", json!({"name": "subject"})).await;
+        let log_entry = made("/api/v1/logging", json!({"content": "subject"})).await;
+        let dashboard = made("/api/v1/dashboards", json!({"name": "subject"})).await;
+        let widgets = format!("/api/v1/dashboards/{dashboard}/widgets");
+        let widget = made(&widgets, json!({"widget_type": "gauge", "title": "subject"})).await;
+        Self {
+            agent,
+            job,
+            transfer,
+            user,
+            api_token,
+            event,
+            datapoint,
+            experiment,
+            log_entry,
+            dashboard,
+            widget,
+        }
     }
 }

@@ -108,6 +108,37 @@ async fn no_route_takes_a_missing_or_forged_credential() {
     world.finish_with_mail().await;
 }
 
+/// A client with a new API token of `owner`, and the token's id.
+async fn api_token(owner: &Client, token: Value) -> (Client, String) {
+    let made = owner.post("/api/v1/tokens", token).await.expect(201);
+    let text = |field: &str| made[field].as_str().unwrap().to_owned();
+    (owner.with_token(&text("token")), text("public_id"))
+}
+
+#[tokio::test]
+async fn every_route_takes_an_api_token_where_it_takes_a_login() {
+    let world = World::start().await;
+    let subjects = Subjects::new(&world).await;
+    let clients = Clients::new(&world, &subjects).await;
+    let mut taken = 0;
+    for route in routes() {
+        let login = route.least(&clients);
+        if matches!(route.access, Access::Everybody | Access::Agent) || login.token.is_none() {
+            continue;
+        }
+        let (token, _) = api_token(login, json!({"name": "walker"})).await;
+        // What names nothing changes nothing, and comes after the credential.
+        let path = route.path_with("018f0000-0000-7000-8000-000000000000");
+        let answer = token.send(token.request(route.method.parse().unwrap(), &path).body("{")).await;
+        let is_renewal = route.template == "/api/auth/refresh" && answer.status == 403;
+        let taken_in = !matches!(answer.status, 401 | 403);
+        assert!(taken_in || is_renewal, "{}: {}", route.name(), answer.text());
+        taken += 1;
+    }
+    assert!(taken >= 30, "{taken}");
+    world.finish_with_mail().await;
+}
+
 #[tokio::test]
 async fn no_route_takes_a_credential_that_has_been_revoked() {
     let world = World::start().await;
@@ -116,6 +147,8 @@ async fn no_route_takes_a_credential_that_has_been_revoked() {
     let second = |name: &'static str| async { world.user(name, "admin").await };
     let (leaver, changer, reset, deleted) =
         (second("leaver").await, second("changer").await, second("reset").await, second("deleted").await);
+    let orphan = api_token(&deleted, json!({"name": "orphan"})).await;
+    orphan.0.get("/api/auth/user").await.expect(200);
     leaver.post("/api/v1/auth/logout", json!({})).await.expect(200);
     let change = json!({"old_password": PASSWORD, "new_password": "another long password"});
     changer.post("/api/auth/password", change).await.expect(200);
@@ -134,8 +167,18 @@ async fn no_route_takes_a_credential_that_has_been_revoked() {
     let agent = world.anonymous().with_token(other["value"].as_str().unwrap());
     agent.post("/api/agent/ack", json!({"message_ids": []})).await.expect(200);
     world.admin.delete(&format!("/api/tokens/{}", other["token"]["id"])).await.expect(204);
-    let void =
-        [("logout", &leaver), ("password change", &changer), ("reset", &reset), ("deletion", &deleted)];
+    let revoked = api_token(&world.admin, json!({"name": "revoked"})).await;
+    let path = format!("/api/v1/tokens/{}", revoked.1);
+    world.admin.delete(&path).await.expect(200);
+    let orphan = orphan.0;
+    let void = [
+        ("logout", &leaver),
+        ("password change", &changer),
+        ("reset", &reset),
+        ("deletion", &deleted),
+        ("revocation", &revoked.0),
+        ("deletion of the owner", &orphan),
+    ];
     for (why, client) in void {
         let is_void = async || client.get("/api/auth/user").await.status == 401;
         let begun = tokio::time::Instant::now();
@@ -174,14 +217,19 @@ async fn no_route_takes_a_credential_that_has_expired() {
     let expires: chrono::DateTime<Utc> = token["token"]["expires_at"].as_str().unwrap().parse().unwrap();
     assert_eq!((expires - clock.now()).num_hours(), 24);
     let agent = world.anonymous().with_token(token["value"].as_str().unwrap());
+    let short = api_token(&world.admin, json!({"name": "short", "expires_at": expires})).await.0;
     clock.advance(TimeDelta::hours(23));
+    short.get("/api/auth/user").await.expect(200);
     agent.post("/api/agent/ack", json!({"message_ids": []})).await.expect(200);
     world.admin.get("/api/auth/user").await.expect(200);
     clock.advance(TimeDelta::minutes(61));
     let before = world.head().await;
     for route in routes().iter().filter(|route| route.access != Access::Everybody) {
-        let client = if route.access == Access::Agent { &agent } else { &world.admin };
-        refuse(route, client, &route.path(&subjects), 401, "an expired token").await;
+        let expired: &[&Client] =
+            if route.access == Access::Agent { &[&agent] } else { &[&world.admin, &short] };
+        for client in expired {
+            refuse(route, client, &route.path(&subjects), 401, "an expired token").await;
+        }
     }
     assert_eq!(world.head().await, before);
     world.anonymous().log_in(ADMIN, PASSWORD).await.get("/api/auth/user").await.expect(200);

@@ -10,8 +10,9 @@ use std::{
 use chrono::DateTime;
 use serde_json::Value;
 use signalbox_domain::{
-    identity::{Session, User},
+    identity::{ApiToken, Session, User},
     kernel::Decider,
+    monitoring::{Channel, Dashboard, Experiment, LogEntry},
     transfer::{Agent, AgentToken, Job, Transfer},
 };
 use signalbox_event_store::RecordedEvent;
@@ -66,10 +67,15 @@ fn rewritten(event: &RecordedEvent) -> Value {
     match event.aggregate_type.as_str() {
         User::TYPE => through::<User>(event),
         Session::TYPE => through::<Session>(event),
+        ApiToken::TYPE => through::<ApiToken>(event),
         Agent::TYPE => through::<Agent>(event),
         AgentToken::TYPE => through::<AgentToken>(event),
         Job::TYPE => through::<Job>(event),
         Transfer::TYPE => through::<Transfer>(event),
+        Channel::TYPE => through::<Channel>(event),
+        Experiment::TYPE => through::<Experiment>(event),
+        Dashboard::TYPE => through::<Dashboard>(event),
+        LogEntry::TYPE => through::<LogEntry>(event),
         other => panic!("add the aggregate {other} here"),
     }
 }

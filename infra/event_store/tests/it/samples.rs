@@ -7,8 +7,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 use cqrs_es::DomainEvent;
 use serde_json::Value;
 use signalbox_domain::{
-    identity::{NewUser, Role, Session, SessionEvent, User, UserEvent},
-    kernel::{AgentId, Decider, JobId, Sha256Hex, UserId},
+    identity::{ApiToken, ApiTokenEvent, NewApiToken, NewUser, Role, Session, SessionEvent, User, UserEvent},
+    kernel::{AgentId, ChannelId, Decider, JobId, Sha256Hex, UserId, WidgetId},
+    monitoring::{
+        Channel, ChannelEvent, ChannelSpec, ChannelType, Dashboard, DashboardEvent, Experiment,
+        ExperimentEvent, LogEntry, LogEntryEvent, LogStatus, LogType, NewChannel, NewDashboard,
+        NewExperiment, NewLogEntry, WidgetChanges, WidgetSpec, WidgetType,
+    },
     transfer::{
         Agent, AgentEvent, AgentProfile, AgentRef, AgentSystem, AgentToken, AgentTokenEvent, AgentType, Job,
         JobEvent, JobRef, JobSpec, JobType, Leg, NewAgent, NewAgentToken, NewJob, NewTransfer, Overlap,
@@ -30,10 +35,15 @@ pub(crate) fn all() -> Vec<Sample> {
     [
         samples::<User>(after_user),
         samples::<Session>(after_session),
+        samples::<ApiToken>(after_api_token),
         samples::<Agent>(after_agent),
         samples::<AgentToken>(after_agent_token),
         samples::<Job>(after_job),
         samples::<Transfer>(after_transfer),
+        samples::<Channel>(after_channel),
+        samples::<Experiment>(after_experiment),
+        samples::<Dashboard>(after_dashboard),
+        samples::<LogEntry>(after_log_entry),
     ]
     .concat()
 }
@@ -109,6 +119,21 @@ fn after_session(event: Option<&SessionEvent>) -> Option<SessionEvent> {
         }
         SessionEvent::SessionRenewed { .. } => Some(SessionEvent::SessionEnded),
         SessionEvent::SessionEnded => None,
+    }
+}
+
+fn after_api_token(event: Option<&ApiTokenEvent>) -> Option<ApiTokenEvent> {
+    let Some(event) = event else {
+        return Some(ApiTokenEvent::ApiTokenCreated(NewApiToken {
+            user: UserId(id(7)),
+            name: "press".to_owned(),
+            secret_sha256: sha256(),
+            expires_at: Some(time()),
+        }));
+    };
+    match event {
+        ApiTokenEvent::ApiTokenCreated(_) => Some(ApiTokenEvent::ApiTokenRevoked),
+        ApiTokenEvent::ApiTokenRevoked => None,
     }
 }
 
@@ -250,5 +275,111 @@ fn after_transfer(event: Option<&TransferEvent>) -> Option<TransferEvent> {
         }),
         TransferEvent::LateReportReceived { .. } => Some(TransferEvent::StagedBytesDeleted),
         TransferEvent::StagedBytesDeleted => None,
+    }
+}
+
+fn channel_spec(name: &str) -> ChannelSpec {
+    ChannelSpec {
+        name: name.to_owned(),
+        kind: ChannelType::CmdButton,
+        unit: Some("°C".to_owned()),
+        min_value: Some(-1.5),
+        max_value: Some(99.9),
+    }
+}
+
+fn after_channel(event: Option<&ChannelEvent>) -> Option<ChannelEvent> {
+    let new = NewChannel { number: 3, owner: UserId(id(7)), spec: channel_spec("boiler") };
+    match event {
+        None => Some(ChannelEvent::ChannelCreated(new)),
+        Some(ChannelEvent::ChannelCreated(_)) => {
+            Some(ChannelEvent::ChannelUpdated { from: channel_spec("boiler"), to: channel_spec("kettle") })
+        }
+        Some(ChannelEvent::ChannelUpdated { .. }) => {
+            Some(ChannelEvent::ChannelDeleted { name: "kettle".to_owned() })
+        }
+        Some(ChannelEvent::ChannelDeleted { .. }) => None,
+    }
+}
+
+fn after_experiment(event: Option<&ExperimentEvent>) -> Option<ExperimentEvent> {
+    let Some(event) = event else {
+        let new = NewExperiment { owner: UserId(id(7)), name: "burn-in".to_owned() };
+        return Some(ExperimentEvent::ExperimentStarted(new));
+    };
+    match event {
+        ExperimentEvent::ExperimentStarted(_) => Some(ExperimentEvent::ExperimentRenamed {
+            from: "burn-in".to_owned(),
+            to: "second burn-in".to_owned(),
+        }),
+        ExperimentEvent::ExperimentRenamed { .. } => Some(ExperimentEvent::ExperimentStopped),
+        ExperimentEvent::ExperimentStopped => {
+            Some(ExperimentEvent::ExperimentDeleted { name: "second burn-in".to_owned() })
+        }
+        ExperimentEvent::ExperimentDeleted { .. } => None,
+    }
+}
+
+fn widget_spec() -> WidgetSpec {
+    WidgetSpec {
+        kind: WidgetType::LineChart,
+        title: "Boiler".to_owned(),
+        channel: Some(ChannelId(id(3))),
+        x: 1,
+        y: 2,
+        w: 6,
+        h: 4,
+        config: Some("{\"colour\": \"red\"}".to_owned()),
+    }
+}
+
+fn after_dashboard(event: Option<&DashboardEvent>) -> Option<DashboardEvent> {
+    let widget = WidgetId(id(4));
+    let Some(event) = event else {
+        let new = NewDashboard { owner: UserId(id(7)), name: "Hall".to_owned(), is_global: false };
+        return Some(DashboardEvent::DashboardCreated(new));
+    };
+    match event {
+        DashboardEvent::DashboardCreated(_) => {
+            Some(DashboardEvent::DashboardUpdated { name: "Whole hall".to_owned(), is_global: true })
+        }
+        DashboardEvent::DashboardUpdated { .. } => {
+            Some(DashboardEvent::WidgetAdded { widget, spec: widget_spec() })
+        }
+        DashboardEvent::WidgetAdded { .. } => {
+            let changes = WidgetChanges {
+                title: Some("Kettle".to_owned()),
+                channel: Some(None),
+                x: Some(0),
+                y: Some(0),
+                w: Some(12),
+                h: Some(1),
+                config: Some(None),
+            };
+            Some(DashboardEvent::WidgetUpdated { widget, changes })
+        }
+        DashboardEvent::WidgetUpdated { .. } => Some(DashboardEvent::WidgetRemoved { widget }),
+        DashboardEvent::WidgetRemoved { .. } => {
+            Some(DashboardEvent::DashboardDeleted { name: "Whole hall".to_owned() })
+        }
+        DashboardEvent::DashboardDeleted { .. } => None,
+    }
+}
+
+fn after_log_entry(event: Option<&LogEntryEvent>) -> Option<LogEntryEvent> {
+    let Some(event) = event else {
+        return Some(LogEntryEvent::LogEntryWritten(NewLogEntry {
+            kind: LogType::Warning,
+            content: "too hot".to_owned(),
+            source: "boiler".to_owned(),
+            user: Some(UserId(id(7))),
+        }));
+    };
+    match event {
+        LogEntryEvent::LogEntryWritten(_) => Some(LogEntryEvent::LogEntryMarked { status: LogStatus::Read }),
+        LogEntryEvent::LogEntryMarked { .. } => {
+            Some(LogEntryEvent::LogEntryEdited { from: "too hot".to_owned(), to: "far too hot".to_owned() })
+        }
+        LogEntryEvent::LogEntryEdited { .. } => None,
     }
 }

@@ -154,7 +154,13 @@ async fn the_list_has_pages_newest_first() {
     assert!(names(&world.admin.get(&page(4, 2)).await.expect(200)).is_empty());
     let whole = world.admin.get("/api/v1/users").await.expect(200);
     assert_eq!((&whole["page_size"], names(&whole).len()), (&json!(25), 5));
-    for wrong in ["page=0", "page_size=0", "page_size=101", "page=x", "page=-1"] {
+    let found =
+        async |query: &str| names(&world.admin.get(&format!("/api/v1/users?{query}")).await.expect(200));
+    assert_eq!(found("role=admin").await, ["admin"]);
+    assert_eq!(found("role=viewer&name=R2").await, ["user2"]);
+    assert_eq!(found("name=admin%40EX").await, ["admin"], "by the address too");
+    assert!(found("role=operator").await.is_empty());
+    for wrong in ["page=0", "page_size=0", "page_size=101", "page=x", "page=-1", "role=king"] {
         world.admin.get(&format!("/api/v1/users?{wrong}")).await.error(422);
     }
     assert_eq!(whole["data"][4]["email"], ADMIN);

@@ -1,0 +1,78 @@
+//! Datapoints: batches from gateways go to the log in shared commits, and what was committed is announced to sockets.
+//!
+//! Reads and writes: the datapoint log. Any number of processes may run it. If one dies, gateways ask another with the
+//! same batch id.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use chrono::NaiveDate;
+use signalbox_clock::Clock;
+use signalbox_datapoint_log::{
+    Appender, Batch, Committed, Tombstone, add_days, append_tombstone, drop_old_batches,
+};
+use signalbox_messaging::{Bus, BusError, IngestMessage, IngestOutcome, LiveRow};
+use sqlx::PgPool;
+use tokio::{sync::mpsc, time::sleep};
+
+/// Rows that may wait to be announced; sockets read those that were left out from the log.
+const ANNOUNCED: usize = 64;
+/// How often days are made ahead.
+const DAYS: Duration = Duration::from_secs(3600);
+
+pub(crate) async fn run(pool: &PgPool, bus: &Bus, clock: &Clock) -> Result<(), BusError> {
+    let (committed, rows) = mpsc::channel(ANNOUNCED);
+    let appender = Appender::start(pool.clone(), clock.clone(), committed);
+    let (for_deletions, for_clock) = (pool.clone(), clock.clone());
+    tokio::try_join!(
+        bus.serve_ingest(move |message| append(appender.clone(), message)),
+        bus.serve_deletions(move |deletion| delete(for_deletions.clone(), for_clock.clone(), deletion)),
+        announce(bus, rows),
+        make_days(pool, clock),
+    )
+    .map(|_| ())
+}
+
+async fn append(appender: Appender, message: IngestMessage) -> Option<IngestOutcome> {
+    let IngestMessage { batch_id, points, block } = message;
+    // What went wrong was logged once for all batches of the commit.
+    let appended = appender.append(Batch { id: batch_id, points: points as usize, block }).await.ok()?;
+    Some(IngestOutcome {
+        day: appended.day,
+        position: appended.position,
+        first_index: appended.first_index,
+        duplicate: appended.duplicate,
+    })
+}
+
+async fn delete(pool: PgPool, clock: Clock, deletion: Tombstone) -> Option<bool> {
+    match append_tombstone(&pool, &deletion, clock.now()).await {
+        Ok(position) => Some(position.is_some()),
+        Err(error) => {
+            tracing::error!(%error, "the deletion of a datapoint was not appended");
+            None
+        }
+    }
+}
+
+async fn announce(bus: &Bus, mut rows: mpsc::Receiver<Committed>) -> Result<(), BusError> {
+    while let Some(Committed { position, payload, .. }) = rows.recv().await {
+        bus.publish_live(&LiveRow { position, payload: Bytes::from(payload) }).await?;
+    }
+    Ok(())
+}
+
+/// Makes days ahead and forgets old batches. An append makes its day by itself, should this have failed for days.
+async fn make_days(pool: &PgPool, clock: &Clock) -> Result<(), BusError> {
+    loop {
+        let today: NaiveDate = clock.now().date_naive();
+        let done = async {
+            add_days(pool, today).await?;
+            drop_old_batches(pool, today).await
+        };
+        if let Err(error) = done.await {
+            tracing::warn!(%error, "days of the datapoint log were not made; it is tried again");
+        }
+        sleep(DAYS).await;
+    }
+}

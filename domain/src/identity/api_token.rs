@@ -1,0 +1,121 @@
+use chrono::{DateTime, Utc};
+use cqrs_es::DomainEvent;
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::{Decider, Rejection, Sha256Hex, UserId, required_text};
+
+/// A credential that a user has made for a program.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct ApiToken {
+    live: bool,
+}
+
+/// A new token; the secret itself is never part of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewApiToken {
+    /// Whose token it is; it may do what its owner may do at that moment.
+    pub user: UserId,
+    /// Display name, 1–255 characters.
+    pub name: String,
+    /// SHA-256 of the secret.
+    pub secret_sha256: Sha256Hex,
+    /// When it stops working; `None` for never.
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+/// What can be asked of a token.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum ApiTokenCommand {
+    /// Create the token.
+    Create(NewApiToken),
+    /// Make it void.
+    Revoke,
+}
+
+/// What can have happened to a token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ApiTokenEvent {
+    /// A token exists now.
+    ApiTokenCreated(NewApiToken),
+    /// The token is void.
+    ApiTokenRevoked,
+}
+
+impl DomainEvent for ApiTokenEvent {
+    fn event_type(&self) -> String {
+        match self {
+            Self::ApiTokenCreated(_) => "api_token_created",
+            Self::ApiTokenRevoked => "api_token_revoked",
+        }
+        .to_owned()
+    }
+
+    fn event_version(&self) -> String {
+        "1".to_owned()
+    }
+}
+
+impl Decider for ApiToken {
+    const TYPE: &'static str = "api_token";
+    const CONTEXT: &'static str = "identity";
+    const STATE_VERSION: i32 = 1;
+    type Command = ApiTokenCommand;
+    type Event = ApiTokenEvent;
+
+    fn decide(&self, command: ApiTokenCommand) -> Result<Vec<ApiTokenEvent>, Rejection> {
+        match command {
+            ApiTokenCommand::Create(_) if self.live => {
+                Err(Rejection::conflict("token_exists", "This token exists already."))
+            }
+            ApiTokenCommand::Create(new) => {
+                let name = required_text("name", &new.name, 255)?;
+                Ok(vec![ApiTokenEvent::ApiTokenCreated(NewApiToken { name, ..new })])
+            }
+            ApiTokenCommand::Revoke if self.live => Ok(vec![ApiTokenEvent::ApiTokenRevoked]),
+            ApiTokenCommand::Revoke => Err(Rejection::not_found("Token")),
+        }
+    }
+
+    fn evolve(&mut self, event: ApiTokenEvent) {
+        self.live = matches!(event, ApiTokenEvent::ApiTokenCreated(_));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn new(name: &str) -> NewApiToken {
+        NewApiToken {
+            user: UserId(Uuid::nil()),
+            name: name.to_owned(),
+            secret_sha256: Sha256Hex::from_bytes(&[0; 32]),
+            expires_at: None,
+        }
+    }
+
+    #[test]
+    fn names_are_trimmed_required_and_bounded() {
+        let made = ApiToken::default().decide(ApiTokenCommand::Create(new(" press "))).unwrap();
+        assert_eq!(made, vec![ApiTokenEvent::ApiTokenCreated(new("press"))]);
+        for name in ["", "  ", "a\0b", &"x".repeat(256)] {
+            let refused = ApiToken::default().decide(ApiTokenCommand::Create(new(name)));
+            assert!(refused.is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_revoked_once() {
+        let mut token = ApiToken::default();
+        assert!(token.decide(ApiTokenCommand::Revoke).is_err());
+        token.evolve(ApiTokenEvent::ApiTokenCreated(new("press")));
+        assert!(token.decide(ApiTokenCommand::Create(new("press"))).is_err());
+        assert_eq!(token.decide(ApiTokenCommand::Revoke).unwrap(), vec![ApiTokenEvent::ApiTokenRevoked]);
+        token.evolve(ApiTokenEvent::ApiTokenRevoked);
+        assert!(token.decide(ApiTokenCommand::Revoke).is_err());
+    }
+}

@@ -1,0 +1,222 @@
+use axum::{Json, extract::State, http::StatusCode, response::Response};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_config::ApiTokenPrefix;
+use signalbox_domain::identity::{ApiToken, ApiTokenCommand, NewApiToken, Role};
+use signalbox_projections::identity::{
+    ApiTokenRow,
+    queries::{self, ApiTokenFilter, ListedApiToken},
+};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::api_login::StatusOut;
+use crate::{
+    answer::{self, Page},
+    auth::{Reader, hash_secret},
+    context::RequestContext,
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, present},
+    idempotency::NotStored,
+    problem::{Problem, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// How long a token works when nothing else is asked for.
+const DEFAULT_LIFE: TimeDelta = TimeDelta::days(365);
+
+/// An API token, without its secret.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ApiTokenOut {
+    public_id: String,
+    name: String,
+    /// When it was last used, to within seconds; null when never.
+    last_used_at: Option<DateTime<Utc>>,
+    /// Null when it does not expire.
+    expires_at: Option<DateTime<Utc>>,
+    created_at: DateTime<Utc>,
+    /// Whose it is.
+    user_public_id: String,
+}
+
+/// A new API token.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct ApiTokenIn {
+    /// 1 to 255 characters.
+    name: String,
+    /// RFC 3339 time (UTC, if it has no zone) or date until which it works; a year from now if absent, for ever if
+    /// null.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    expires_at: Option<Option<String>>,
+}
+
+/// A created API token. The secret is shown this once.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ApiTokenCreatedOut {
+    status: &'static str,
+    message: &'static str,
+    public_id: String,
+    name: String,
+    /// For `Authorization: Bearer` or `X-API-Key`.
+    token: String,
+    /// Null when it does not expire.
+    expires_at: Option<DateTime<Utc>>,
+    created_at: DateTime<Utc>,
+}
+
+/// Which tokens are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ApiTokenParams {
+    /// Part of the name.
+    name: Option<String>,
+    /// Only this user's; for admins.
+    user_public_id: Option<String>,
+}
+
+/// List API tokens, newest first: the own ones, or all of them for admins.
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "API tokens", security(("jwt" = [])), params(EnvelopeParams, ApiTokenParams), operation_id = "list_api_tokens",
+    responses((status = 200, body = Page<ApiTokenOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    Reader(who): Reader,
+    Params(envelope): Params<EnvelopeParams>,
+    Params(params): Params<ApiTokenParams>,
+) -> Result<Json<Page<ApiTokenOut>>, Problem> {
+    let page = envelope.page()?;
+    // Nobody has an id that is none.
+    let wanted = params.user_public_id.map(|id| Uuid::parse_str(&id).unwrap_or_default());
+    let user = if who.role == Role::Admin { wanted } else { Some(who.user.0) };
+    let filter = ApiTokenFilter { user, name: params.name };
+    let (rows, total) = queries::api_tokens(&state.pool, &filter, page).await?;
+    Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
+}
+
+/// Create an API token of one's own. It may do what its owner may do at that moment.
+#[utoipa::path(post, path = "/api/v1/tokens", tag = "API tokens", security(("jwt" = [])), request_body = ApiTokenIn, operation_id = "create_api_token",
+    responses((status = 201, body = ApiTokenCreatedOut), (status = 401, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    Reader(who): Reader,
+    context: RequestContext,
+    JsonBody(token): JsonBody<ApiTokenIn>,
+) -> Result<Response, Problem> {
+    let expires_at = expiry(token.expires_at, state.clock.now())?;
+    let secrets = secrets(&state, context.resource);
+    let newest = secrets.first().ok_or_else(|| Problem::internal(&"there is no signing key"))?;
+    let new =
+        NewApiToken { user: who.user, name: token.name, secret_sha256: hash_secret(newest), expires_at };
+    let metadata = context.metadata(who.actor(), "create API token");
+    let command = ApiTokenCommand::Create(new);
+    let written = state.write::<ApiToken>(context.resource, None, &metadata, &command).await?;
+    let row = find(&state, &context.resource.to_string()).await?;
+    // A repetition after the keys were rotated finds the secret of the first time by an older key.
+    let is_stored = |secret: &&String| hash_secret(secret).as_str() == row.secret_sha256;
+    let secret = secrets.iter().find(is_stored).ok_or_else(shown_before)?.clone();
+    let out = ApiTokenCreatedOut {
+        status: "success",
+        message: "API token successfully created.",
+        public_id: row.id.to_string(),
+        name: row.name,
+        token: secret,
+        expires_at: row.expires_at,
+        created_at: row.created_at,
+    };
+    let mut response = answer::written(written, StatusCode::CREATED, None, &out);
+    response.extensions_mut().insert(NotStored);
+    Ok(response)
+}
+
+/// Revoke an API token: one's own, or any for admins. It is void everywhere within a second.
+#[utoipa::path(delete, path = "/api/v1/tokens/{id}", tag = "API tokens", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_api_token",
+    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 412, body = ProblemOut)))]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    Reader(who): Reader,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    if row.user_id != who.user.0 && who.role != Role::Admin {
+        return Err(Problem::forbidden());
+    }
+    let metadata = context.metadata(who.actor(), "revoke API token");
+    let written = state.write::<ApiToken>(row.id, version, &metadata, &ApiTokenCommand::Revoke).await?;
+    state.api_tokens.forget(row.secret_sha256);
+    let out = StatusOut { status: "success", message: "API token successfully deleted." };
+    Ok(answer::written(written, StatusCode::OK, None, &out))
+}
+
+/// The secret of token `id` by each key that is in force, the newest first.
+fn secrets(state: &Gateway, id: Uuid) -> Vec<String> {
+    let prefix: ApiTokenPrefix = state.config.identity.api_token_prefix;
+    let derived = state.keys.derive("API token", id.as_bytes());
+    derived.iter().map(|secret| format!("{}{}", prefix.as_str(), URL_SAFE_NO_PAD.encode(secret))).collect()
+}
+
+fn expiry(wanted: Option<Option<String>>, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, Problem> {
+    match wanted {
+        None => Ok(Some(now + DEFAULT_LIFE)),
+        Some(None) => Ok(None),
+        Some(Some(text)) => parse_time(text.trim()).map(Some).ok_or_else(|| {
+            Problem::invalid("expires_at must be a time such as 2030-01-31T12:00:00Z, a date, or null")
+        }),
+    }
+}
+
+/// A time with a zone, without one, or the beginning of a day; only years that people write.
+fn parse_time(text: &str) -> Option<DateTime<Utc>> {
+    let time = DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc());
+    let time = time.or_else(|| text.parse::<NaiveDateTime>().ok().map(|time| time.and_utc()));
+    let time = time.or_else(|| Some(text.parse::<NaiveDate>().ok()?.and_hms_opt(0, 0, 0)?.and_utc()))?;
+    let years = NaiveDate::from_ymd_opt(1970, 1, 1)?..NaiveDate::from_ymd_opt(10_000, 1, 1)?;
+    years.contains(&time.date_naive()).then_some(time)
+}
+
+async fn find(state: &Gateway, id: &str) -> Result<ApiTokenRow, Problem> {
+    let missing = || Problem::not_found("Token");
+    let id = Uuid::parse_str(id).map_err(|_| missing())?;
+    queries::api_token(&state.pool, id).await?.ok_or_else(missing)
+}
+
+fn shown_before() -> Problem {
+    Problem::conflict("token_shown", "this token was created before and its value cannot be shown again")
+}
+
+impl From<ListedApiToken> for ApiTokenOut {
+    fn from(row: ListedApiToken) -> Self {
+        Self {
+            public_id: row.token.id.to_string(),
+            name: row.token.name,
+            last_used_at: row.last_used,
+            expires_at: row.token.expires_at,
+            created_at: row.token.created_at,
+            user_public_id: row.token.user_id.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_a_zone_without_one_and_as_dates() {
+        for (text, expected) in [
+            ("2030-01-31T12:00:00Z", "2030-01-31T12:00:00Z"),
+            ("2030-01-31T12:00:00.5+02:00", "2030-01-31T10:00:00.5Z"),
+            ("2030-01-31T12:00:00.25", "2030-01-31T12:00:00.25Z"),
+            ("2030-01-31", "2030-01-31T00:00:00Z"),
+            ("1999-01-01", "1999-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(parse_time(text), Some(expected.parse().unwrap()), "{text}");
+        }
+        for text in ["", "soon", "2030-02-30", "2030-13-01T00:00:00Z", "12:00", "+12030-01-01", "1969-12-31"]
+        {
+            assert_eq!(parse_time(text), None, "{text}");
+        }
+    }
+}

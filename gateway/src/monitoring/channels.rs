@@ -1,0 +1,200 @@
+use axum::{Json, extract::State, http::StatusCode, response::Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_domain::monitoring::{
+    Channel, ChannelChanges, ChannelCommand, ChannelSpec, ChannelType, NewChannel,
+};
+use signalbox_projections::monitoring::{
+    ChannelRow,
+    queries::{self, ChannelFilter},
+};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use crate::{
+    answer::{self, Page},
+    auth::{Reader, Writer},
+    context::RequestContext,
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, present},
+    identity::StatusOut,
+    problem::{Problem, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// A channel, which clients call an event.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EventOut {
+    public_id: String,
+    name: String,
+    /// `sensor`, `actuator`, `range`, `cmd_button`, `cmd_opened` or `cmd_closed`.
+    r#type: String,
+    /// Measurement unit.
+    unit: Option<String>,
+    /// Lower bound for displays and sliders.
+    min_value: Option<f64>,
+    /// Upper bound for displays and sliders.
+    max_value: Option<f64>,
+    /// Who made it.
+    user_public_id: String,
+    created_on: DateTime<Utc>,
+    updated_on: DateTime<Utc>,
+}
+
+/// A new event.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct EventIn {
+    /// Unique, 1 to 255 characters.
+    name: String,
+    /// `sensor`, `actuator`, `range`, `cmd_button`, `cmd_opened` or `cmd_closed`.
+    #[schema(value_type = String)]
+    r#type: ChannelType,
+    unit: Option<String>,
+    min_value: Option<f64>,
+    max_value: Option<f64>,
+}
+
+/// Changes of an event; absent fields stay as they are, null clears unit and bounds.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct EventChangesIn {
+    name: Option<String>,
+    #[schema(value_type = Option<String>)]
+    r#type: Option<ChannelType>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    unit: Option<Option<String>>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<f64>)]
+    min_value: Option<Option<f64>>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<f64>)]
+    max_value: Option<Option<f64>>,
+}
+
+/// A created event.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EventCreatedOut {
+    status: &'static str,
+    message: &'static str,
+    #[serde(flatten)]
+    event: EventOut,
+}
+
+/// Which events are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EventFilter {
+    /// A type.
+    r#type: Option<String>,
+    /// Part of the name.
+    name: Option<String>,
+}
+
+/// List events, newest first.
+#[utoipa::path(get, path = "/api/v1/events", tag = "events", security(("jwt" = [])), params(EnvelopeParams, EventFilter), operation_id = "list_events",
+    responses((status = 200, body = Page<EventOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    _: Reader,
+    Params(params): Params<EnvelopeParams>,
+    Params(filter): Params<EventFilter>,
+) -> Result<Json<Page<EventOut>>, Problem> {
+    let filter = ChannelFilter { kind: filter.r#type, name: filter.name };
+    let (rows, total) = queries::channels(&state.pool, &filter, params.page()?).await?;
+    Ok(Json(params.envelope(total, rows.into_iter().map(Into::into).collect())))
+}
+
+/// One event.
+#[utoipa::path(get, path = "/api/v1/events/{id}", tag = "events", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_event",
+    responses((status = 200, body = EventOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    _: Reader,
+    Text(id): Text,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    Ok(answer::resource(row.version, &EventOut::from(row)))
+}
+
+/// Create an event.
+#[utoipa::path(post, path = "/api/v1/events", tag = "events", security(("jwt" = [])), request_body = EventIn, operation_id = "create_event",
+    responses((status = 201, body = EventCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    context: RequestContext,
+    JsonBody(event): JsonBody<EventIn>,
+) -> Result<Response, Problem> {
+    let EventIn { name, r#type, unit, min_value, max_value } = event;
+    let spec = ChannelSpec { name, kind: r#type, unit, min_value, max_value };
+    let command = ChannelCommand::Create(NewChannel { number: 0, owner: who.user, spec });
+    let metadata = context.metadata(who.actor(), "create channel");
+    let written = state.write::<Channel>(context.resource, None, &metadata, &command).await?;
+    let row = find(&state, &context.resource.to_string()).await?;
+    let (version, location) = (row.version, format!("/api/v1/events/{}", row.id));
+    let out =
+        EventCreatedOut { status: "success", message: "Event successfully created.", event: row.into() };
+    Ok(answer::with_version(answer::written(written, StatusCode::CREATED, Some(&location), &out), version))
+}
+
+/// Change an event.
+#[utoipa::path(put, path = "/api/v1/events/{id}", tag = "events", security(("jwt" = [])), params(("id" = String, Path,)), request_body = EventChangesIn, operation_id = "update_event",
+    responses((status = 200, body = EventOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn update(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+    JsonBody(changes): JsonBody<EventChangesIn>,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    let EventChangesIn { name, r#type, unit, min_value, max_value } = changes;
+    // What is left out is left to the aggregate, so changes at once lose nothing.
+    let command = ChannelCommand::Change(ChannelChanges { name, kind: r#type, unit, min_value, max_value });
+    let metadata = context.metadata(who.actor(), "change channel");
+    let written = state.write::<Channel>(row.id, version, &metadata, &command).await?;
+    let row = find(&state, &id).await?;
+    let version = row.version;
+    let response = answer::written(written, StatusCode::OK, None, &EventOut::from(row));
+    Ok(answer::with_version(response, version))
+}
+
+/// Delete an event; its datapoints stay.
+#[utoipa::path(delete, path = "/api/v1/events/{id}", tag = "events", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_event",
+    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    let metadata = context.metadata(who.actor(), "delete channel");
+    let written = state.write::<Channel>(row.id, version, &metadata, &ChannelCommand::Delete).await?;
+    let out = StatusOut { status: "success", message: "Event successfully deleted." };
+    Ok(answer::written(written, StatusCode::OK, None, &out))
+}
+
+async fn find(state: &Gateway, id: &str) -> Result<ChannelRow, Problem> {
+    let missing = || Problem::not_found("Event");
+    let id = Uuid::parse_str(id).map_err(|_| missing())?;
+    queries::channel(&state.pool, id).await?.ok_or_else(missing)
+}
+
+impl From<ChannelRow> for EventOut {
+    fn from(row: ChannelRow) -> Self {
+        Self {
+            public_id: row.id.to_string(),
+            name: row.name,
+            r#type: row.channel_type,
+            unit: row.unit,
+            min_value: row.min_value,
+            max_value: row.max_value,
+            user_public_id: row.owner_id.to_string(),
+            created_on: row.created_at,
+            updated_on: row.updated_at,
+        }
+    }
+}

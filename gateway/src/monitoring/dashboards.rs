@@ -1,0 +1,197 @@
+use axum::{Json, extract::State, http::StatusCode, response::Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_domain::monitoring::{Dashboard, DashboardCommand, NewDashboard};
+use signalbox_projections::monitoring::dashboards::{self, DashboardFilter, DashboardRow, WidgetRow};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::widgets::WidgetOut;
+use crate::{
+    answer::{self, Page},
+    auth::{Reader, Who, Writer},
+    context::RequestContext,
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
+    identity::StatusOut,
+    problem::{Problem, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// A dashboard with its widgets.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DashboardOut {
+    public_id: String,
+    name: String,
+    /// Whether everybody sees it.
+    is_global: bool,
+    created_on: DateTime<Utc>,
+    /// Who made it, and alone may change it.
+    user_public_id: String,
+    /// In the order in which they were added.
+    widgets: Vec<WidgetOut>,
+}
+
+/// A created dashboard.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DashboardCreatedOut {
+    status: &'static str,
+    message: &'static str,
+    #[serde(flatten)]
+    dashboard: DashboardOut,
+}
+
+/// A new dashboard.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct DashboardIn {
+    /// 1 to 255 characters.
+    name: String,
+    /// Whether everybody sees it; false if absent.
+    is_global: Option<bool>,
+}
+
+/// Changes of a dashboard; absent or null fields stay as they are.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct DashboardChangesIn {
+    /// 1 to 255 characters.
+    name: Option<String>,
+    is_global: Option<bool>,
+}
+
+/// Which dashboards are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DashboardParams {
+    /// Part of the name, in any case of letters.
+    name: Option<String>,
+    /// Only those that everybody sees, or only those that the caller alone sees.
+    is_global: Option<bool>,
+}
+
+/// List the own dashboards and those that everybody sees, newest first.
+#[utoipa::path(get, path = "/api/v1/dashboards", tag = "dashboards", security(("jwt" = [])), params(EnvelopeParams, DashboardParams), operation_id = "list_dashboards",
+    responses((status = 200, body = Page<DashboardOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    Reader(who): Reader,
+    Params(envelope): Params<EnvelopeParams>,
+    Params(params): Params<DashboardParams>,
+) -> Result<Json<Page<DashboardOut>>, Problem> {
+    let filter = DashboardFilter { name: params.name, is_global: params.is_global };
+    let (rows, total) = dashboards::dashboards(&state.pool, who.user.0, &filter, envelope.page()?).await?;
+    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
+    let mut widgets = dashboards::widgets(&state.pool, &ids).await?;
+    let data = rows.into_iter().map(|row| {
+        let own = widgets.extract_if(.., |widget| widget.dashboard_id == row.id).collect();
+        DashboardOut::new(row, own)
+    });
+    Ok(Json(envelope.envelope(total, data.collect())))
+}
+
+/// One dashboard with its widgets: an own one, or one that everybody sees.
+#[utoipa::path(get, path = "/api/v1/dashboards/{id}", tag = "dashboards", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_dashboard",
+    responses((status = 200, body = DashboardOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut)))]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    Reader(who): Reader,
+    Text(id): Text,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    if !row.is_global && row.owner_id != who.user.0 {
+        return Err(Problem::forbidden());
+    }
+    let version = row.version;
+    Ok(answer::resource(version, &show(&state, row).await?))
+}
+
+/// Create a dashboard.
+#[utoipa::path(post, path = "/api/v1/dashboards", tag = "dashboards", security(("jwt" = [])), request_body = DashboardIn, operation_id = "create_dashboard",
+    responses((status = 201, body = DashboardCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    context: RequestContext,
+    JsonBody(dashboard): JsonBody<DashboardIn>,
+) -> Result<Response, Problem> {
+    let DashboardIn { name, is_global } = dashboard;
+    let new = NewDashboard { owner: who.user, name, is_global: is_global.unwrap_or(false) };
+    let metadata = context.metadata(who.actor(), "create dashboard");
+    let command = DashboardCommand::Create(new);
+    let written = state.write::<Dashboard>(context.resource, None, &metadata, &command).await?;
+    let row = find(&state, &context.resource.to_string()).await?;
+    let (version, location) = (row.version, format!("/api/v1/dashboards/{}", row.id));
+    let dashboard = show(&state, row).await?;
+    let out =
+        DashboardCreatedOut { status: "success", message: "Dashboard successfully created.", dashboard };
+    Ok(answer::with_version(answer::written(written, StatusCode::CREATED, Some(&location), &out), version))
+}
+
+/// Change a dashboard; its owner alone may.
+#[utoipa::path(put, path = "/api/v1/dashboards/{id}", tag = "dashboards", security(("jwt" = [])), params(("id" = String, Path,)), request_body = DashboardChangesIn, operation_id = "update_dashboard",
+    responses((status = 200, body = DashboardOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn update(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+    JsonBody(changes): JsonBody<DashboardChangesIn>,
+) -> Result<Response, Problem> {
+    let DashboardChangesIn { name, is_global } = changes;
+    let row = find_own(&state, &who, &id).await?;
+    let metadata = context.metadata(who.actor(), "change dashboard");
+    let command = DashboardCommand::Change { name, is_global };
+    let written = state.write::<Dashboard>(row.id, version, &metadata, &command).await?;
+    let row = find(&state, &id).await?;
+    let version = row.version;
+    let response = answer::written(written, StatusCode::OK, None, &show(&state, row).await?);
+    Ok(answer::with_version(response, version))
+}
+
+/// Delete a dashboard with its widgets; its owner alone may.
+#[utoipa::path(delete, path = "/api/v1/dashboards/{id}", tag = "dashboards", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_dashboard",
+    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 412, body = ProblemOut)))]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let row = find_own(&state, &who, &id).await?;
+    let metadata = context.metadata(who.actor(), "delete dashboard");
+    let written = state.write::<Dashboard>(row.id, version, &metadata, &DashboardCommand::Delete).await?;
+    let out = StatusOut { status: "success", message: "Dashboard successfully deleted." };
+    Ok(answer::written(written, StatusCode::OK, None, &out))
+}
+
+async fn find(state: &Gateway, id: &str) -> Result<DashboardRow, Problem> {
+    let missing = || Problem::not_found("Dashboard");
+    let id = Uuid::parse_str(id).map_err(|_| missing())?;
+    dashboards::dashboard(&state.pool, id).await?.ok_or_else(missing)
+}
+
+/// The dashboard `id`, if it is `who`'s to change. The owner of a dashboard never changes.
+pub(super) async fn find_own(state: &Gateway, who: &Who, id: &str) -> Result<DashboardRow, Problem> {
+    let row = find(state, id).await?;
+    if row.owner_id == who.user.0 { Ok(row) } else { Err(Problem::forbidden()) }
+}
+
+async fn show(state: &Gateway, row: DashboardRow) -> Result<DashboardOut, Problem> {
+    let widgets = dashboards::widgets(&state.pool, &[row.id]).await?;
+    Ok(DashboardOut::new(row, widgets))
+}
+
+impl DashboardOut {
+    fn new(row: DashboardRow, widgets: Vec<WidgetRow>) -> Self {
+        Self {
+            public_id: row.id.to_string(),
+            name: row.name,
+            is_global: row.is_global,
+            created_on: row.created_at,
+            user_public_id: row.owner_id.to_string(),
+            widgets: widgets.into_iter().map(Into::into).collect(),
+        }
+    }
+}

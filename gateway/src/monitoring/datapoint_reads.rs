@@ -1,0 +1,185 @@
+use std::collections::BTreeMap;
+
+use axum::{Json, extract::State};
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::Deserialize;
+use signalbox_projections::monitoring::series::{self, Aggregate, ListFilter, SeriesError, Window};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::{
+    catalog::Catalog,
+    datapoints::{DatapointOut, show},
+    ingest::parse_time,
+};
+use crate::{
+    answer::Page,
+    auth::Reader,
+    extract::{EnvelopeParams, JsonBody, Params},
+    problem::{Problem, ProblemOut},
+    state::AppState,
+};
+
+/// Which datapoints are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DatapointFilter {
+    /// Of this event.
+    event_public_id: Option<String>,
+    /// Of the time of this experiment.
+    experiment_public_id: Option<String>,
+    /// Measured at or after, ISO 8601.
+    from: Option<String>,
+    /// Measured before, ISO 8601.
+    to: Option<String>,
+}
+
+/// Which datapoints of the last minutes are wanted.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct SeriesIn {
+    /// 1 to 20 events.
+    event_public_ids: Vec<String>,
+    /// 1 to 14400; 60 if absent.
+    minutes: Option<i64>,
+    /// Points of each event at most, 10 to 2000; 500 if absent.
+    max_points: Option<i64>,
+    /// `none` (default): every so many-th is shown. `avg`, `min`, `max`, `minmax`: what stands for those in between.
+    #[schema(value_type = Option<String>)]
+    aggregate: Option<AggregateIn>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum AggregateIn {
+    None,
+    Avg,
+    Min,
+    Max,
+    Minmax,
+}
+
+impl From<SeriesError> for Problem {
+    fn from(error: SeriesError) -> Self {
+        match error {
+            SeriesError::Database(error) => error.into(),
+            SeriesError::Behind(_) => {
+                tracing::error!(%error, "datapoints cannot be shown yet");
+                Self::unavailable("The service is catching up with its datapoints: try again in a moment.")
+            }
+            other => Self::internal(&other),
+        }
+    }
+}
+
+/// List datapoints, newest first.
+#[utoipa::path(get, path = "/api/v1/datapoints", tag = "datapoints", security(("jwt" = [])), params(EnvelopeParams, DatapointFilter), operation_id = "list_datapoints",
+    responses((status = 200, body = Page<DatapointOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    _: Reader,
+    Params(params): Params<EnvelopeParams>,
+    Params(filter): Params<DatapointFilter>,
+) -> Result<Json<Page<DatapointOut>>, Problem> {
+    let page = params.page()?;
+    let catalog = state.catalogs.fresh(&state).await?;
+    let Some(filter) = read_filter(&catalog, &filter)? else {
+        return Ok(Json(params.envelope(0, Vec::new())));
+    };
+    let (points, total) = series::list(&state.pool, filter, page).await?;
+    // Points may be of an event that is younger than the catalog.
+    let catalog = state.catalogs.fresh(&state).await?;
+    let data = points.iter().map(|point| show(&state, &catalog, point)).collect();
+    Ok(Json(params.envelope(total, data)))
+}
+
+/// What is asked for, or `None` when nothing can fit it.
+fn read_filter(catalog: &Catalog, filter: &DatapointFilter) -> Result<Option<ListFilter>, Problem> {
+    let mut wanted =
+        ListFilter { channels: None, from: time("from", &filter.from)?, to: time("to", &filter.to)? };
+    if let Some(id) = &filter.event_public_id {
+        let Some(channel) = Uuid::parse_str(id).ok().and_then(|id| catalog.channel(id)) else {
+            return Ok(None);
+        };
+        wanted.channels = Some(vec![channel.number]);
+    }
+    if let Some(id) = &filter.experiment_public_id {
+        let Some(span) = Uuid::parse_str(id).ok().and_then(|id| catalog.experiment(id)) else {
+            return Ok(None);
+        };
+        wanted.from = wanted.from.max(Some(span.started_at));
+        wanted.to = match (wanted.to, span.stopped_at) {
+            (Some(to), Some(stopped)) => Some(to.min(stopped)),
+            (to, stopped) => to.or(stopped),
+        };
+    }
+    Ok(Some(wanted))
+}
+
+fn time(field: &str, text: &Option<String>) -> Result<Option<DateTime<Utc>>, Problem> {
+    let Some(text) = text else { return Ok(None) };
+    let time = parse_time(text).ok_or_else(|| Problem::invalid(format!("{field} must be an ISO 8601 time")));
+    time.map(Some)
+}
+
+/// The latest datapoint of each event that has any.
+#[utoipa::path(get, path = "/api/v1/datapoints/latest", tag = "datapoints", security(("jwt" = [])), operation_id = "latest_datapoints",
+    responses((status = 200, body = [DatapointOut]), (status = 401, body = ProblemOut)))]
+pub(crate) async fn latest(
+    State(state): State<AppState>,
+    _: Reader,
+) -> Result<Json<Vec<DatapointOut>>, Problem> {
+    let points = series::latest(&state.pool).await?;
+    let catalog = state.catalogs.fresh(&state).await?;
+    Ok(Json(points.iter().map(|point| show(&state, &catalog, point)).collect()))
+}
+
+/// The datapoints of some events in the last minutes, oldest first, thinned out.
+#[utoipa::path(post, path = "/api/v1/datapoints/series", tag = "datapoints", security(("jwt" = [])), request_body = SeriesIn, operation_id = "datapoint_series",
+    responses((status = 200, body = BTreeMap<String, Vec<DatapointOut>>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn series(
+    State(state): State<AppState>,
+    _: Reader,
+    JsonBody(wanted): JsonBody<SeriesIn>,
+) -> Result<Json<BTreeMap<String, Vec<DatapointOut>>>, Problem> {
+    let (minutes, max_points) = validate(&wanted)?;
+    let catalog = state.catalogs.fresh(&state).await?;
+    let number =
+        |id: &String| Uuid::parse_str(id).ok().and_then(|id| catalog.channel(id)).map(|known| known.number);
+    let numbers: BTreeMap<String, Option<i32>> =
+        wanted.event_public_ids.iter().map(|id| (id.clone(), number(id))).collect();
+    let window = Window {
+        channels: numbers.values().flatten().copied().collect(),
+        from: state.clock.now() - TimeDelta::minutes(minutes),
+        max_points,
+        aggregate: match wanted.aggregate {
+            None | Some(AggregateIn::None) => Aggregate::None,
+            Some(AggregateIn::Avg) => Aggregate::Avg,
+            Some(AggregateIn::Min) => Aggregate::Min,
+            Some(AggregateIn::Max) => Aggregate::Max,
+            Some(AggregateIn::Minmax) => Aggregate::MinMax,
+        },
+    };
+    let found = series::series(&state.pool, &window).await?;
+    let shown = numbers.into_iter().map(|(id, number)| {
+        let points = number.and_then(|number| found.get(&number)).map(Vec::as_slice).unwrap_or_default();
+        (id, points.iter().map(|point| show(&state, &catalog, point)).collect())
+    });
+    Ok(Json(shown.collect()))
+}
+
+fn validate(wanted: &SeriesIn) -> Result<(i64, usize), Problem> {
+    if !(1..=20).contains(&wanted.event_public_ids.len()) {
+        return Err(Problem::invalid("event_public_ids must hold 1 to 20 items"));
+    }
+    if wanted.event_public_ids.iter().any(|id| id.len() > 255 || id.contains('\0')) {
+        return Err(Problem::invalid("event_public_ids must hold ids of events"));
+    }
+    let (minutes, max_points) = (wanted.minutes.unwrap_or(60), wanted.max_points.unwrap_or(500));
+    if !(1..=14_400).contains(&minutes) {
+        return Err(Problem::invalid("minutes must be between 1 and 14400"));
+    }
+    if !(10..=2000).contains(&max_points) {
+        return Err(Problem::invalid("max_points must be between 10 and 2000"));
+    }
+    Ok((minutes, max_points as usize))
+}

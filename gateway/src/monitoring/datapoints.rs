@@ -1,0 +1,222 @@
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{FromRequest, Request, State},
+    http::StatusCode,
+    response::Response,
+};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_datapoint_log::{ChunkPoint, Tombstone, moment, read_row};
+use signalbox_projections::monitoring::series::Datapoint;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{
+    catalog::Catalog,
+    ingest::{self, Checked, DatapointIn, Refusal},
+};
+use crate::{
+    answer,
+    auth::{Reader, Writer},
+    context::RequestContext,
+    extract::{IfMatch, JsonBody, Text, parse_json, read_body},
+    identity::StatusOut,
+    problem::{Problem, ProblemKind, ProblemOut},
+    state::{AppState, State as Gateway, Written},
+};
+
+/// Items of a batch at most.
+const MAX_ITEMS: usize = 10_000;
+/// A datapoint never changes.
+const VERSION: i64 = 1;
+
+/// A value at a time.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DatapointOut {
+    public_id: String,
+    value: f64,
+    /// When it was measured.
+    timestamp: DateTime<Utc>,
+    event_public_id: String,
+    /// The experiment that ran then.
+    experiment_public_id: Option<String>,
+}
+
+/// A created datapoint.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DatapointCreatedOut {
+    status: &'static str,
+    message: &'static str,
+    #[serde(flatten)]
+    datapoint: DatapointOut,
+}
+
+/// Several new datapoints.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct BatchIn {
+    /// 1 to 10,000.
+    datapoints: Vec<DatapointIn>,
+}
+
+/// What became of a batch.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct BatchOut {
+    status: &'static str,
+    /// Begins with the number of accepted datapoints.
+    message: String,
+    accepted: usize,
+    /// Every item that was not accepted.
+    rejected: Vec<RejectedOut>,
+}
+
+/// An item that was not accepted.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RejectedOut {
+    /// Its place in the request, from 0.
+    index: usize,
+    reason: &'static str,
+}
+
+/// Create a datapoint.
+#[utoipa::path(post, path = "/api/v1/datapoints", tag = "datapoints", security(("jwt" = [])), request_body = DatapointIn, operation_id = "create_datapoint",
+    responses((status = 201, body = DatapointCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    context: RequestContext,
+    JsonBody(item): JsonBody<DatapointIn>,
+) -> Result<Response, Problem> {
+    let Checked { points, refused } = ingest::check(&state, &[item], state.clock.now()).await?;
+    if let Some((_, refusal)) = refused.first() {
+        return Err(refuse(*refusal));
+    }
+    let recorded = ingest::record(&state, &who, context.resource, points).await?;
+    let catalog = state.catalogs.fresh(&state).await?;
+    let datapoint = show(&state, &catalog, &recorded);
+    let location = format!("/api/v1/datapoints/{}", datapoint.public_id);
+    let out =
+        DatapointCreatedOut { status: "success", message: "1 datapoint successfully created.", datapoint };
+    // Queries read the log as far as it is not folded, so they show it already.
+    let response = answer::written(Written { visible: true }, StatusCode::CREATED, Some(&location), &out);
+    Ok(answer::with_version(response, VERSION))
+}
+
+fn refuse(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::UnknownEvent => Problem::not_found("Event"),
+        Refusal::TooFarAhead | Refusal::BeforeTheEpoch => Problem::invalid(refusal.reason()),
+    }
+}
+
+/// A batch, read without detours: it is the hot path.
+pub(crate) struct BatchBody(BatchIn);
+
+impl<S: Send + Sync> FromRequest<S> for BatchBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let bytes: Bytes = read_body(request).await?;
+        // Only what cannot be read is read again, to say where it is wrong.
+        let batch: BatchIn = serde_json::from_slice(&bytes).or_else(|_| parse_json(&bytes))?;
+        if !(1..=MAX_ITEMS).contains(&batch.datapoints.len()) {
+            return Err(Problem::invalid("datapoints must hold 1 to 10000 items"));
+        }
+        Ok(Self(batch))
+    }
+}
+
+/// Create several datapoints at once. Those that are wrong are left out and listed; the others are recorded together.
+#[utoipa::path(post, path = "/api/v1/datapoints/batch", tag = "datapoints", security(("jwt" = [])), request_body = BatchIn, operation_id = "create_datapoints",
+    responses((status = 201, body = BatchOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn create_batch(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    context: RequestContext,
+    BatchBody(batch): BatchBody,
+) -> Result<Response, Problem> {
+    let Checked { points, refused } = ingest::check(&state, &batch.datapoints, state.clock.now()).await?;
+    let accepted = points.len();
+    if accepted > 0 {
+        ingest::record(&state, &who, context.resource, points).await?;
+    }
+    let mut message = format!("{accepted} datapoints successfully created.");
+    if !refused.is_empty() {
+        message = format!("{accepted} datapoints successfully created, {} rejected.", refused.len());
+    }
+    let rejected =
+        refused.iter().map(|(index, refusal)| RejectedOut { index: *index, reason: refusal.reason() });
+    let out = BatchOut { status: "success", message, accepted, rejected: rejected.collect() };
+    Ok(answer::written(Written { visible: true }, StatusCode::CREATED, None, &out))
+}
+
+/// One datapoint.
+#[utoipa::path(get, path = "/api/v1/datapoints/{id}", tag = "datapoints", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_datapoint",
+    responses((status = 200, body = DatapointOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    _: Reader,
+    Text(id): Text,
+) -> Result<Response, Problem> {
+    let point = find(&state, &id).await?;
+    let catalog = state.catalogs.fresh(&state).await?;
+    Ok(answer::resource(VERSION, &show(&state, &catalog, &point)))
+}
+
+/// Delete a datapoint.
+#[utoipa::path(delete, path = "/api/v1/datapoints/{id}", tag = "datapoints", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_datapoint",
+    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+) -> Result<Json<StatusOut>, Problem> {
+    let point = find(&state, &id).await?;
+    if version.is_some_and(|version| version != VERSION) {
+        let detail = "the datapoint has another version than If-Match names";
+        return Err(Problem::new(ProblemKind::PreconditionFailed, "version_mismatch", detail));
+    }
+    let tombstone = Tombstone {
+        day: point.day,
+        position: point.point.position,
+        index: point.point.index,
+        channel: point.channel,
+        time: point.point.time,
+        actor: who.actor().to_string(),
+    };
+    state.reach_bus().await?;
+    if !state.bus.delete_datapoint(&tombstone).await? {
+        return Err(missing());
+    }
+    Ok(Json(StatusOut { status: "success", message: "Datapoint successfully deleted." }))
+}
+
+fn missing() -> Problem {
+    Problem::not_found("Datapoint")
+}
+
+async fn find(state: &Gateway, id: &str) -> Result<Datapoint, Problem> {
+    let id = Uuid::parse_str(id).map_err(|_| missing())?;
+    let place = state.datapoint_ids.place(id).ok_or_else(missing)?;
+    let row = read_row(&state.pool, place).await?.ok_or_else(missing)?;
+    let (_, found) =
+        row.point(place.index).map_err(|error| Problem::internal(&error))?.ok_or_else(missing)?;
+    let point =
+        ChunkPoint { time: found.time, value: found.value, position: place.position, index: place.index };
+    Ok(Datapoint { channel: found.channel, day: place.day, point })
+}
+
+/// `point` as clients see it.
+pub(crate) fn show(state: &Gateway, catalog: &Catalog, point: &Datapoint) -> DatapointOut {
+    let timestamp = moment(point.point.time);
+    DatapointOut {
+        public_id: state.datapoint_ids.id(point.place()).to_string(),
+        value: point.point.value,
+        timestamp,
+        event_public_id: catalog
+            .numbered(point.channel)
+            .map_or_else(String::new, |known| known.public_id.clone()),
+        experiment_public_id: catalog.experiment_at(timestamp).map(|span| span.id.to_string()),
+    }
+}

@@ -1,0 +1,201 @@
+use axum::{Json, extract::State, http::StatusCode, response::Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_domain::{
+    kernel::Metadata,
+    monitoring::{Experiment, ExperimentCommand, NewExperiment},
+};
+use signalbox_projections::monitoring::experiments::{self, ExperimentFilter, ExperimentRow};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use crate::{
+    answer::{self, Page},
+    auth::{Reader, Writer},
+    context::RequestContext,
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
+    identity::StatusOut,
+    problem::{Problem, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// An experiment.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ExperimentOut {
+    public_id: String,
+    name: String,
+    /// `running` or `stopped`.
+    status: &'static str,
+    started_on: DateTime<Utc>,
+    /// Null while it runs.
+    stopped_on: Option<DateTime<Utc>>,
+    /// Who started it.
+    user_public_id: String,
+}
+
+/// A new experiment.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct ExperimentIn {
+    /// Unique, 1 to 255 characters.
+    name: String,
+}
+
+/// Changes of an experiment; absent or null fields stay as they are.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct ExperimentChangesIn {
+    /// Unique, 1 to 255 characters.
+    name: Option<String>,
+}
+
+/// Whether an experiment runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Running,
+    Stopped,
+}
+
+/// Which experiments are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ExperimentParams {
+    /// Part of the name, in any case of letters.
+    name: Option<String>,
+    /// `running` or `stopped`.
+    #[param(value_type = Option<String>)]
+    status: Option<Status>,
+    /// Begun at or after, RFC 3339.
+    from: Option<DateTime<Utc>>,
+    /// Begun before, RFC 3339.
+    to: Option<DateTime<Utc>>,
+}
+
+/// List experiments, newest first.
+#[utoipa::path(get, path = "/api/v1/experiments", tag = "experiments", security(("jwt" = [])), params(EnvelopeParams, ExperimentParams), operation_id = "list_experiments",
+    responses((status = 200, body = Page<ExperimentOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    _: Reader,
+    Params(envelope): Params<EnvelopeParams>,
+    Params(params): Params<ExperimentParams>,
+) -> Result<Json<Page<ExperimentOut>>, Problem> {
+    let ExperimentParams { name, status, from, to } = params;
+    let running = status.map(|status| status == Status::Running);
+    let filter = ExperimentFilter { name, running, from, to };
+    let (rows, total) = experiments::experiments(&state.pool, &filter, envelope.page()?).await?;
+    Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
+}
+
+/// One experiment.
+#[utoipa::path(get, path = "/api/v1/experiments/{id}", tag = "experiments", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_experiment",
+    responses((status = 200, body = ExperimentOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    _: Reader,
+    Text(id): Text,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    Ok(answer::resource(row.version, &ExperimentOut::from(row)))
+}
+
+/// Create an experiment and start it. One runs at a time.
+#[utoipa::path(post, path = "/api/v1/experiments", tag = "experiments", security(("jwt" = [])), request_body = ExperimentIn, operation_id = "create_experiment",
+    responses((status = 201, body = ExperimentOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    context: RequestContext,
+    JsonBody(experiment): JsonBody<ExperimentIn>,
+) -> Result<Response, Problem> {
+    let command = ExperimentCommand::Start(NewExperiment { owner: who.user, name: experiment.name });
+    let metadata = context.metadata(who.actor(), "start experiment");
+    let written = state.write::<Experiment>(context.resource, None, &metadata, &command).await?;
+    let row = find(&state, &context.resource.to_string()).await?;
+    let (version, location) = (row.version, format!("/api/v1/experiments/{}", row.id));
+    let response = answer::written(written, StatusCode::CREATED, Some(&location), &ExperimentOut::from(row));
+    Ok(answer::with_version(response, version))
+}
+
+/// Give an experiment another name.
+#[utoipa::path(put, path = "/api/v1/experiments/{id}", tag = "experiments", security(("jwt" = [])), params(("id" = String, Path,)), request_body = ExperimentChangesIn, operation_id = "update_experiment",
+    responses((status = 200, body = ExperimentOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn update(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+    JsonBody(changes): JsonBody<ExperimentChangesIn>,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    let command = ExperimentCommand::Rename { name: changes.name.unwrap_or_else(|| row.name.clone()) };
+    change(&state, row.id, version, &context.metadata(who.actor(), "rename experiment"), command).await
+}
+
+/// Stop an experiment.
+#[utoipa::path(put, path = "/api/v1/experiments/{id}/stop", tag = "experiments", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "stop_experiment",
+    responses((status = 200, body = ExperimentOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
+pub(crate) async fn stop(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    let metadata = context.metadata(who.actor(), "stop experiment");
+    change(&state, row.id, version, &metadata, ExperimentCommand::Stop).await
+}
+
+/// Delete an experiment, and stop it before if it runs. Its datapoints stay.
+#[utoipa::path(delete, path = "/api/v1/experiments/{id}", tag = "experiments", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_experiment",
+    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 412, body = ProblemOut)))]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    let metadata = context.metadata(who.actor(), "delete experiment");
+    let written = state.write::<Experiment>(row.id, version, &metadata, &ExperimentCommand::Delete).await?;
+    let out = StatusOut { status: "success", message: "Experiment successfully deleted." };
+    Ok(answer::written(written, StatusCode::OK, None, &out))
+}
+
+async fn change(
+    state: &Gateway,
+    id: Uuid,
+    version: Option<i64>,
+    metadata: &Metadata,
+    command: ExperimentCommand,
+) -> Result<Response, Problem> {
+    let written = state.write::<Experiment>(id, version, metadata, &command).await?;
+    let row = find(state, &id.to_string()).await?;
+    let version = row.version;
+    let response = answer::written(written, StatusCode::OK, None, &ExperimentOut::from(row));
+    Ok(answer::with_version(response, version))
+}
+
+async fn find(state: &Gateway, id: &str) -> Result<ExperimentRow, Problem> {
+    let missing = || Problem::not_found("Experiment");
+    let id = Uuid::parse_str(id).map_err(|_| missing())?;
+    experiments::experiment(&state.pool, id).await?.ok_or_else(missing)
+}
+
+impl From<ExperimentRow> for ExperimentOut {
+    fn from(row: ExperimentRow) -> Self {
+        Self {
+            public_id: row.id.to_string(),
+            name: row.name,
+            status: if row.stopped_at.is_none() { "running" } else { "stopped" },
+            started_on: row.started_at,
+            stopped_on: row.stopped_at,
+            user_public_id: row.owner_id.to_string(),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The datapoints of an experiment as CSV, written as they are read: memory is bounded, however long it ran.
+
+use std::{fmt::Write, io, time::Duration};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::State,
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use chrono::SecondsFormat;
+use futures::stream;
+use signalbox_datapoint_log::moment;
+use signalbox_projections::monitoring::{
+    queries::ExperimentSpan,
+    series::{Datapoint, Export, ExportSpan},
+};
+use tokio::{sync::mpsc, time::timeout};
+use uuid::Uuid;
+
+use super::catalog::Catalog;
+use crate::{
+    answer::attachment,
+    auth::Reader,
+    extract::Text,
+    problem::{Problem, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// Exports at the same time; each holds a connection to the database.
+pub(crate) const EXPORTS: usize = 4;
+/// Rows of a piece.
+const PIECE: usize = 2000;
+/// Pieces that wait for the client.
+const AHEAD: usize = 2;
+/// How long a client may take to read a piece before it is given up.
+const STALLED: Duration = Duration::from_secs(60);
+/// What a text must not begin with, lest a spreadsheet take it for a formula.
+const FORMULA: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
+
+const HEADER: &str = "timestamp,event_name,event_public_id,value,unit,datapoint_public_id\r\n";
+
+/// What is sent to the client.
+enum Piece {
+    Rows(Bytes),
+    /// All was sent. Without this the connection is broken off, so that nobody takes a part for the whole.
+    End,
+}
+
+/// The datapoints of an experiment as CSV, oldest first.
+#[utoipa::path(get, path = "/api/v1/experiments/{id}/export/csv", tag = "experiments", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "export_experiment",
+    responses((status = 200, body = String, content_type = "text/csv"), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
+pub(crate) async fn export(
+    State(state): State<AppState>,
+    _: Reader,
+    Text(id): Text,
+) -> Result<Response, Problem> {
+    let missing = || Problem::not_found("Experiment");
+    let id = Uuid::parse_str(&id).map_err(|_| missing())?;
+    let catalog = state.catalogs.fresh(&state).await?;
+    let span = catalog.experiment(id).ok_or_else(missing)?.clone();
+    let place = state.exports.clone().try_acquire_owned();
+    let place =
+        place.map_err(|_| Problem::unavailable("Too many exports are running: try again in a moment."))?;
+    let range = ExportSpan { from: span.started_at, to: span.stopped_at };
+    let export = Export::begin(&state.pool, range).await?;
+    // Events that are younger than the catalog may have sent values.
+    let catalog = state.catalogs.newest(&state).await?;
+    let (sender, pieces) = mpsc::channel(AHEAD);
+    let name = file_name(&span);
+    tokio::spawn(async move {
+        let written = tokio::select! {
+            written = write_rows(&state, &catalog, export, &sender) => written,
+            () = state.stop.cancelled() => Err("the service stops".to_owned()),
+        };
+        if let Err(reason) = written {
+            tracing::warn!(reason, "an export was broken off");
+        }
+        drop(place);
+    });
+    let body = stream::unfold(Some(pieces), |pieces| async {
+        let mut pieces = pieces?;
+        match pieces.recv().await {
+            Some(Piece::Rows(rows)) => Some((Ok(rows), Some(pieces))),
+            Some(Piece::End) => None,
+            None => Some((Err(io::Error::other("the export was broken off")), None)),
+        }
+    });
+    let mut response = Body::from_stream(body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8"));
+    if let Ok(value) = HeaderValue::from_str(&attachment(&name)) {
+        headers.insert(header::CONTENT_DISPOSITION, value);
+    }
+    Ok(response)
+}
+
+fn file_name(span: &ExperimentSpan) -> String {
+    let name = span.name.replace(' ', "_").replace('/', "-");
+    let id = span.id.to_string();
+    format!("experiment_{name}_{}.csv", &id[..8])
+}
+
+async fn write_rows(
+    state: &Gateway,
+    catalog: &Catalog,
+    mut export: Export,
+    pieces: &mpsc::Sender<Piece>,
+) -> Result<(), String> {
+    let send = async |piece: Piece| match timeout(STALLED, pieces.send(piece)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err("the client has gone away".to_owned()),
+        Err(_) => Err("the client has stopped reading".to_owned()),
+    };
+    send(Piece::Rows(Bytes::from_static(HEADER.as_bytes()))).await?;
+    while let Some(points) = export.next().await.map_err(|error| error.to_string())? {
+        for points in points.chunks(PIECE) {
+            let mut rows = String::with_capacity(points.len() * 160);
+            points.iter().for_each(|point| push_row(&mut rows, state, catalog, point));
+            send(Piece::Rows(rows.into())).await?;
+        }
+    }
+    send(Piece::End).await
+}
+
+fn push_row(rows: &mut String, state: &Gateway, catalog: &Catalog, point: &Datapoint) {
+    let channel = catalog.numbered(point.channel);
+    let time = moment(point.point.time).to_rfc3339_opts(SecondsFormat::Micros, false);
+    let name = text_cell(channel.map_or("", |known| &known.name));
+    let unit = text_cell(channel.and_then(|known| known.unit.as_deref()).unwrap_or_default());
+    let id = channel.map_or("", |known| &known.public_id);
+    let (value, point) = (number_cell(point.point.value), state.datapoint_ids.id(point.place()));
+    // Writing to a string does not fail.
+    let _ = write!(rows, "{time},{name},{id},{value},{unit},{point}\r\n");
+}
+
+/// A text of a user as a cell, quoted where it must be.
+fn text_cell(text: &str) -> String {
+    let text = if text.starts_with(FORMULA) { format!("'{text}") } else { text.to_owned() };
+    if text.contains([',', '"', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}
+
+/// The shortest text that is read as the same float, with an exponent of at least two digits: `0.1`, `7.0`, `1e+22`.
+fn number_cell(value: f64) -> String {
+    let text = format!("{value:?}");
+    match text.split_once('e') {
+        None => text,
+        Some((mantissa, exponent)) => match exponent.strip_prefix('-') {
+            Some(digits) => format!("{mantissa}e-{digits:0>2}"),
+            None => format!("{mantissa}e+{exponent:0>2}"),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_exact() {
+        for (value, expected) in [
+            (0.1, "0.1"),
+            (7.0, "7.0"),
+            (-0.0, "-0.0"),
+            (1e22, "1e+22"),
+            (1.5e300, "1.5e+300"),
+            (1e-5, "1e-05"),
+            (0.0001, "0.0001"),
+            (123_456_789.25, "123456789.25"),
+        ] {
+            assert_eq!(number_cell(value), expected);
+            assert_eq!(expected.parse::<f64>().unwrap().to_bits(), value.to_bits());
+        }
+    }
+
+    #[test]
+    fn texts_are_quoted_and_are_no_formulas() {
+        for (text, expected) in [
+            ("boiler", "boiler"),
+            ("a,b", "\"a,b\""),
+            ("say \"hi\"", "\"say \"\"hi\"\"\""),
+            ("two\nlines", "\"two\nlines\""),
+            ("=1+1", "'=1+1"),
+            ("+1", "'+1"),
+            ("-x,y", "\"'-x,y\""),
+            ("@cmd", "'@cmd"),
+            ("\tx", "'\tx"),
+            ("a=b", "a=b"),
+        ] {
+            assert_eq!(text_cell(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_file_is_named_after_its_experiment() {
+        let span = ExperimentSpan {
+            id: Uuid::from_u128(0x0123_4567_89ab << 80),
+            name: "Prüfung 1/2 \"heiß\"".to_owned(),
+            started_at: chrono::DateTime::UNIX_EPOCH,
+            stopped_at: None,
+        };
+        let name = file_name(&span);
+        assert_eq!(name, "experiment_Prüfung_1-2_\"heiß\"_01234567.csv");
+        let header = attachment(&name);
+        assert!(
+            header.starts_with("attachment; filename=\"experiment_Pr_fung_1-2__hei___01234567.csv\""),
+            "{header}"
+        );
+        assert!(header.is_ascii());
+    }
+}

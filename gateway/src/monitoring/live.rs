@@ -1,0 +1,269 @@
+//! The newest values, for sockets.
+//!
+//! Follows the datapoint log by what command handlers announce; what is missed is read from the log. Values of a short
+//! while become one frame, written once for all sockets. A socket that is behind by more than a few frames gets the
+//! newest value of each channel instead: nothing is queued for anyone.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use axum::extract::ws::Utf8Bytes;
+use chrono::{SecondsFormat, TimeDelta};
+use futures::StreamExt;
+use serde::Serialize;
+use signalbox_datapoint_log::{ChunkPoint, Entry, decode_payload, head, moment, read_points_after};
+use signalbox_messaging::LiveRow;
+use signalbox_projections::monitoring::series::{self, SeriesError};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout_at},
+};
+
+use super::catalog::Catalog;
+use crate::state::State;
+
+/// Frames that are kept for sockets that are a little behind.
+const FRAMES: usize = 4;
+/// Values of a message at most; a frame may be several.
+const MESSAGE: usize = 1000;
+/// How long values are gathered, and by how much longer for each socket: what is written to many takes its time.
+const GATHER: Duration = Duration::from_millis(25);
+const GATHER_PER_SOCKET: Duration = Duration::from_micros(400);
+/// How often the log is looked at, should announcements be missing.
+const DOUBT: Duration = Duration::from_secs(1);
+/// Points that are read one after the other; when more are missing, the newest of each channel do.
+const MISSED: i64 = 100_000;
+
+/// A value as sockets show it.
+#[derive(Debug, Clone, Copy)]
+struct Value {
+    point: ChunkPoint,
+    /// The frame that first showed it.
+    frame: u64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Number of the newest frame.
+    frame: u64,
+    newest: HashMap<i32, Value>,
+    /// Channels that the next frame shows.
+    gathered: Vec<i32>,
+    /// The last frames, the newest one last.
+    frames: VecDeque<Vec<Utf8Bytes>>,
+}
+
+/// What this gateway shows live.
+#[derive(Debug, Default)]
+pub(crate) struct LiveValues {
+    inner: Mutex<Inner>,
+    /// Number of the newest frame; its receivers are the sockets.
+    moved: watch::Sender<u64>,
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    r#type: &'static str,
+    datapoints: Vec<Item<'a>>,
+}
+
+#[derive(Serialize)]
+struct Item<'a> {
+    value: f64,
+    event_public_id: &'a str,
+    timestamp: String,
+    experiment_public_id: Option<String>,
+}
+
+impl LiveValues {
+    /// Tells of every new frame; as long as somebody holds one, values are gathered.
+    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
+        self.moved.subscribe()
+    }
+
+    /// The frames after `seen`, and the number of the newest one; `None` when not all of them are kept.
+    pub(crate) fn frames_since(&self, seen: u64) -> Option<(Vec<Utf8Bytes>, u64)> {
+        let inner = self.inner();
+        let behind = usize::try_from(inner.frame - seen.min(inner.frame)).ok()?;
+        let skip = inner.frames.len().checked_sub(behind)?;
+        Some((inner.frames.iter().skip(skip).flatten().cloned().collect(), inner.frame))
+    }
+
+    /// The newest values that came after frame `seen` on the channels that `wanted` names, and the number of the newest
+    /// frame.
+    pub(crate) fn newest_since(
+        &self,
+        seen: u64,
+        catalog: &Catalog,
+        wanted: impl Fn(i32) -> bool,
+    ) -> (Vec<Utf8Bytes>, u64) {
+        let inner = self.inner();
+        let new = inner.newest.iter().filter(|(channel, value)| value.frame > seen && wanted(**channel));
+        let values: Vec<_> = new.map(|(channel, value)| (*channel, value.point)).collect();
+        let frame = inner.frame;
+        drop(inner);
+        (messages(catalog, &values), frame)
+    }
+
+    fn take(&self, points: impl Iterator<Item = (i32, ChunkPoint)>) {
+        let mut inner = self.inner();
+        let next = inner.frame + 1;
+        for (channel, point) in points {
+            let known = inner.newest.get(&channel).copied();
+            // A late value does not replace a newer one.
+            if known.is_none_or(|known| known.point.order() < point.order()) {
+                if known.is_none_or(|known| known.frame < next) {
+                    inner.gathered.push(channel);
+                }
+                inner.newest.insert(channel, Value { point, frame: next });
+            }
+        }
+    }
+
+    /// Makes a frame of what was gathered.
+    fn publish(&self, catalog: &Catalog) {
+        let mut inner = self.inner();
+        let gathered = std::mem::take(&mut inner.gathered);
+        if gathered.is_empty() {
+            return;
+        }
+        let values: Vec<_> = gathered
+            .iter()
+            .filter_map(|channel| inner.newest.get(channel).map(|value| (*channel, value.point)))
+            .collect();
+        let frame = messages(catalog, &values);
+        inner.frames.push_back(frame);
+        if inner.frames.len() > FRAMES {
+            inner.frames.pop_front();
+        }
+        inner.frame += 1;
+        self.moved.send_replace(inner.frame);
+    }
+
+    fn has_gathered(&self) -> bool {
+        !self.inner().gathered.is_empty()
+    }
+
+    /// Without sockets nothing is kept: the next one begins with what comes then.
+    fn forget(&self) {
+        let mut inner = self.inner();
+        inner.newest.clear();
+        inner.gathered.clear();
+    }
+
+    fn sockets(&self) -> u32 {
+        u32::try_from(self.moved.receiver_count()).unwrap_or(u32::MAX)
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn messages(catalog: &Catalog, values: &[(i32, ChunkPoint)]) -> Vec<Utf8Bytes> {
+    let item = |(channel, point): &(i32, ChunkPoint)| {
+        let time = moment(point.time);
+        Some(Item {
+            value: point.value,
+            event_public_id: &catalog.numbered(*channel)?.public_id,
+            timestamp: time.to_rfc3339_opts(SecondsFormat::Micros, false),
+            experiment_public_id: catalog.experiment_at(time).map(|span| span.id.to_string()),
+        })
+    };
+    let message = |values: &[(i32, ChunkPoint)]| {
+        let message =
+            Message { r#type: "datapoints_batch", datapoints: values.iter().filter_map(item).collect() };
+        serde_json::to_string(&message).ok().map(Utf8Bytes::from)
+    };
+    values.chunks(MESSAGE).filter_map(message).collect()
+}
+
+/// Gathers values and makes frames of them until the gateway stops.
+pub(crate) async fn follow(state: &State) {
+    loop {
+        if let Err(error) = follow_once(state).await {
+            tracing::warn!(%error, "live values are interrupted for a moment");
+        }
+        sleep(DOUBT).await;
+    }
+}
+
+async fn follow_once(state: &State) -> Result<(), SeriesError> {
+    let rows = state.bus.live_rows().await.map_err(|error| sqlx::Error::Io(std::io::Error::other(error)))?;
+    let mut rows = std::pin::pin!(rows);
+    let mut reached = head(&state.pool).await?.position;
+    let mut frame_at = Instant::now();
+    loop {
+        let sockets = state.live_values.sockets();
+        let wait = if state.live_values.has_gathered() { frame_at } else { Instant::now() + DOUBT };
+        match timeout_at(wait, rows.next()).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(row)) if sockets == 0 => {
+                state.live_values.forget();
+                reached = reached.max(row.position);
+            }
+            Ok(Some(row)) => {
+                let begins = !state.live_values.has_gathered();
+                reached = take_row(state, row, reached).await?;
+                if begins {
+                    frame_at = Instant::now() + GATHER + GATHER_PER_SOCKET * sockets;
+                }
+            }
+            Err(_) if !state.live_values.has_gathered() && sockets > 0 => {
+                reached = read_missed(state, reached).await?;
+                frame_at = Instant::now();
+            }
+            Err(_) => {}
+        }
+        if Instant::now() >= frame_at && state.live_values.has_gathered() {
+            state.live_values.publish(&*state.catalogs.fresh(state).await?);
+        }
+    }
+}
+
+async fn take_row(state: &State, row: LiveRow, reached: i64) -> Result<i64, SeriesError> {
+    if row.position <= reached {
+        return Ok(reached);
+    }
+    if row.position > reached + 1 {
+        return read_missed(state, reached).await;
+    }
+    let points = decode_payload(&row.payload)?;
+    let with_place = points.into_iter().zip(0..).map(|(point, index)| {
+        let place = ChunkPoint { time: point.time, value: point.value, position: row.position, index };
+        (point.channel, place)
+    });
+    state.live_values.take(with_place);
+    Ok(row.position)
+}
+
+/// Takes what was not announced from the log.
+async fn read_missed(state: &State, reached: i64) -> Result<i64, SeriesError> {
+    let end = head(&state.pool).await?;
+    if end.position <= reached {
+        return Ok(reached);
+    }
+    let yesterday = (state.clock.now() - TimeDelta::days(1)).date_naive();
+    let rows = read_points_after(&state.pool, (reached, yesterday, end.points), MISSED, 1000).await?;
+    let is_all = rows.last().is_some_and(|row| row.position >= end.position)
+        && rows.first().is_some_and(|row| row.position == reached + 1);
+    if !is_all {
+        let latest = series::latest(&state.pool).await?;
+        state.live_values.take(latest.into_iter().map(|point| (point.channel, point.point)));
+        return Ok(end.position);
+    }
+    for row in &rows {
+        if let Entry::Points(points) = row.entry()? {
+            let with_place = points.into_iter().zip(0..).map(|(point, index)| {
+                let place =
+                    ChunkPoint { time: point.time, value: point.value, position: row.position, index };
+                (point.channel, place)
+            });
+            state.live_values.take(with_place);
+        }
+    }
+    Ok(rows.last().map_or(reached, |row| row.position))
+}

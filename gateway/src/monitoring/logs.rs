@@ -1,0 +1,200 @@
+use axum::{Json, extract::State, http::StatusCode, response::Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_domain::monitoring::{LogEntry, LogEntryCommand, LogStatus, LogType, NewLogEntry};
+use signalbox_projections::monitoring::log_entries::{self, LogEntryFilter, LogEntryRow};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use crate::{
+    answer::{self, Page},
+    auth::{Reader, Writer},
+    context::RequestContext,
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
+    problem::{Problem, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// What entries come from that say nothing else.
+const DEFAULT_SOURCE: &str = "api";
+
+/// A log entry. Two of its fields have a second name, by which some clients know them.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LogEntryOut {
+    public_id: String,
+    /// `error`, `warning` or `info`.
+    r#type: String,
+    /// Equal to `type`.
+    logging_type: String,
+    /// `read` or `unread`.
+    status: String,
+    /// Equal to `status`.
+    status_type: String,
+    content: String,
+    /// What it comes from, e.g. `auth` for logins.
+    source: String,
+    created_on: DateTime<Utc>,
+    /// Whom it is about, or who wrote it; null when that is nobody.
+    user_public_id: Option<String>,
+}
+
+/// A new log entry. It is unread.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct LogEntryIn {
+    /// 1 to 500 characters.
+    content: String,
+    /// `error`, `warning` or `info` (default).
+    #[schema(value_type = Option<String>)]
+    r#type: Option<LogType>,
+    /// Second name of `type`.
+    #[schema(value_type = Option<String>)]
+    logging_type: Option<LogType>,
+    /// What it comes from, 1 to 100 characters; `api` if absent.
+    source: Option<String>,
+}
+
+/// Changes of a log entry; absent or null fields stay as they are. A change of nothing marks the entry as read.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct LogEntryChangesIn {
+    /// `read` or `unread`.
+    #[schema(value_type = Option<String>)]
+    status: Option<LogStatus>,
+    /// Second name of `status`.
+    #[schema(value_type = Option<String>)]
+    status_type: Option<LogStatus>,
+    /// 1 to 500 characters.
+    content: Option<String>,
+}
+
+/// Which entries are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct LogEntryParams {
+    /// `error`, `warning` or `info`.
+    #[param(value_type = Option<String>)]
+    r#type: Option<LogType>,
+    /// Second name of `type`.
+    #[param(value_type = Option<String>)]
+    logging_type: Option<LogType>,
+    /// `read` or `unread`.
+    #[param(value_type = Option<String>)]
+    status: Option<LogStatus>,
+    /// Second name of `status`.
+    #[param(value_type = Option<String>)]
+    status_type: Option<LogStatus>,
+    /// What they come from.
+    source: Option<String>,
+    /// Part of the content, in any case of letters.
+    content: Option<String>,
+    /// Whom they are about, or who wrote them.
+    user_public_id: Option<String>,
+    /// Written at or after, RFC 3339.
+    from: Option<DateTime<Utc>>,
+    /// Written before, RFC 3339.
+    to: Option<DateTime<Utc>>,
+}
+
+/// List log entries, newest first.
+#[utoipa::path(get, path = "/api/v1/logging", tag = "logging", security(("jwt" = [])), params(EnvelopeParams, LogEntryParams), operation_id = "list_log_entries",
+    responses((status = 200, body = Page<LogEntryOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    _: Reader,
+    Params(envelope): Params<EnvelopeParams>,
+    Params(params): Params<LogEntryParams>,
+) -> Result<Json<Page<LogEntryOut>>, Problem> {
+    let filter = LogEntryFilter {
+        kind: params.r#type.or(params.logging_type).map(LogType::as_str),
+        status: params.status.or(params.status_type).map(LogStatus::as_str),
+        source: params.source,
+        content: params.content,
+        // Nobody has an id that is none.
+        user: params.user_public_id.map(|id| Uuid::parse_str(&id).unwrap_or_default()),
+        from: params.from,
+        to: params.to,
+    };
+    let (rows, total) = log_entries::log_entries(&state.pool, &filter, envelope.page()?).await?;
+    Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
+}
+
+/// One log entry.
+#[utoipa::path(get, path = "/api/v1/logging/{id}", tag = "logging", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_log_entry",
+    responses((status = 200, body = LogEntryOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    _: Reader,
+    Text(id): Text,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    Ok(answer::resource(row.version, &LogEntryOut::from(row)))
+}
+
+/// Write a log entry.
+#[utoipa::path(post, path = "/api/v1/logging", tag = "logging", security(("jwt" = [])), request_body = LogEntryIn, operation_id = "create_log_entry",
+    responses((status = 201, body = LogEntryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    context: RequestContext,
+    JsonBody(entry): JsonBody<LogEntryIn>,
+) -> Result<Response, Problem> {
+    let new = NewLogEntry {
+        kind: entry.r#type.or(entry.logging_type).unwrap_or_default(),
+        content: entry.content,
+        source: entry.source.unwrap_or_else(|| DEFAULT_SOURCE.to_owned()),
+        user: Some(who.user),
+    };
+    let metadata = context.metadata(who.actor(), "write log entry");
+    let command = LogEntryCommand::Write(new);
+    let written = state.write::<LogEntry>(context.resource, None, &metadata, &command).await?;
+    let row = find(&state, &context.resource.to_string()).await?;
+    let (version, location) = (row.version, format!("/api/v1/logging/{}", row.id));
+    let response = answer::written(written, StatusCode::CREATED, Some(&location), &LogEntryOut::from(row));
+    Ok(answer::with_version(response, version))
+}
+
+/// Mark a log entry as read or unread, or change its content.
+#[utoipa::path(put, path = "/api/v1/logging/{id}", tag = "logging", security(("jwt" = [])), params(("id" = String, Path,)), request_body = LogEntryChangesIn, operation_id = "update_log_entry",
+    responses((status = 200, body = LogEntryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn update(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+    JsonBody(changes): JsonBody<LogEntryChangesIn>,
+) -> Result<Response, Problem> {
+    let LogEntryChangesIn { status, status_type, content } = changes;
+    let status = status.or(status_type).or(if content.is_none() { Some(LogStatus::Read) } else { None });
+    let row = find(&state, &id).await?;
+    let metadata = context.metadata(who.actor(), "change log entry");
+    let command = LogEntryCommand::Change { status, content };
+    let written = state.write::<LogEntry>(row.id, version, &metadata, &command).await?;
+    let row = find(&state, &id).await?;
+    let version = row.version;
+    let response = answer::written(written, StatusCode::OK, None, &LogEntryOut::from(row));
+    Ok(answer::with_version(response, version))
+}
+
+async fn find(state: &Gateway, id: &str) -> Result<LogEntryRow, Problem> {
+    let missing = || Problem::not_found("Log entry");
+    let id = Uuid::parse_str(id).map_err(|_| missing())?;
+    log_entries::log_entry(&state.pool, id).await?.ok_or_else(missing)
+}
+
+impl From<LogEntryRow> for LogEntryOut {
+    fn from(row: LogEntryRow) -> Self {
+        Self {
+            public_id: row.id.to_string(),
+            r#type: row.log_type.clone(),
+            logging_type: row.log_type,
+            status: row.status.clone(),
+            status_type: row.status,
+            content: row.content,
+            source: row.source,
+            created_on: row.created_at,
+            user_public_id: row.user_id.map(|user| user.to_string()),
+        }
+    }
+}

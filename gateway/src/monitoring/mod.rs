@@ -1,0 +1,45 @@
+//! Channels, which clients call events, and the datapoints that come in on them, by request and by socket; experiments and
+//! their export; dashboards; the log that people read.
+
+pub(crate) mod catalog;
+mod channels;
+mod dashboards;
+mod datapoint_reads;
+mod datapoints;
+mod experiments;
+pub(crate) mod export;
+mod ingest;
+pub(crate) mod live;
+mod logs;
+pub(crate) mod open_sockets;
+mod sockets;
+mod widgets;
+
+use axum::routing::get;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::state::AppState;
+
+/// The routes of monitoring.
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(channels::list, channels::create))
+        .routes(routes!(channels::get, channels::update, channels::delete))
+        .routes(routes!(experiments::list, experiments::create))
+        .routes(routes!(experiments::get, experiments::update, experiments::delete))
+        .routes(routes!(experiments::stop))
+        .routes(routes!(export::export))
+        .routes(routes!(dashboards::list, dashboards::create))
+        .routes(routes!(dashboards::get, dashboards::update, dashboards::delete))
+        .routes(routes!(widgets::create))
+        .routes(routes!(widgets::update, widgets::delete))
+        .routes(routes!(logs::list, logs::create))
+        .routes(routes!(logs::get, logs::update))
+        .routes(routes!(datapoint_reads::list, datapoints::create))
+        .routes(routes!(datapoints::create_batch))
+        .routes(routes!(datapoint_reads::series))
+        .routes(routes!(datapoint_reads::latest))
+        .routes(routes!(datapoints::get, datapoints::delete))
+        .route("/ws/datapoints/stream", get(sockets::stream))
+        .route("/ws/controller/telemetry", get(sockets::telemetry))
+}

@@ -1,0 +1,222 @@
+use axum::{
+    extract::{FromRequestParts, Path, State},
+    http::{StatusCode, request::Parts},
+    response::Response,
+};
+use serde::{Deserialize, Serialize};
+use signalbox_domain::{
+    kernel::{ChannelId, WidgetId},
+    monitoring::{Dashboard, DashboardCommand, WidgetChanges, WidgetSpec, WidgetType},
+};
+use signalbox_projections::monitoring::{
+    dashboards::{self, WidgetRow},
+    queries,
+};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::dashboards::find_own;
+use crate::{
+    answer,
+    auth::Writer,
+    context::RequestContext,
+    extract::{IfMatch, JsonBody, Text, present},
+    identity::StatusOut,
+    problem::{Problem, ProblemKind, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// A widget.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WidgetOut {
+    public_id: String,
+    /// `line_chart`, `gauge`, `stat_card` or `actuator_toggle`.
+    widget_type: String,
+    title: String,
+    /// The event shown; null when there is none, also after the event was deleted.
+    event_public_id: Option<String>,
+    x: i32,
+    y: i32,
+    w: i32,
+    h: i32,
+    /// What the client wants to remember of it.
+    config_json: Option<String>,
+}
+
+/// A created widget.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WidgetCreatedOut {
+    status: &'static str,
+    message: &'static str,
+    #[serde(flatten)]
+    widget: WidgetOut,
+}
+
+/// A new widget.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct WidgetIn {
+    /// `line_chart`, `gauge`, `stat_card` or `actuator_toggle`.
+    #[schema(value_type = String)]
+    widget_type: WidgetType,
+    /// 1 to 255 characters.
+    title: String,
+    /// The event shown.
+    event_public_id: Option<String>,
+    /// Column, 0 to 10000; 0 if absent.
+    x: Option<i32>,
+    /// Row, 0 to 10000; 0 if absent.
+    y: Option<i32>,
+    /// Columns covered, 1 to 12; 4 if absent.
+    w: Option<i32>,
+    /// Rows covered, 1 to 12; 3 if absent.
+    h: Option<i32>,
+    /// Any text of at most 10000 characters.
+    config_json: Option<String>,
+}
+
+/// Changes of a widget; absent fields stay as they are, null clears event and configuration. The type stays.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct WidgetChangesIn {
+    /// 1 to 255 characters.
+    title: Option<String>,
+    /// The event shown.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    event_public_id: Option<Option<String>>,
+    x: Option<i32>,
+    y: Option<i32>,
+    w: Option<i32>,
+    h: Option<i32>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    config_json: Option<Option<String>>,
+}
+
+/// `{id}` and `{wid}`; what is no text names nothing.
+pub(crate) struct WidgetPath {
+    dashboard: String,
+    widget: String,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for WidgetPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let Path((dashboard, widget)) = path.map_err(|_| Problem::not_found("Widget"))?;
+        Ok(Self { dashboard, widget })
+    }
+}
+
+/// Put a widget on a dashboard; its owner alone may.
+#[utoipa::path(post, path = "/api/v1/dashboards/{id}/widgets", tag = "dashboards", security(("jwt" = [])), params(("id" = String, Path,)), request_body = WidgetIn, operation_id = "create_widget",
+    responses((status = 201, body = WidgetCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
+        (status = 422, body = ProblemOut)))]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    Text(id): Text,
+    context: RequestContext,
+    JsonBody(widget): JsonBody<WidgetIn>,
+) -> Result<Response, Problem> {
+    let WidgetIn { widget_type, title, event_public_id, x, y, w, h, config_json } = widget;
+    let dashboard = find_own(&state, &who, &id).await?;
+    let spec = WidgetSpec {
+        kind: widget_type,
+        title,
+        channel: channel(&state, event_public_id).await?,
+        x: x.unwrap_or(0),
+        y: y.unwrap_or(0),
+        w: w.unwrap_or(4),
+        h: h.unwrap_or(3),
+        config: config_json,
+    };
+    let metadata = context.metadata(who.actor(), "add widget");
+    let command = DashboardCommand::AddWidget { widget: WidgetId(context.resource), spec };
+    let written = state.write::<Dashboard>(dashboard.id, None, &metadata, &command).await?;
+    let widget = find(&state, dashboard.id, &context.resource.to_string()).await?.into();
+    let out = WidgetCreatedOut { status: "success", message: "Widget successfully created.", widget };
+    Ok(answer::written(written, StatusCode::CREATED, None, &out))
+}
+
+/// Change a widget; the dashboard's owner alone may.
+#[utoipa::path(put, path = "/api/v1/dashboards/{id}/widgets/{wid}", tag = "dashboards", security(("jwt" = [])), params(("id" = String, Path,), ("wid" = String, Path,)),
+    request_body = WidgetChangesIn, operation_id = "update_widget",
+    responses((status = 200, body = WidgetOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn update(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    IfMatch(version): IfMatch,
+    path: WidgetPath,
+    context: RequestContext,
+    JsonBody(changes): JsonBody<WidgetChangesIn>,
+) -> Result<Response, Problem> {
+    let WidgetChangesIn { title, event_public_id, x, y, w, h, config_json } = changes;
+    let dashboard = find_own(&state, &who, &path.dashboard).await?;
+    let widget = find(&state, dashboard.id, &path.widget).await?;
+    let channel = match event_public_id {
+        Some(id) => Some(channel(&state, id).await?),
+        None => None,
+    };
+    let changes = WidgetChanges { title, channel, x, y, w, h, config: config_json };
+    let metadata = context.metadata(who.actor(), "change widget");
+    let command = DashboardCommand::ChangeWidget { widget: WidgetId(widget.id), changes };
+    let written = state.write::<Dashboard>(dashboard.id, version, &metadata, &command).await?;
+    let out = WidgetOut::from(find(&state, dashboard.id, &path.widget).await?);
+    Ok(answer::written(written, StatusCode::OK, None, &out))
+}
+
+/// Take a widget away; the dashboard's owner alone may.
+#[utoipa::path(delete, path = "/api/v1/dashboards/{id}/widgets/{wid}", tag = "dashboards", security(("jwt" = [])), params(("id" = String, Path,), ("wid" = String, Path,)),
+    operation_id = "delete_widget",
+    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 412, body = ProblemOut)))]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    IfMatch(version): IfMatch,
+    path: WidgetPath,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let dashboard = find_own(&state, &who, &path.dashboard).await?;
+    let widget = find(&state, dashboard.id, &path.widget).await?;
+    let metadata = context.metadata(who.actor(), "remove widget");
+    let command = DashboardCommand::RemoveWidget { widget: WidgetId(widget.id) };
+    let written = state.write::<Dashboard>(dashboard.id, version, &metadata, &command).await?;
+    let out = StatusOut { status: "success", message: "Widget successfully deleted." };
+    Ok(answer::written(written, StatusCode::OK, None, &out))
+}
+
+async fn find(state: &Gateway, dashboard: Uuid, id: &str) -> Result<WidgetRow, Problem> {
+    let missing = || Problem::new(ProblemKind::NotFound, "not_found", "Widget not on this dashboard");
+    let id = Uuid::parse_str(id).map_err(|_| missing())?;
+    let row = dashboards::widget(&state.pool, id).await?;
+    row.filter(|row| row.dashboard_id == dashboard).ok_or_else(missing)
+}
+
+/// The channel with this id, which has to exist; forms send an empty text for none.
+async fn channel(state: &Gateway, id: Option<String>) -> Result<Option<ChannelId>, Problem> {
+    let Some(id) = id.filter(|id| !id.trim().is_empty()) else { return Ok(None) };
+    let missing = || Problem::not_found("Event");
+    let id = Uuid::parse_str(id.trim()).map_err(|_| missing())?;
+    let row = queries::channel(&state.pool, id).await?.ok_or_else(missing)?;
+    Ok(Some(ChannelId(row.id)))
+}
+
+impl From<WidgetRow> for WidgetOut {
+    fn from(row: WidgetRow) -> Self {
+        let WidgetRow { id, widget_type, title, channel_id, x, y, w, h, config, .. } = row;
+        Self {
+            public_id: id.to_string(),
+            widget_type,
+            title,
+            event_public_id: channel_id.map(|channel| channel.to_string()),
+            x,
+            y,
+            w,
+            h,
+            config_json: config,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! How datapoints become bytes: columns, steps in time, packed integers; a few bytes a point. What was encoded comes
+//! back bit for bit, and bytes that were not are an error and nothing worse.
+
+mod block;
+mod bytes;
+mod chunk;
+mod floats;
+mod ints;
+mod samples;
+#[cfg(test)]
+mod tests;
+
+pub use block::{decode_block, encode_block};
+pub use chunk::{decode_chunk, encode_chunk};
+pub use samples::{Sample, decode_samples, encode_samples, samples};
+
+/// Points of one block or chunk at most; a larger number is not believed.
+pub const MAX_POINTS: usize = 1 << 17;
+
+/// Bytes that are not what they should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CodecError {
+    /// They end too early.
+    #[error("encoded datapoints end too early")]
+    Truncated,
+    /// They contradict themselves.
+    #[error("encoded datapoints are malformed")]
+    Malformed,
+    /// They were written by another version.
+    #[error("datapoints are encoded in a way that this version does not know")]
+    Version,
+}

@@ -1,0 +1,26 @@
+//! The log of datapoints: a batch is an event, a series is a read model.
+//!
+//! * [`codec`] turns points into a few bytes each.
+//! * [`Appender`] gathers the batches of concurrent senders and commits them as one row; positions are gapless and in
+//!   commit order.
+//! * [`read_after`] reads the log in order, for read models, sockets and rules; [`IdKey`] names single points.
+//! * [`add_days`] and [`drop_days`] make and drop its partitions.
+//!
+//! It knows channels only as integers, and asks nobody whether they exist: that is the gateway's part.
+
+mod append;
+pub mod codec;
+mod id;
+mod partitions;
+mod point;
+mod read;
+mod siphash;
+
+pub use append::{AppendFailed, Appended, Appender, Batch};
+pub use id::IdKey;
+pub use partitions::{add_day, add_days, drop_days, drop_old_batches, drop_table_days};
+pub use point::{ChunkPoint, Origin, Place, Point, micros, moment};
+pub use read::{
+    Committed, Entry, Head, LogRow, Tombstone, UnreadableRow, append_tombstone, decode_payload, head,
+    read_after, read_points_after, read_row,
+};

@@ -1,0 +1,232 @@
+use chrono::{DateTime, NaiveDate, Utc};
+use serde::{Deserialize, Serialize};
+use sqlx::{FromRow, PgExecutor, PgPool};
+
+use crate::{
+    Origin, Place, Point,
+    append::is_without_partition,
+    codec::{CodecError, decode_block},
+    partitions::add_day,
+};
+
+/// Row of points.
+const POINTS: i16 = 1;
+
+/// A row as it was committed, for readers that follow the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committed {
+    /// Its day.
+    pub day: NaiveDate,
+    /// Its position.
+    pub position: i64,
+    /// Its blocks, one after the other.
+    pub payload: Vec<u8>,
+}
+
+/// A row of the log.
+#[derive(Debug, Clone, FromRow)]
+pub struct LogRow {
+    /// Gapless place in the log, from 1.
+    pub position: i64,
+    /// Its day, which names the partition.
+    pub day: NaiveDate,
+    /// When it was appended.
+    pub recorded_at: DateTime<Utc>,
+    kind: i16,
+    /// How many points it holds.
+    pub points: i32,
+    /// How many points it and all rows before it hold.
+    pub total: i64,
+    payload: Vec<u8>,
+}
+
+/// What a row says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Entry {
+    /// Points came in, in the order of their index.
+    Points(Vec<Point>),
+    /// A point was deleted.
+    Deleted(Tombstone),
+}
+
+/// The deletion of a point.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tombstone {
+    /// Day of the point's row.
+    pub day: NaiveDate,
+    /// Position of the point's row.
+    pub position: i64,
+    /// Place within the row.
+    pub index: u32,
+    /// The channel's integer.
+    pub channel: i32,
+    /// When it was measured, in microseconds since 1970.
+    pub time: i64,
+    /// Who deleted it, as in the event log.
+    pub actor: String,
+}
+
+/// A row that this program cannot read.
+#[derive(Debug, thiserror::Error)]
+#[error("row {position} of the datapoint log cannot be read: {reason}")]
+pub struct UnreadableRow {
+    position: i64,
+    reason: String,
+}
+
+/// The end of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct Head {
+    /// Position of the newest row; 0 when there is none.
+    pub position: i64,
+    /// Points ever appended.
+    pub points: i64,
+}
+
+impl LogRow {
+    /// What the row says.
+    ///
+    /// # Errors
+    /// [`UnreadableRow`].
+    pub fn entry(&self) -> Result<Entry, UnreadableRow> {
+        let unreadable = |reason: String| UnreadableRow { position: self.position, reason };
+        if self.kind == POINTS {
+            decode_payload(&self.payload).map(Entry::Points).map_err(|error| unreadable(error.to_string()))
+        } else {
+            let read = serde_json::from_slice(&self.payload);
+            read.map(Entry::Deleted).map_err(|error| unreadable(error.to_string()))
+        }
+    }
+
+    /// The point at `index`, and who sent it.
+    ///
+    /// # Errors
+    /// [`UnreadableRow`].
+    pub fn point(&self, index: u32) -> Result<Option<(Origin, Point)>, UnreadableRow> {
+        if self.kind != POINTS {
+            return Ok(None);
+        }
+        let (mut rest, mut index) = (self.payload.as_slice(), index as usize);
+        while !rest.is_empty() {
+            let (origin, points) = decode_block(&mut rest)
+                .map_err(|error| UnreadableRow { position: self.position, reason: error.to_string() })?;
+            match points.get(index) {
+                Some(point) => return Ok(Some((origin, *point))),
+                None => index -= points.len(),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The points of all blocks of `payload`.
+///
+/// # Errors
+/// [`CodecError`].
+pub fn decode_payload(mut payload: &[u8]) -> Result<Vec<Point>, CodecError> {
+    let mut points = Vec::new();
+    while !payload.is_empty() {
+        points.append(&mut decode_block(&mut payload)?.1);
+    }
+    Ok(points)
+}
+
+/// At most `limit` rows after `position`, in order. `day` is the day of the row at `position`, or an earlier one.
+///
+/// # Errors
+/// The database's error.
+pub async fn read_after(
+    executor: impl PgExecutor<'_>,
+    position: i64,
+    day: NaiveDate,
+    limit: i64,
+) -> Result<Vec<LogRow>, sqlx::Error> {
+    // Clocks of writers may differ a little around midnight.
+    sqlx::query_as(
+        "SELECT position, day, recorded_at, kind, points, total, payload FROM datapoint_log
+          WHERE position > $1 AND day >= $2::date - 1 ORDER BY position LIMIT $3",
+    )
+    .bind(position)
+    .bind(day)
+    .bind(limit)
+    .fetch_all(executor)
+    .await
+}
+
+/// Rows after `position`, in order, until they hold `points` points or are `limit` rows; at least the first one. `total`
+/// is that of the row at `position`.
+///
+/// # Errors
+/// The database's error.
+pub async fn read_points_after(
+    executor: impl PgExecutor<'_>,
+    (position, day, total): (i64, NaiveDate, i64),
+    points: i64,
+    limit: i64,
+) -> Result<Vec<LogRow>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT position, day, recorded_at, kind, points, total, payload FROM datapoint_log
+          WHERE position > $1 AND day >= $2::date - 1 AND total - points < $3 ORDER BY position LIMIT $4",
+    )
+    .bind(position)
+    .bind(day)
+    .bind(total + points)
+    .bind(limit)
+    .fetch_all(executor)
+    .await
+}
+
+/// The row that holds the point at `place`, unless it, or that point, was deleted.
+///
+/// # Errors
+/// The database's error.
+pub async fn read_row(pool: &PgPool, place: Place) -> Result<Option<LogRow>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT position, day, recorded_at, kind, points, total, payload FROM datapoint_log
+          WHERE position = $1 AND day = $2
+            AND NOT EXISTS (SELECT FROM datapoint_tombstones WHERE position = $1 AND day = $2 AND index = $3)",
+    )
+    .bind(place.position)
+    .bind(place.day)
+    .bind(place.index as i32)
+    .fetch_optional(pool)
+    .await
+}
+
+/// The end of the log.
+///
+/// # Errors
+/// The database's error.
+pub async fn head(executor: impl PgExecutor<'_>) -> Result<Head, sqlx::Error> {
+    sqlx::query_as("SELECT position, points FROM log_head WHERE log = 'datapoints'").fetch_one(executor).await
+}
+
+/// Appends `tombstone`; false when the point was deleted before.
+///
+/// # Errors
+/// The database's error.
+pub async fn append_tombstone(
+    pool: &PgPool,
+    tombstone: &Tombstone,
+    now: DateTime<Utc>,
+) -> Result<Option<i64>, sqlx::Error> {
+    let append = || async {
+        let description = serde_json::to_vec(tombstone).unwrap_or_default();
+        sqlx::query_scalar("SELECT append_tombstone($1, $2, $3, $4, $5)")
+            .bind(tombstone.day)
+            .bind(tombstone.position)
+            .bind(tombstone.index as i32)
+            .bind(description)
+            .bind(now)
+            .fetch_one(pool)
+            .await
+    };
+    match append().await {
+        Err(error) if is_without_partition(&error) => {
+            add_day(pool, "datapoint_tombstones", tombstone.day).await?;
+            add_day(pool, "datapoint_log", now.date_naive()).await?;
+            append().await
+        }
+        result => result,
+    }
+}

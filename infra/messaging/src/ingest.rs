@@ -1,0 +1,202 @@
+//! Datapoints on the bus: batches on their way to the log, and rows that were committed on their way to sockets.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use async_nats::{Message, RequestErrorKind};
+use bytes::Bytes;
+use chrono::NaiveDate;
+use futures::{Stream, StreamExt};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use signalbox_domain::kernel::Rejection;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep, timeout},
+};
+use uuid::Uuid;
+
+use crate::{Bus, BusError};
+
+const BATCHES: &str = "ingest.datapoints";
+const DELETIONS: &str = "ingest.deletions";
+const LIVE: &str = "live.datapoints";
+
+/// How long a sender keeps asking before it gives up.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How long one request may take.
+const REQUEST: Duration = Duration::from_secs(3);
+/// Requests that one process carries out at the same time; more wait on the bus.
+const CONCURRENT: usize = 512;
+
+/// A batch on its way to the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IngestMessage {
+    /// Names the batch; the same one is appended once.
+    pub batch_id: Uuid,
+    /// How many points it holds.
+    pub points: u32,
+    /// The encoded points.
+    pub block: Bytes,
+}
+
+/// Where a batch ended up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IngestOutcome {
+    /// Day of its row.
+    pub day: NaiveDate,
+    /// Position of its row.
+    pub position: i64,
+    /// Place of its first point within the row.
+    pub first_index: u32,
+    /// Whether it had been appended before.
+    pub duplicate: bool,
+}
+
+/// A committed row of the datapoint log, for whoever shows values live. Lost ones are read from the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveRow {
+    /// Its position.
+    pub position: i64,
+    /// The encoded points.
+    pub payload: Bytes,
+}
+
+impl Bus {
+    /// Sends a batch to the log and waits until it is committed. Unanswered ones are sent again with the same id.
+    ///
+    /// # Errors
+    /// A [`Rejection`] of kind `Unavailable` when nobody answered in time; then it is unknown whether it was appended.
+    pub async fn ingest(&self, message: &IngestMessage) -> Result<IngestOutcome, Rejection> {
+        let mut payload = Vec::with_capacity(20 + message.block.len());
+        payload.extend_from_slice(message.batch_id.as_bytes());
+        payload.extend_from_slice(&message.points.to_le_bytes());
+        payload.extend_from_slice(&message.block);
+        self.ask(BATCHES, payload.into()).await
+    }
+
+    /// Answers batches, shared with every other process that does. `None` makes the sender ask again.
+    ///
+    /// # Errors
+    /// [`BusError::Stream`] when the subscription is refused.
+    pub async fn serve_ingest<H, F>(&self, handle: H) -> Result<(), BusError>
+    where
+        H: Fn(IngestMessage) -> F + Send + Sync + 'static,
+        F: Future<Output = Option<IngestOutcome>> + Send,
+    {
+        let handle = Arc::new(handle);
+        self.serve_asked(BATCHES, move |payload| {
+            let handle = handle.clone();
+            async move {
+                let (id, points) = (payload.get(..16)?, payload.get(16..20)?);
+                let message = IngestMessage {
+                    batch_id: Uuid::from_slice(id).ok()?,
+                    points: u32::from_le_bytes(points.try_into().ok()?),
+                    block: payload.slice(20..),
+                };
+                serde_json::to_vec(&handle(message).await?).ok()
+            }
+        })
+        .await
+    }
+
+    /// Sends the deletion of a point to the log, and waits until it is committed; false when the point was gone.
+    ///
+    /// # Errors
+    /// As [`Bus::ingest`].
+    pub async fn delete_datapoint<T: Serialize>(&self, deletion: &T) -> Result<bool, Rejection> {
+        let payload = serde_json::to_vec(deletion)
+            .map_err(|_| Rejection::invalid("unreadable_command", "The command cannot be read."))?;
+        self.ask(DELETIONS, payload.into()).await
+    }
+
+    /// Answers deletions, shared with every other process that does. `None` makes the sender ask again.
+    ///
+    /// # Errors
+    /// [`BusError::Stream`] when the subscription is refused.
+    pub async fn serve_deletions<T, H, F>(&self, handle: H) -> Result<(), BusError>
+    where
+        T: DeserializeOwned + Send,
+        H: Fn(T) -> F + Send + Sync + 'static,
+        F: Future<Output = Option<bool>> + Send,
+    {
+        let handle = Arc::new(handle);
+        self.serve_asked(DELETIONS, move |payload| {
+            let handle = handle.clone();
+            async move {
+                let deletion = serde_json::from_slice(&payload).ok()?;
+                serde_json::to_vec(&handle(deletion).await?).ok()
+            }
+        })
+        .await
+    }
+
+    /// Publishes a committed row to whoever listens.
+    ///
+    /// # Errors
+    /// [`BusError::Publish`] when the connection is closed.
+    pub async fn publish_live(&self, row: &LiveRow) -> Result<(), BusError> {
+        let payload = [&row.position.to_le_bytes()[..], &row.payload].concat();
+        let published = self.client.publish(LIVE, payload.into()).await;
+        published.map_err(|error| BusError::Publish(error.to_string()))
+    }
+
+    /// All rows that are committed from now on.
+    ///
+    /// # Errors
+    /// [`BusError::Stream`] when the subscription is refused.
+    pub async fn live_rows(&self) -> Result<impl Stream<Item = LiveRow> + Send + use<>, BusError> {
+        let subscribed = self.client.subscribe(LIVE).await;
+        let messages = subscribed.map_err(|error| BusError::Stream(error.to_string()))?;
+        Ok(messages.filter_map(|message| async move {
+            let position = i64::from_le_bytes(message.payload.get(..8)?.try_into().ok()?);
+            Some(LiveRow { position, payload: message.payload.slice(8..) })
+        }))
+    }
+
+    async fn ask<T: DeserializeOwned>(&self, subject: &'static str, payload: Bytes) -> Result<T, Rejection> {
+        let deadline = Instant::now() + DEADLINE;
+        let mut pause = Duration::from_millis(20);
+        loop {
+            let reason = match timeout(REQUEST, self.client.request(subject, payload.clone())).await {
+                Ok(Ok(message)) => match serde_json::from_slice(&message.payload) {
+                    Ok(outcome) => return Ok(outcome),
+                    Err(_) => "it was not carried out".to_owned(),
+                },
+                Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {
+                    "no command handler runs".to_owned()
+                }
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "no command handler answered".to_owned(),
+            };
+            if Instant::now() + pause >= deadline {
+                tracing::error!(%reason, subject, "datapoints were not answered");
+                return Err(Rejection::unavailable(
+                    "The service cannot take datapoints now: send the same again in a moment.",
+                ));
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+
+    async fn serve_asked<H, F>(&self, subject: &'static str, handle: H) -> Result<(), BusError>
+    where
+        H: Fn(Bytes) -> F + Send + Sync + 'static,
+        F: Future<Output = Option<Vec<u8>>> + Send,
+    {
+        let subscribed = self.client.queue_subscribe(subject, "commands".to_owned()).await;
+        let mut messages = subscribed.map_err(|error| BusError::Stream(error.to_string()))?;
+        let (handle, places) = (Arc::new(handle), Arc::new(Semaphore::new(CONCURRENT)));
+        while let Some(Message { payload, reply: Some(inbox), .. }) = messages.next().await {
+            let Ok(place) = places.clone().acquire_owned().await else { break };
+            let (client, handle) = (self.client.clone(), handle.clone());
+            tokio::spawn(async move {
+                let answer = handle(payload).await.unwrap_or_default();
+                if let Err(error) = client.publish(inbox, answer.into()).await {
+                    tracing::warn!(%error, "an answer was not sent; its sender asks again");
+                }
+                drop(place);
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,274 @@
+//! Dashboards and their widgets as rows, and what is asked about them.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use signalbox_domain::{
+    kernel::WidgetId,
+    monitoring::{DashboardEvent, WidgetChanges, WidgetSpec},
+};
+use signalbox_event_store::RecordedEvent;
+use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
+use uuid::Uuid;
+
+use crate::{
+    ApplyError,
+    table::{ReadRow, Table},
+    transfer::queries::{Page, and_like, push_page},
+};
+
+/// A dashboard, without its widgets.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct DashboardRow {
+    /// Key.
+    pub id: Uuid,
+    /// Who made it.
+    pub owner_id: Uuid,
+    /// Display name.
+    pub name: String,
+    /// Whether everybody sees it.
+    pub is_global: bool,
+    /// Version of the aggregate, which changes with its widgets too.
+    pub version: i64,
+    /// When it was created.
+    pub created_at: DateTime<Utc>,
+    /// When it last changed.
+    pub updated_at: DateTime<Utc>,
+}
+
+impl ReadRow for DashboardRow {
+    const TABLE: &'static str = "dashboards";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+/// A widget.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct WidgetRow {
+    /// Key.
+    pub id: Uuid,
+    /// Where it is.
+    pub dashboard_id: Uuid,
+    /// Position of its adding in the log.
+    pub position: i64,
+    /// `line_chart`, `gauge`, `stat_card` or `actuator_toggle`.
+    pub widget_type: String,
+    /// Heading.
+    pub title: String,
+    /// The channel shown; `None` also after that was deleted.
+    pub channel_id: Option<Uuid>,
+    /// Column.
+    pub x: i32,
+    /// Row.
+    pub y: i32,
+    /// Columns covered.
+    pub w: i32,
+    /// Rows covered.
+    pub h: i32,
+    /// What the client wants to remember of it.
+    pub config: Option<String>,
+}
+
+impl ReadRow for WidgetRow {
+    const TABLE: &'static str = "widgets";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+/// Dashboards and widgets that a batch touches.
+#[derive(Default)]
+pub(super) struct Dashboards {
+    dashboards: Table<DashboardRow>,
+    widgets: Table<WidgetRow>,
+    deleted_dashboards: HashSet<Uuid>,
+    deleted_channels: HashSet<Uuid>,
+}
+
+/// The widget that `event` changes, if it changes one.
+pub(super) fn changed_widget(event: &DashboardEvent) -> Option<Uuid> {
+    match event {
+        DashboardEvent::WidgetUpdated { widget, .. } | DashboardEvent::WidgetRemoved { widget } => {
+            Some(widget.0)
+        }
+        _ => None,
+    }
+}
+
+impl Dashboards {
+    pub(super) async fn load(
+        &mut self,
+        connection: &mut PgConnection,
+        schema: &str,
+        dashboards: HashSet<Uuid>,
+        widgets: HashSet<Uuid>,
+    ) -> Result<(), ApplyError> {
+        self.dashboards.load(connection, schema, dashboards).await?;
+        self.widgets.load(connection, schema, widgets).await
+    }
+
+    pub(super) fn fold(&mut self, recorded: &RecordedEvent, event: DashboardEvent) {
+        let (id, at) = (recorded.aggregate_id, recorded.recorded_at);
+        if let DashboardEvent::DashboardCreated(new) = event {
+            return self.dashboards.put(DashboardRow {
+                id,
+                owner_id: new.owner.0,
+                name: new.name,
+                is_global: new.is_global,
+                version: recorded.sequence,
+                created_at: at,
+                updated_at: at,
+            });
+        }
+        if let Some(row) = self.dashboards.change(id) {
+            row.version = recorded.sequence;
+            row.updated_at = at;
+        }
+        match event {
+            DashboardEvent::DashboardCreated(_) => {}
+            DashboardEvent::DashboardUpdated { name, is_global } => {
+                if let Some(row) = self.dashboards.change(id) {
+                    row.name = name;
+                    row.is_global = is_global;
+                }
+            }
+            DashboardEvent::DashboardDeleted { .. } => {
+                self.dashboards.remove(id);
+                self.deleted_dashboards.insert(id);
+            }
+            DashboardEvent::WidgetAdded { widget, spec } => self.widgets.put(added(recorded, widget, spec)),
+            DashboardEvent::WidgetUpdated { widget, changes } => {
+                if let Some(row) = self.widgets.change(widget.0) {
+                    change(row, changes);
+                }
+            }
+            DashboardEvent::WidgetRemoved { widget } => self.widgets.remove(widget.0),
+        }
+    }
+
+    /// A channel is gone: its widgets stay, and show nothing.
+    pub(super) fn unlink(&mut self, channel: Uuid) {
+        self.deleted_channels.insert(channel);
+    }
+
+    pub(super) async fn write(
+        &mut self,
+        connection: &mut PgConnection,
+        schema: &str,
+        keep: usize,
+    ) -> Result<(), ApplyError> {
+        let dashboards = std::mem::take(&mut self.deleted_dashboards);
+        let channels = std::mem::take(&mut self.deleted_channels);
+        self.widgets.remove_where(|widget| dashboards.contains(&widget.dashboard_id));
+        let shows_one = |widget: &WidgetRow| widget.channel_id.is_some_and(|id| channels.contains(&id));
+        self.widgets.change_where(shows_one, |widget| widget.channel_id = None);
+        self.dashboards.write(connection, schema, keep).await?;
+        self.widgets.write(connection, schema, keep).await?;
+        // Afterwards is in order: nothing is linked to a channel, or put on a dashboard, after its deletion.
+        if !dashboards.is_empty() {
+            let sql = format!("DELETE FROM {schema}.widgets WHERE dashboard_id = ANY($1)");
+            sqlx::query(&sql).bind(Vec::from_iter(dashboards)).execute(&mut *connection).await?;
+        }
+        if !channels.is_empty() {
+            let sql = format!("UPDATE {schema}.widgets SET channel_id = NULL WHERE channel_id = ANY($1)");
+            sqlx::query(&sql).bind(Vec::from_iter(channels)).execute(&mut *connection).await?;
+        }
+        Ok(())
+    }
+}
+
+fn added(recorded: &RecordedEvent, widget: WidgetId, spec: WidgetSpec) -> WidgetRow {
+    let WidgetSpec { kind, title, channel, x, y, w, h, config } = spec;
+    WidgetRow {
+        id: widget.0,
+        dashboard_id: recorded.aggregate_id,
+        position: recorded.position,
+        widget_type: kind.as_str().to_owned(),
+        title,
+        channel_id: channel.map(|channel| channel.0),
+        x,
+        y,
+        w,
+        h,
+        config,
+    }
+}
+
+fn change(row: &mut WidgetRow, changes: WidgetChanges) {
+    let WidgetChanges { title, channel, x, y, w, h, config } = changes;
+    row.title = title.unwrap_or(std::mem::take(&mut row.title));
+    row.channel_id = channel.map_or(row.channel_id, |channel| channel.map(|channel| channel.0));
+    row.x = x.unwrap_or(row.x);
+    row.y = y.unwrap_or(row.y);
+    row.w = w.unwrap_or(row.w);
+    row.h = h.unwrap_or(row.h);
+    row.config = config.unwrap_or(row.config.take());
+}
+
+/// Which of the dashboards that a user sees are listed; `None` means any.
+#[derive(Debug, Clone, Default)]
+pub struct DashboardFilter {
+    /// Part of the name, in any case of letters.
+    pub name: Option<String>,
+    /// Whether everybody sees them.
+    pub is_global: Option<bool>,
+}
+
+/// The dashboard `id`, whoever may see it.
+///
+/// # Errors
+/// The database's error.
+pub async fn dashboard(pool: &PgPool, id: Uuid) -> Result<Option<DashboardRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.dashboards WHERE id = $1").bind(id).fetch_optional(pool).await
+}
+
+/// A page of the dashboards that `user` sees, newest first, and how many there are.
+///
+/// # Errors
+/// The database's error.
+pub async fn dashboards(
+    pool: &PgPool,
+    user: Uuid,
+    filter: &DashboardFilter,
+    page: Page,
+) -> Result<(Vec<DashboardRow>, i64), sqlx::Error> {
+    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+        query.push(" FROM read.dashboards WHERE (is_global OR owner_id = ").push_bind(user).push(")");
+        and_like(query, "name", filter.name.as_deref());
+        if let Some(is_global) = filter.is_global {
+            query.push(" AND is_global = ").push_bind(is_global);
+        }
+    };
+    let mut rows = QueryBuilder::new("SELECT *");
+    condition(&mut rows);
+    rows.push(" ORDER BY created_at DESC, id DESC");
+    push_page(&mut rows, page);
+    let mut count = QueryBuilder::new("SELECT count(*)");
+    condition(&mut count);
+    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+}
+
+/// The widgets of `dashboards`, each dashboard's in the order in which they were added.
+///
+/// # Errors
+/// The database's error.
+pub async fn widgets(pool: &PgPool, dashboards: &[Uuid]) -> Result<Vec<WidgetRow>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT * FROM read.widgets WHERE dashboard_id = ANY($1) ORDER BY dashboard_id, position, id",
+    )
+    .bind(dashboards)
+    .fetch_all(pool)
+    .await
+}
+
+/// The widget `id`.
+///
+/// # Errors
+/// The database's error.
+pub async fn widget(pool: &PgPool, id: Uuid) -> Result<Option<WidgetRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.widgets WHERE id = $1").bind(id).fetch_optional(pool).await
+}

@@ -1,0 +1,175 @@
+use signalbox_domain::{
+    kernel::Decider,
+    monitoring::{
+        Channel, ChannelEvent, ChannelSpec, Dashboard, DashboardEvent, Experiment, ExperimentEvent, LogEntry,
+        LogEntryEvent, NewChannel,
+    },
+};
+use signalbox_event_store::{DecodeError, RecordedEvent};
+use sqlx::PgConnection;
+
+use super::{
+    ChannelRow,
+    dashboards::{Dashboards, changed_widget},
+    experiments::{self, ExperimentRow},
+    log_entries::{self, LogEntryRow},
+};
+use crate::{
+    ApplyError, Poison, Projection,
+    table::{Table, changed_ids},
+};
+
+/// Folds channels, experiments, dashboards and log entries.
+pub struct MonitoringProjection;
+
+enum Event {
+    Channel(ChannelEvent),
+    Experiment(ExperimentEvent),
+    Dashboard(DashboardEvent),
+    LogEntry(LogEntryEvent),
+}
+
+/// Channels, experiments, dashboards and log entries in memory.
+#[derive(Default)]
+pub struct MonitoringRows {
+    channels: Table<ChannelRow>,
+    experiments: Table<ExperimentRow>,
+    dashboards: Dashboards,
+    log_entries: Table<LogEntryRow>,
+}
+
+impl Projection for MonitoringProjection {
+    const NAME: &'static str = "monitoring";
+    const TABLES: &'static [&'static str] =
+        &["channels", "experiments", "dashboards", "widgets", "log_entries"];
+    const AGGREGATES: &'static [&'static str] =
+        &[Channel::TYPE, Experiment::TYPE, Dashboard::TYPE, LogEntry::TYPE];
+
+    type Rows = MonitoringRows;
+
+    async fn fold(
+        rows: &mut MonitoringRows,
+        connection: &mut PgConnection,
+        schema: &str,
+        events: &[&RecordedEvent],
+    ) -> Result<Vec<Poison>, ApplyError> {
+        let mut poisons = Vec::new();
+        let mut decoded = Vec::with_capacity(events.len());
+        for recorded in events {
+            match decode(recorded) {
+                Ok(event) => decoded.push((*recorded, event)),
+                Err(error) => poisons.push(Poison { position: recorded.position, error: error.to_string() }),
+            }
+        }
+        rows.load(connection, schema, &decoded).await?;
+        for (recorded, event) in decoded {
+            rows.event(recorded, event);
+        }
+        Ok(poisons)
+    }
+
+    async fn write(
+        rows: &mut MonitoringRows,
+        connection: &mut PgConnection,
+        schema: &str,
+        keep: usize,
+    ) -> Result<(), ApplyError> {
+        rows.write(connection, schema, keep).await
+    }
+}
+
+fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
+    match event.aggregate_type.as_str() {
+        Channel::TYPE => event.decode::<Channel>().map(Event::Channel),
+        Experiment::TYPE => event.decode::<Experiment>().map(Event::Experiment),
+        Dashboard::TYPE => event.decode::<Dashboard>().map(Event::Dashboard),
+        _ => event.decode::<LogEntry>().map(Event::LogEntry),
+    }
+}
+
+impl MonitoringRows {
+    /// Reads the rows that `events` change.
+    async fn load(
+        &mut self,
+        connection: &mut PgConnection,
+        schema: &str,
+        events: &[(&RecordedEvent, Event)],
+    ) -> Result<(), ApplyError> {
+        let changed = |aggregate| changed_ids(events.iter().map(|(recorded, _)| *recorded), aggregate);
+        let widgets = events.iter().filter_map(|(_, event)| match event {
+            Event::Dashboard(event) => changed_widget(event),
+            _ => None,
+        });
+        let (dashboards, widgets) = (changed(Dashboard::TYPE), widgets.collect());
+        self.channels.load(connection, schema, changed(Channel::TYPE)).await?;
+        self.experiments.load(connection, schema, changed(Experiment::TYPE)).await?;
+        self.dashboards.load(connection, schema, dashboards, widgets).await?;
+        self.log_entries.load(connection, schema, changed(LogEntry::TYPE)).await
+    }
+
+    fn event(&mut self, recorded: &RecordedEvent, event: Event) {
+        match event {
+            Event::Channel(event) => self.channel(recorded, event),
+            Event::Experiment(event) => experiments::fold(&mut self.experiments, recorded, event),
+            Event::Dashboard(event) => self.dashboards.fold(recorded, event),
+            Event::LogEntry(event) => log_entries::fold(&mut self.log_entries, recorded, event),
+        }
+    }
+
+    async fn write(
+        &mut self,
+        connection: &mut PgConnection,
+        schema: &str,
+        keep: usize,
+    ) -> Result<(), ApplyError> {
+        self.channels.write(connection, schema, keep).await?;
+        self.experiments.write(connection, schema, keep).await?;
+        self.dashboards.write(connection, schema, keep).await?;
+        self.log_entries.write(connection, schema, keep).await.map(|_| ())
+    }
+
+    fn channel(&mut self, recorded: &RecordedEvent, event: ChannelEvent) {
+        let id = recorded.aggregate_id;
+        if let ChannelEvent::ChannelCreated(new) = event {
+            return self.channels.put(created(recorded, new));
+        }
+        let Some(row) = self.channels.change(id) else { return };
+        row.version = recorded.sequence;
+        row.position = recorded.position;
+        row.updated_at = recorded.recorded_at;
+        match event {
+            ChannelEvent::ChannelCreated(_) => {}
+            ChannelEvent::ChannelUpdated { to, .. } => {
+                let ChannelSpec { name, kind, unit, min_value, max_value } = to;
+                row.name = name;
+                row.channel_type = kind.as_str().to_owned();
+                row.unit = unit;
+                row.min_value = min_value;
+                row.max_value = max_value;
+            }
+            ChannelEvent::ChannelDeleted { .. } => {
+                row.deleted_at = Some(recorded.recorded_at);
+                self.dashboards.unlink(id);
+            }
+        }
+    }
+}
+
+fn created(recorded: &RecordedEvent, new: NewChannel) -> ChannelRow {
+    let ChannelSpec { name, kind, unit, min_value, max_value } = new.spec;
+    ChannelRow {
+        id: recorded.aggregate_id,
+        number: new.number,
+        owner_id: new.owner.0,
+        name,
+        channel_type: kind.as_str().to_owned(),
+        unit,
+        min_value,
+        max_value,
+        deleted_at: None,
+        version: recorded.sequence,
+        position: recorded.position,
+        created_at: recorded.recorded_at,
+        updated_at: recorded.recorded_at,
+    }
+}

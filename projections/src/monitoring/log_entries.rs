@@ -1,0 +1,130 @@
+//! Log entries as rows, and what is asked about them.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use signalbox_domain::monitoring::{LogEntryEvent, LogStatus};
+use signalbox_event_store::RecordedEvent;
+use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
+use uuid::Uuid;
+
+use crate::{
+    table::{ReadRow, Table},
+    transfer::queries::{Page, and_eq, and_like, push_page},
+};
+
+/// A log entry.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct LogEntryRow {
+    /// Key.
+    pub id: Uuid,
+    /// `error`, `warning` or `info`.
+    pub log_type: String,
+    /// `read` or `unread`.
+    pub status: String,
+    /// The sentence.
+    pub content: String,
+    /// What it comes from.
+    pub source: String,
+    /// Whom it is about, or who wrote it.
+    pub user_id: Option<Uuid>,
+    /// Version of the aggregate.
+    pub version: i64,
+    /// When it was written.
+    pub created_at: DateTime<Utc>,
+    /// When it last changed.
+    pub updated_at: DateTime<Utc>,
+}
+
+impl ReadRow for LogEntryRow {
+    const TABLE: &'static str = "log_entries";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+pub(super) fn fold(rows: &mut Table<LogEntryRow>, recorded: &RecordedEvent, event: LogEntryEvent) {
+    let (id, at) = (recorded.aggregate_id, recorded.recorded_at);
+    if let LogEntryEvent::LogEntryWritten(new) = event {
+        return rows.put(LogEntryRow {
+            id,
+            log_type: new.kind.as_str().to_owned(),
+            status: LogStatus::Unread.as_str().to_owned(),
+            content: new.content,
+            source: new.source,
+            user_id: new.user.map(|user| user.0),
+            version: recorded.sequence,
+            created_at: at,
+            updated_at: at,
+        });
+    }
+    let Some(row) = rows.change(id) else { return };
+    row.version = recorded.sequence;
+    row.updated_at = at;
+    match event {
+        LogEntryEvent::LogEntryWritten(_) => {}
+        LogEntryEvent::LogEntryMarked { status } => row.status = status.as_str().to_owned(),
+        LogEntryEvent::LogEntryEdited { to, .. } => row.content = to,
+    }
+}
+
+/// Which entries are listed; `None` means any.
+#[derive(Debug, Clone, Default)]
+pub struct LogEntryFilter {
+    /// `error`, `warning` or `info`.
+    pub kind: Option<&'static str>,
+    /// `read` or `unread`.
+    pub status: Option<&'static str>,
+    /// What they come from.
+    pub source: Option<String>,
+    /// Part of the sentence, in any case of letters.
+    pub content: Option<String>,
+    /// Whom they are about, or who wrote them.
+    pub user: Option<Uuid>,
+    /// Written at or after.
+    pub from: Option<DateTime<Utc>>,
+    /// Written before.
+    pub to: Option<DateTime<Utc>>,
+}
+
+/// The entry `id`.
+///
+/// # Errors
+/// The database's error.
+pub async fn log_entry(pool: &PgPool, id: Uuid) -> Result<Option<LogEntryRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.log_entries WHERE id = $1").bind(id).fetch_optional(pool).await
+}
+
+/// A page of entries, newest first, and how many there are.
+///
+/// # Errors
+/// The database's error.
+pub async fn log_entries(
+    pool: &PgPool,
+    filter: &LogEntryFilter,
+    page: Page,
+) -> Result<(Vec<LogEntryRow>, i64), sqlx::Error> {
+    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+        query.push(" FROM read.log_entries WHERE true");
+        and_eq(query, "log_type", filter.kind);
+        and_eq(query, "status", filter.status);
+        and_eq(query, "source", filter.source.as_deref());
+        and_like(query, "content", filter.content.as_deref());
+        if let Some(user) = filter.user {
+            query.push(" AND user_id = ").push_bind(user);
+        }
+        if let Some(from) = filter.from {
+            query.push(" AND created_at >= ").push_bind(from);
+        }
+        if let Some(to) = filter.to {
+            query.push(" AND created_at < ").push_bind(to);
+        }
+    };
+    let mut rows = QueryBuilder::new("SELECT *");
+    condition(&mut rows);
+    rows.push(" ORDER BY created_at DESC, id DESC");
+    push_page(&mut rows, page);
+    let mut count = QueryBuilder::new("SELECT count(*)");
+    condition(&mut count);
+    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+}

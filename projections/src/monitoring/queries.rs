@@ -1,0 +1,85 @@
+//! What gateway and workers ask about channels.
+
+use chrono::{DateTime, Utc};
+use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
+use uuid::Uuid;
+
+use super::ChannelRow;
+use crate::transfer::queries::{Page, and_eq, and_like, push_page};
+
+/// Filters of the list of channels; `None` means any.
+#[derive(Debug, Clone, Default)]
+pub struct ChannelFilter {
+    /// Type word.
+    pub kind: Option<String>,
+    /// Part of the name, in any case of letters.
+    pub name: Option<String>,
+}
+
+/// The channel `id`, unless it was deleted.
+///
+/// # Errors
+/// The database's error.
+pub async fn channel(pool: &PgPool, id: Uuid) -> Result<Option<ChannelRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.channels WHERE id = $1 AND deleted_at IS NULL")
+        .bind(id)
+        .fetch_optional(pool)
+        .await
+}
+
+/// A page of channels, newest first, and how many there are.
+///
+/// # Errors
+/// The database's error.
+pub async fn channels(
+    pool: &PgPool,
+    filter: &ChannelFilter,
+    page: Page,
+) -> Result<(Vec<ChannelRow>, i64), sqlx::Error> {
+    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+        query.push(" FROM read.channels WHERE deleted_at IS NULL");
+        and_eq(query, "channel_type", filter.kind.as_deref());
+        and_like(query, "name", filter.name.as_deref());
+    };
+    let mut rows = QueryBuilder::new("SELECT *");
+    condition(&mut rows);
+    rows.push(" ORDER BY created_at DESC, number DESC");
+    push_page(&mut rows, page);
+    let mut count = QueryBuilder::new("SELECT count(*)");
+    condition(&mut count);
+    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+}
+
+/// All channels that have changed after `position`, deleted ones included.
+///
+/// # Errors
+/// The database's error.
+pub async fn channels_since(pool: &PgPool, position: i64) -> Result<Vec<ChannelRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.channels WHERE position > $1 ORDER BY position")
+        .bind(position)
+        .fetch_all(pool)
+        .await
+}
+
+/// When an experiment ran; datapoints of that time belong to it.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct ExperimentSpan {
+    /// Key.
+    pub id: Uuid,
+    /// Display name.
+    pub name: String,
+    /// From then on.
+    pub started_at: DateTime<Utc>,
+    /// Until then; `None` while it runs.
+    pub stopped_at: Option<DateTime<Utc>>,
+}
+
+/// All experiments, by start. Only one runs at a time.
+///
+/// # Errors
+/// The database's error.
+pub async fn experiment_spans(pool: &PgPool) -> Result<Vec<ExperimentSpan>, sqlx::Error> {
+    sqlx::query_as("SELECT id, name, started_at, stopped_at FROM read.experiments ORDER BY started_at, id")
+        .fetch_all(pool)
+        .await
+}

@@ -1,0 +1,45 @@
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use crate::table::ReadRow;
+
+/// A channel. A deleted one stays as it was last, because its datapoints stay too.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct ChannelRow {
+    /// Key.
+    pub id: Uuid,
+    /// The integer that stands for it in the datapoint log.
+    pub number: i32,
+    /// Who made it.
+    pub owner_id: Uuid,
+    /// Unique name.
+    pub name: String,
+    /// `sensor`, `actuator`, `range`, `cmd_button`, `cmd_opened` or `cmd_closed`.
+    pub channel_type: String,
+    /// Unit of its values.
+    pub unit: Option<String>,
+    /// Lower bound for displays.
+    pub min_value: Option<f64>,
+    /// Upper bound for displays.
+    pub max_value: Option<f64>,
+    /// Since when it takes no more values.
+    pub deleted_at: Option<DateTime<Utc>>,
+    /// Version of the aggregate.
+    pub version: i64,
+    /// Position of its newest event in the log.
+    pub position: i64,
+    /// When it was created.
+    pub created_at: DateTime<Utc>,
+    /// When it last changed.
+    pub updated_at: DateTime<Utc>,
+}
+
+impl ReadRow for ChannelRow {
+    const TABLE: &'static str = "channels";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}

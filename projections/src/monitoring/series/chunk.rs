@@ -1,0 +1,174 @@
+//! Rows of chunks: how they are named, read and written.
+
+use chrono::NaiveDate;
+use signalbox_datapoint_log::{
+    ChunkPoint,
+    codec::{encode_chunk, encode_samples, samples},
+};
+use sqlx::{FromRow, PgConnection};
+
+use super::SeriesError;
+
+/// Points of a row at most.
+pub(super) const MAX_ROW: usize = 65_536;
+/// Samples in the row itself, for rows of so many points.
+const BRIEF: (usize, usize) = (8, 65);
+/// Samples beside the row.
+const DIGEST: (usize, usize) = (64, 1024);
+
+/// Points of one channel, one hour, and one day of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct ChunkKey {
+    pub(super) channel: i32,
+    pub(super) hour: i32,
+    pub(super) day: NaiveDate,
+}
+
+/// A row without its points.
+#[derive(Debug, Clone, Copy, FromRow)]
+pub(super) struct RowHead {
+    pub(super) channel: i32,
+    pub(super) hour: i32,
+    pub(super) day: NaiveDate,
+    pub(super) part: i32,
+    pub(super) count: i32,
+}
+
+impl RowHead {
+    pub(super) fn key(&self) -> ChunkKey {
+        ChunkKey { channel: self.channel, hour: self.hour, day: self.day }
+    }
+}
+
+/// Bytes of a row: points or samples.
+#[derive(Debug, FromRow)]
+pub(super) struct RowBytes {
+    pub(super) channel: i32,
+    pub(super) hour: i32,
+    pub(super) day: NaiveDate,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl RowBytes {
+    pub(super) fn key(&self) -> ChunkKey {
+        ChunkKey { channel: self.channel, hour: self.hour, day: self.day }
+    }
+}
+
+/// A row to be written.
+pub(super) struct NewRow {
+    pub(super) key: ChunkKey,
+    pub(super) part: i32,
+    /// By time; not empty.
+    pub(super) points: Vec<ChunkPoint>,
+}
+
+/// Which rows, as columns for a statement.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    pub(super) channels: Vec<i32>,
+    pub(super) hours: Vec<i32>,
+    pub(super) days: Vec<NaiveDate>,
+    pub(super) parts: Vec<i32>,
+}
+
+impl Names {
+    pub(super) fn push(&mut self, key: ChunkKey, part: i32) {
+        self.channels.push(key.channel);
+        self.hours.push(key.hour);
+        self.days.push(key.day);
+        self.parts.push(part);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.channels.is_empty()
+    }
+}
+
+/// The heads of all rows of `chunks`, by part.
+pub(super) async fn heads(
+    connection: &mut PgConnection,
+    schema: &str,
+    chunks: &Names,
+) -> Result<Vec<RowHead>, SeriesError> {
+    let sql = format!(
+        "SELECT c.channel, c.hour, c.day, c.part, c.count FROM unnest($1, $2, $3) AS w (channel, hour, day)
+           JOIN {schema}.chunks c ON c.channel = w.channel AND c.hour = w.hour AND c.day = w.day ORDER BY c.part"
+    );
+    let query = sqlx::query_as(&sql).bind(&chunks.channels).bind(&chunks.hours).bind(&chunks.days);
+    Ok(query.fetch_all(connection).await?)
+}
+
+/// `column` (`points` or `digest`) of the rows `names`.
+pub(super) async fn bytes_of(
+    connection: &mut PgConnection,
+    schema: &str,
+    column: &str,
+    names: &Names,
+) -> Result<Vec<RowBytes>, SeriesError> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = format!(
+        "SELECT c.channel, c.hour, c.day, c.{column} AS bytes
+           FROM unnest($1, $2, $3, $4) AS w (channel, hour, day, part)
+           JOIN {schema}.chunks c ON c.channel = w.channel AND c.hour = w.hour AND c.day = w.day AND c.part = w.part"
+    );
+    let query = sqlx::query_as(&sql).bind(&names.channels).bind(&names.hours).bind(&names.days);
+    Ok(query.bind(&names.parts).fetch_all(connection).await?)
+}
+
+pub(super) async fn delete(
+    connection: &mut PgConnection,
+    schema: &str,
+    names: &Names,
+) -> Result<(), SeriesError> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let sql = format!(
+        "DELETE FROM {schema}.chunks c USING unnest($1, $2, $3, $4) AS w (channel, hour, day, part)
+          WHERE c.channel = w.channel AND c.hour = w.hour AND c.day = w.day AND c.part = w.part"
+    );
+    let query = sqlx::query(&sql).bind(&names.channels).bind(&names.hours).bind(&names.days);
+    query.bind(&names.parts).execute(connection).await?;
+    Ok(())
+}
+
+pub(super) async fn insert(
+    connection: &mut PgConnection,
+    schema: &str,
+    rows: &[NewRow],
+) -> Result<(), SeriesError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut names = Names::default();
+    rows.iter().for_each(|row| names.push(row.key, row.part));
+    let sampled = |(parts, least): (usize, usize)| -> Vec<Option<Vec<u8>>> {
+        let of =
+            |row: &NewRow| (row.points.len() >= least).then(|| encode_samples(&samples(&row.points, parts)));
+        rows.iter().map(of).collect()
+    };
+    let time = |of: fn(&[ChunkPoint]) -> Option<&ChunkPoint>| -> Vec<i64> {
+        rows.iter().map(|row| of(&row.points).map_or(0, |point| point.time)).collect()
+    };
+    let sql = format!(
+        "INSERT INTO {schema}.chunks (channel, hour, day, part, count, min_time, max_time, brief, digest, points)
+         SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+    );
+    sqlx::query(&sql)
+        .bind(&names.channels)
+        .bind(&names.hours)
+        .bind(&names.days)
+        .bind(&names.parts)
+        .bind(rows.iter().map(|row| row.points.len() as i32).collect::<Vec<_>>())
+        .bind(time(<[_]>::first))
+        .bind(time(<[_]>::last))
+        .bind(sampled(BRIEF))
+        .bind(sampled(DIGEST))
+        .bind(rows.iter().map(|row| encode_chunk(&row.points)).collect::<Vec<_>>())
+        .execute(connection)
+        .await?;
+    Ok(())
+}

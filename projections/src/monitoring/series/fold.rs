@@ -1,0 +1,234 @@
+//! Folds rows of the log into chunks and the newest points; the same for live, tail and rebuild.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use chrono::NaiveDate;
+use signalbox_datapoint_log::{ChunkPoint, Entry, LogRow, Tombstone, add_day, codec::decode_chunk};
+use sqlx::PgConnection;
+
+use super::{
+    Datapoint, SeriesError,
+    chunk::{self, ChunkKey, MAX_ROW, Names, NewRow, RowHead},
+    hour_of,
+    latest::newest_in_chunks,
+};
+
+/// A row is merged with what follows it unless it is so many times as large: an hour keeps few rows, and no point is
+/// rewritten more often than the logarithm of their number.
+const LARGER: usize = 4;
+
+/// What rows of the log say, by chunk.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) chunks: BTreeMap<ChunkKey, Changes>,
+}
+
+/// What comes to a chunk, and what leaves it.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) points: Vec<ChunkPoint>,
+    pub(super) deleted: HashSet<(i64, u32)>,
+}
+
+impl Batch {
+    /// Takes in what `rows` say.
+    pub(super) fn of(rows: &[LogRow]) -> Result<Self, SeriesError> {
+        let mut batch = Self::default();
+        for row in rows {
+            match row.entry()? {
+                Entry::Points(points) => {
+                    for (point, index) in points.into_iter().zip(0..) {
+                        let key =
+                            ChunkKey { channel: point.channel, hour: hour_of(point.time), day: row.day };
+                        let place = (row.position, index);
+                        let (position, index) = place;
+                        let point = ChunkPoint { time: point.time, value: point.value, position, index };
+                        batch.chunks.entry(key).or_default().points.push(point);
+                    }
+                }
+                Entry::Deleted(tombstone) => {
+                    let changes = batch.chunks.entry(key_of(&tombstone)).or_default();
+                    changes.deleted.insert((tombstone.position, tombstone.index));
+                }
+            }
+        }
+        for changes in batch.chunks.values_mut() {
+            let Changes { points, deleted } = changes;
+            points.retain(|point| !deleted.contains(&(point.position, point.index)));
+            points.sort_unstable_by_key(ChunkPoint::order);
+        }
+        Ok(batch)
+    }
+
+    /// The points that came, in no order.
+    pub(super) fn points(&self) -> impl Iterator<Item = Datapoint> {
+        self.chunks.iter().flat_map(|(key, changes)| {
+            changes.points.iter().map(|point| Datapoint { channel: key.channel, day: key.day, point: *point })
+        })
+    }
+
+    /// Days of the log that points came on.
+    pub(super) fn days(&self) -> HashSet<NaiveDate> {
+        self.chunks.keys().map(|key| key.day).collect()
+    }
+
+    fn names(&self) -> Names {
+        let mut names = Names::default();
+        self.chunks.keys().for_each(|key| names.push(*key, 0));
+        names
+    }
+}
+
+fn key_of(tombstone: &Tombstone) -> ChunkKey {
+    ChunkKey { channel: tombstone.channel, hour: hour_of(tombstone.time), day: tombstone.day }
+}
+
+/// Writes `batch` into the tables in `schema`.
+pub(super) async fn apply(
+    connection: &mut PgConnection,
+    schema: &str,
+    mut batch: Batch,
+) -> Result<(), SeriesError> {
+    let mut rows: HashMap<ChunkKey, Vec<RowHead>> = HashMap::new();
+    for head in chunk::heads(connection, schema, &batch.names()).await? {
+        rows.entry(head.key()).or_default().push(head);
+    }
+    let newest = newest_by_channel(&batch);
+    let deleted: Vec<(i32, i64, u32)> = batch
+        .chunks
+        .iter()
+        .flat_map(|(key, changes)| changes.deleted.iter().map(|place| (key.channel, place.0, place.1)))
+        .collect();
+    let (mut replaced, mut parts) = (Names::default(), HashMap::new());
+    for (key, changes) in &batch.chunks {
+        let known = rows.get(key).map(Vec::as_slice).unwrap_or_default();
+        let merged = merged(known, changes);
+        merged.iter().for_each(|head| replaced.push(*key, head.part));
+        let next = known.last().map_or(0, |head| head.part + 1);
+        parts.insert(*key, merged.first().map_or(next, |head| head.part));
+    }
+    for row in chunk::bytes_of(connection, schema, "points", &replaced).await? {
+        if let Some(changes) = batch.chunks.get_mut(&row.key()) {
+            changes.points.extend(decode_chunk(&row.bytes)?);
+        }
+    }
+    let new = batch.chunks.into_iter().flat_map(|(key, changes)| new_rows(key, parts[&key], changes));
+    let new: Vec<_> = new.collect();
+    chunk::delete(connection, schema, &replaced).await?;
+    chunk::insert(connection, schema, &new).await?;
+    upsert_latest(connection, schema, newest.into_values()).await?;
+    forget_deleted(connection, schema, &deleted).await
+}
+
+/// The rows that are written anew together with what came: the last ones, as far as none is much larger than all that
+/// follow it. A deletion takes all.
+fn merged<'a>(rows: &'a [RowHead], changes: &Changes) -> &'a [RowHead] {
+    if !changes.deleted.is_empty() {
+        return rows;
+    }
+    let mut total = changes.points.len();
+    let mut from = rows.len();
+    for head in rows.iter().rev() {
+        let count = head.count as usize;
+        if count > LARGER * total || count + total > MAX_ROW {
+            break;
+        }
+        total += count;
+        from -= 1;
+    }
+    &rows[from..]
+}
+
+fn new_rows(key: ChunkKey, first_part: i32, changes: Changes) -> Vec<NewRow> {
+    let Changes { mut points, deleted } = changes;
+    points.retain(|point| !deleted.contains(&(point.position, point.index)));
+    points.sort_unstable_by_key(ChunkPoint::order);
+    let rows = points.chunks(MAX_ROW).zip(first_part..);
+    rows.map(|(points, part)| NewRow { key, part, points: points.to_vec() }).collect()
+}
+
+fn newest_by_channel(batch: &Batch) -> HashMap<i32, Datapoint> {
+    let mut newest: HashMap<i32, Datapoint> = HashMap::new();
+    for point in batch.points() {
+        let known = newest.entry(point.channel).or_insert(point);
+        if known.point.order() < point.point.order() {
+            *known = point;
+        }
+    }
+    newest
+}
+
+async fn upsert_latest(
+    connection: &mut PgConnection,
+    schema: &str,
+    points: impl Iterator<Item = Datapoint>,
+) -> Result<(), SeriesError> {
+    let points: Vec<_> = points.collect();
+    if points.is_empty() {
+        return Ok(());
+    }
+    let sql = format!(
+        "INSERT INTO {schema}.latest AS l (channel, time, value, day, position, index)
+         SELECT * FROM unnest($1::int[], $2::bigint[], $3::float8[], $4::date[], $5::bigint[], $6::int[])
+             ON CONFLICT (channel) DO UPDATE SET time = excluded.time, value = excluded.value, day = excluded.day,
+                position = excluded.position, index = excluded.index
+          WHERE (l.time, l.position, l.index) < (excluded.time, excluded.position, excluded.index)"
+    );
+    sqlx::query(&sql)
+        .bind(points.iter().map(|point| point.channel).collect::<Vec<_>>())
+        .bind(points.iter().map(|point| point.point.time).collect::<Vec<_>>())
+        .bind(points.iter().map(|point| point.point.value).collect::<Vec<_>>())
+        .bind(points.iter().map(|point| point.day).collect::<Vec<_>>())
+        .bind(points.iter().map(|point| point.point.position).collect::<Vec<_>>())
+        .bind(points.iter().map(|point| point.point.index as i32).collect::<Vec<_>>())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Where the newest point was deleted, the one before it becomes the newest.
+async fn forget_deleted(
+    connection: &mut PgConnection,
+    schema: &str,
+    deleted: &[(i32, i64, u32)],
+) -> Result<(), SeriesError> {
+    if deleted.is_empty() {
+        return Ok(());
+    }
+    let sql = format!(
+        "DELETE FROM {schema}.latest l USING unnest($1::int[], $2::bigint[], $3::int[]) AS d (channel, position, index)
+          WHERE l.channel = d.channel AND l.position = d.position AND l.index = d.index RETURNING l.channel"
+    );
+    let channels: Vec<i32> = sqlx::query_scalar(&sql)
+        .bind(deleted.iter().map(|place| place.0).collect::<Vec<_>>())
+        .bind(deleted.iter().map(|place| place.1).collect::<Vec<_>>())
+        .bind(deleted.iter().map(|place| place.2 as i32).collect::<Vec<_>>())
+        .fetch_all(&mut *connection)
+        .await?;
+    renew_latest(connection, schema, &channels).await
+}
+
+/// Looks up the newest points of `channels`, which have none now.
+pub(super) async fn renew_latest(
+    connection: &mut PgConnection,
+    schema: &str,
+    channels: &[i32],
+) -> Result<(), SeriesError> {
+    let mut found = Vec::new();
+    for channel in channels {
+        found.extend(newest_in_chunks(connection, schema, *channel, &HashSet::new()).await?);
+    }
+    upsert_latest(connection, schema, found.into_iter()).await
+}
+
+/// Makes the partitions that points of `days` need.
+pub(super) async fn ensure_days(
+    connection: &mut PgConnection,
+    schema: &str,
+    days: impl IntoIterator<Item = NaiveDate>,
+) -> Result<(), SeriesError> {
+    for day in days {
+        add_day(&mut *connection, &format!("{schema}.chunks"), day).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+use std::collections::{HashMap, HashSet};
+
+use chrono::{DateTime, NaiveDate, Utc};
+use signalbox_datapoint_log::{ChunkPoint, codec::decode_chunk, moment};
+use sqlx::{FromRow, PgConnection, PgPool};
+
+use super::{Datapoint, SeriesError, snapshot::Snapshot};
+
+#[derive(Debug, FromRow)]
+pub(super) struct LatestRow {
+    channel: i32,
+    time: i64,
+    value: f64,
+    day: NaiveDate,
+    position: i64,
+    index: i32,
+}
+
+impl From<LatestRow> for Datapoint {
+    fn from(row: LatestRow) -> Self {
+        let LatestRow { channel, time, value, day, position, index } = row;
+        let point = ChunkPoint { time, value, position, index: index as u32 };
+        Self { channel, day, point }
+    }
+}
+
+/// The newest point of each channel that has any, by channel.
+///
+/// # Errors
+/// [`SeriesError`].
+pub async fn latest(pool: &PgPool) -> Result<Vec<Datapoint>, SeriesError> {
+    let mut snapshot = Snapshot::open(pool).await?;
+    let tail = snapshot.tail().await?;
+    let rows: Vec<LatestRow> =
+        sqlx::query_as("SELECT channel, time, value, day, position, index FROM series.latest")
+            .fetch_all(snapshot.connection())
+            .await?;
+    let mut newest: HashMap<i32, Datapoint> = HashMap::with_capacity(rows.len());
+    for row in rows {
+        let known = Datapoint::from(row);
+        let found = if tail.is_deleted(&known.point) {
+            newest_in_chunks(snapshot.connection(), "series", known.channel, &tail.deleted).await?
+        } else {
+            Some(known)
+        };
+        newest.extend(found.map(|point| (point.channel, point)));
+    }
+    for point in tail.points {
+        let known = newest.entry(point.channel).or_insert(point);
+        if known.point.order() < point.point.order() {
+            *known = point;
+        }
+    }
+    snapshot.close().await?;
+    let mut found: Vec<_> = newest.into_values().collect();
+    found.sort_unstable_by_key(|point| point.channel);
+    Ok(found)
+}
+
+/// When the newest of all points was measured.
+///
+/// # Errors
+/// [`SeriesError`].
+pub async fn last_time(pool: &PgPool) -> Result<Option<DateTime<Utc>>, SeriesError> {
+    Ok(latest(pool).await?.iter().map(|point| point.point.time).max().map(moment))
+}
+
+/// The newest point of `channel` in the chunks that is not among `deleted`.
+pub(super) async fn newest_in_chunks(
+    connection: &mut PgConnection,
+    schema: &str,
+    channel: i32,
+    deleted: &HashSet<(i64, u32)>,
+) -> Result<Option<Datapoint>, SeriesError> {
+    let mut before = i32::MAX;
+    loop {
+        let sql = format!(
+            "SELECT hour, day, points FROM {schema}.chunks WHERE channel = $1
+                AND hour = (SELECT max(hour) FROM {schema}.chunks WHERE channel = $1 AND hour < $2)"
+        );
+        let rows: Vec<(i32, NaiveDate, Vec<u8>)> =
+            sqlx::query_as(&sql).bind(channel).bind(before).fetch_all(&mut *connection).await?;
+        let Some((hour, ..)) = rows.first() else { return Ok(None) };
+        before = *hour;
+        let mut newest: Option<Datapoint> = None;
+        for (_, day, bytes) in rows {
+            let points = decode_chunk(&bytes)?.into_iter();
+            let kept = points.filter(|point| !deleted.contains(&(point.position, point.index)));
+            for point in kept.map(|point| Datapoint { channel, day, point }) {
+                if newest.is_none_or(|known| known.point.order() < point.point.order()) {
+                    newest = Some(point);
+                }
+            }
+        }
+        if newest.is_some() {
+            return Ok(newest);
+        }
+    }
+}
+
+/// The newest folded points of `channels`.
+pub(super) async fn folded_latest(
+    connection: &mut PgConnection,
+    channels: &[i32],
+) -> Result<Vec<Datapoint>, SeriesError> {
+    let rows: Vec<LatestRow> = sqlx::query_as(
+        "SELECT channel, time, value, day, position, index FROM series.latest WHERE channel = ANY($1)",
+    )
+    .bind(channels)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(Datapoint::from).collect())
+}

@@ -1,0 +1,84 @@
+//! Datapoints as chunks: points of one channel and one hour, folded from the datapoint log.
+//!
+//! [`Folder`] keeps the live chunks up to date; queries read chunks and the tail of the log that is not folded yet in one
+//! snapshot, so they are never stale. [`rebuild_series`] folds the log again beside the live chunks, compares and swaps.
+//! A row of a chunk is merged with its neighbours as they grow, so an hour has a few rows, and each point is rewritten a
+//! few times. Large rows carry samples of 8 and 64 parts, so that a long window costs what it returns.
+
+mod chunk;
+mod export;
+mod fold;
+mod follow;
+mod hours;
+mod latest;
+mod list;
+mod rebuild;
+mod retention;
+mod snapshot;
+mod thin;
+mod window;
+
+use chrono::NaiveDate;
+use signalbox_datapoint_log::{ChunkPoint, Place, UnreadableRow, codec::CodecError};
+
+pub use export::{Export, ExportSpan};
+pub use follow::{FoldStep, Folder};
+pub use latest::{last_time, latest};
+pub use list::{ListFilter, list};
+pub use rebuild::{SeriesReport, rebuild_series};
+pub use retention::drop_old_days;
+pub use window::{Aggregate, Window, series};
+
+/// A point of a channel with its place in the log.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Datapoint {
+    /// The channel's integer.
+    pub channel: i32,
+    /// Day of its row in the log.
+    pub day: NaiveDate,
+    /// Time, value and place.
+    pub point: ChunkPoint,
+}
+
+impl Datapoint {
+    /// Where it is in the log; its public id follows from this.
+    pub fn place(&self) -> Place {
+        Place { day: self.day, position: self.point.position, index: self.point.index }
+    }
+}
+
+/// Why datapoints cannot be read or folded.
+#[derive(Debug, thiserror::Error)]
+pub enum SeriesError {
+    /// The database refused or did not answer.
+    #[error("datapoints cannot be read or written: {0}")]
+    Database(#[from] sqlx::Error),
+    /// A row of the log is not readable.
+    #[error(transparent)]
+    Row(#[from] UnreadableRow),
+    /// A chunk is not readable; a rebuild makes it anew.
+    #[error("a chunk is damaged: {0}")]
+    Chunk(#[from] CodecError),
+    /// Another process has folded meanwhile.
+    #[error("another process folds datapoints")]
+    Overtaken,
+    /// The log skips a position, which it never does by itself.
+    #[error("the datapoint log has a gap: after position {after} comes {found}")]
+    Gap {
+        /// Position read last.
+        after: i64,
+        /// Position found next.
+        found: i64,
+    },
+    /// More has come in than a query may fold by itself.
+    #[error("{0} datapoints are not folded yet")]
+    Behind(i64),
+}
+
+/// Microseconds of an hour.
+pub(crate) const HOUR: i64 = 3_600_000_000;
+
+/// The hour that `time` is in, counted from 1970.
+pub(crate) fn hour_of(time: i64) -> i32 {
+    time.div_euclid(HOUR).clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32
+}

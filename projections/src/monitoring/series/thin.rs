@@ -1,0 +1,228 @@
+use chrono::NaiveDate;
+use signalbox_datapoint_log::{ChunkPoint, codec::Sample};
+
+use super::Datapoint;
+
+/// What becomes of points that are not shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Aggregate {
+    /// They are left out; every so many-th is shown.
+    #[default]
+    None,
+    /// Each shown value is the mean of the points that it stands for.
+    Avg,
+    /// The least of them is shown.
+    Min,
+    /// The greatest of them is shown.
+    Max,
+    /// Both are shown, in the order in which they came.
+    MinMax,
+}
+
+/// A point, or several in a sample.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Entry {
+    Point(Datapoint),
+    Sample { channel: i32, day: NaiveDate, sample: Sample },
+}
+
+impl Entry {
+    pub(super) fn order(&self) -> (i64, i64, u32) {
+        self.first().point.order()
+    }
+
+    /// The point, if it is one by itself.
+    pub(super) fn point(&self) -> Option<Datapoint> {
+        match self {
+            Self::Point(point) => Some(*point),
+            Self::Sample { .. } => None,
+        }
+    }
+
+    fn first(&self) -> Datapoint {
+        match self {
+            Self::Point(point) => *point,
+            Self::Sample { channel, day, sample } => {
+                Datapoint { channel: *channel, day: *day, point: sample.first }
+            }
+        }
+    }
+
+    fn sample(&self) -> Sample {
+        match self {
+            Self::Point(point) => Sample::one(point.point),
+            Self::Sample { sample, .. } => *sample,
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Self::Point(_) => 1,
+            Self::Sample { sample, .. } => sample.count as usize,
+        }
+    }
+
+    /// `point` of this entry.
+    fn with(&self, point: ChunkPoint) -> Datapoint {
+        Datapoint { point, ..self.first() }
+    }
+}
+
+/// At most `most` points for `entries`, which are in order; `last` is the newest of all points.
+pub(super) fn thin(
+    entries: &[Entry],
+    last: Option<Datapoint>,
+    most: usize,
+    aggregate: Aggregate,
+) -> Vec<Datapoint> {
+    let Some(last) = last else { return Vec::new() };
+    let total: usize = entries.iter().map(Entry::count).sum();
+    if total <= most && entries.iter().all(|entry| entry.point().is_some()) {
+        return entries.iter().map(Entry::first).collect();
+    }
+    match aggregate {
+        Aggregate::None => every_nth(entries, last, total, most),
+        _ => buckets(entries, total, most, aggregate),
+    }
+}
+
+/// The points at ⌊i · total / most⌋, and the last one.
+fn every_nth(entries: &[Entry], last: Datapoint, total: usize, most: usize) -> Vec<Datapoint> {
+    let mut found: Vec<Datapoint> = Vec::with_capacity(most);
+    let (mut passed, mut rest) = (0, entries.iter());
+    let mut entry = rest.next();
+    for nth in 0..most - 1 {
+        let wanted = nth * total / most;
+        while let Some(known) = entry
+            && passed + known.count() <= wanted
+        {
+            passed += known.count();
+            entry = rest.next();
+        }
+        let Some(known) = entry else { break };
+        let point = known.first();
+        // A sample that stands for several of them is shown once.
+        if found.last() != Some(&point) && point.point.order() < last.point.order() {
+            found.push(point);
+        }
+    }
+    found.push(last);
+    found
+}
+
+fn buckets(entries: &[Entry], total: usize, most: usize, aggregate: Aggregate) -> Vec<Datapoint> {
+    let count = if aggregate == Aggregate::MinMax { (most / 2).max(1) } else { most };
+    let (mut found, mut passed) = (Vec::with_capacity(most), 0);
+    let mut rest = entries;
+    while let Some(first) = rest.first() {
+        let bucket = passed * count / total;
+        let (mut sum, mut taken) = (first.sample(), 1);
+        let (mut least, mut greatest) = (first, first);
+        passed += first.count();
+        while let Some(next) = rest.get(taken)
+            && passed * count / total == bucket
+        {
+            passed += next.count();
+            let known = next.sample();
+            if known.min.value < sum.min.value {
+                least = next;
+            }
+            if known.max.value > sum.max.value {
+                greatest = next;
+            }
+            sum = sum.with(&known);
+            taken += 1;
+        }
+        let (min, max) = (least.with(sum.min), greatest.with(sum.max));
+        match aggregate {
+            Aggregate::Min => found.push(min),
+            Aggregate::Max => found.push(max),
+            Aggregate::MinMax if min == max => found.push(min),
+            Aggregate::MinMax => {
+                let in_order = min.point.order() < max.point.order();
+                found.extend(if in_order { [min, max] } else { [max, min] });
+            }
+            Aggregate::None | Aggregate::Avg => {
+                let value = sum.sum / f64::from(sum.count);
+                found.push(first.with(ChunkPoint { value, ..sum.first }));
+            }
+        }
+        rest = &rest[taken..];
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use signalbox_datapoint_log::codec::samples;
+
+    use super::*;
+
+    fn point(index: i64) -> ChunkPoint {
+        ChunkPoint { time: index, value: index as f64, position: 1, index: index as u32 }
+    }
+
+    fn datapoint(point: ChunkPoint) -> Datapoint {
+        Datapoint { channel: 1, day: NaiveDate::default(), point }
+    }
+
+    fn singles(count: i64) -> Vec<Entry> {
+        (0..count).map(|index| Entry::Point(datapoint(point(index)))).collect()
+    }
+
+    fn values(points: &[Datapoint]) -> Vec<f64> {
+        points.iter().map(|point| point.point.value).collect()
+    }
+
+    fn thinned(entries: &[Entry], last: i64, most: usize, aggregate: Aggregate) -> Vec<f64> {
+        values(&thin(entries, Some(datapoint(point(last))), most, aggregate))
+    }
+
+    #[test]
+    fn every_nth_point_and_the_last_one_are_shown() {
+        let expected = [0.0, 2.0, 5.0, 8.0, 10.0, 13.0, 16.0, 18.0, 21.0, 26.0];
+        assert_eq!(thinned(&singles(27), 26, 10, Aggregate::None), expected);
+        assert_eq!(thinned(&singles(10), 9, 10, Aggregate::None).len(), 10);
+        assert_eq!(thinned(&[], 0, 10, Aggregate::None), [0.0; 0].to_vec());
+    }
+
+    #[test]
+    fn aggregates_stand_for_what_they_leave_out() {
+        let entries = singles(20);
+        assert_eq!(thinned(&entries, 19, 10, Aggregate::Min)[..3], [0.0, 2.0, 4.0]);
+        assert_eq!(thinned(&entries, 19, 10, Aggregate::Max)[..3], [1.0, 3.0, 5.0]);
+        assert_eq!(thinned(&entries, 19, 10, Aggregate::Avg)[..3], [0.5, 2.5, 4.5]);
+        let both = thinned(&entries, 19, 10, Aggregate::MinMax);
+        assert_eq!(both, [0.0, 3.0, 4.0, 7.0, 8.0, 11.0, 12.0, 15.0, 16.0, 19.0]);
+    }
+
+    #[test]
+    fn samples_are_thinned_like_the_points_that_they_stand_for() {
+        let points: Vec<_> = (0..6400).map(point).collect();
+        let day = NaiveDate::default();
+        let entries: Vec<_> = samples(&points, 64)
+            .into_iter()
+            .map(|sample| Entry::Sample { channel: 1, day, sample })
+            .collect();
+        let shown = thinned(&entries, 6399, 32, Aggregate::None);
+        assert_eq!((shown.len(), shown[0], shown[1], shown[31]), (32, 0.0, 200.0, 6399.0));
+        assert_eq!(thinned(&entries, 6399, 32, Aggregate::Max)[..2], [199.0, 399.0]);
+        assert_eq!(thinned(&entries, 6399, 32, Aggregate::Avg)[..2], [99.5, 299.5]);
+    }
+
+    #[test]
+    fn no_more_points_are_shown_than_asked_for() {
+        for total in [0, 1, 9, 10, 11, 99, 1000, 1234] {
+            for aggregate in
+                [Aggregate::None, Aggregate::Avg, Aggregate::Min, Aggregate::Max, Aggregate::MinMax]
+            {
+                for most in [10, 11, 100] {
+                    let last = (total > 0).then(|| datapoint(point(total - 1)));
+                    let shown = thin(&singles(total), last, most, aggregate);
+                    assert!(shown.len() <= most, "{total} {aggregate:?} {most}: {}", shown.len());
+                    assert!(shown.is_sorted_by_key(|point| point.point.time), "{aggregate:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Points of a few channels since a moment, thinned out. What is read is bounded by what is wanted, not by what the window
+//! holds: where many points fall between two wanted ones, samples stand for them.
+
+use std::collections::{BTreeMap, HashSet};
+
+use chrono::{DateTime, NaiveDate, Utc};
+use signalbox_datapoint_log::{
+    ChunkPoint,
+    codec::{Sample, decode_chunk, decode_samples},
+    micros, moment,
+};
+use sqlx::{FromRow, PgConnection, PgPool};
+
+use super::{
+    Datapoint, HOUR, SeriesError,
+    chunk::{ChunkKey, Names, bytes_of},
+    hour_of,
+    latest::folded_latest,
+    snapshot::{Snapshot, Tail},
+    thin::{Entry, thin},
+};
+
+pub use super::thin::Aggregate;
+
+/// Up to so many points of a channel are all read, and thinned out exactly.
+const EXACT: i64 = 8192;
+/// Samples that a row carries itself, and beside it.
+const BRIEF: i64 = 8;
+const DIGEST: i64 = 64;
+/// Rows of fewer points have no samples beside them.
+const LEAST_DIGEST: i32 = 1024;
+/// Rows that begin before the window and are larger are cut by their samples.
+const LARGE: i32 = 8192;
+
+/// What is wanted.
+#[derive(Debug, Clone)]
+pub struct Window {
+    /// Integers of the channels.
+    pub channels: Vec<i32>,
+    /// Measured at or after.
+    pub from: DateTime<Utc>,
+    /// Points of each channel at most.
+    pub max_points: usize,
+    /// What becomes of the points in between.
+    pub aggregate: Aggregate,
+}
+
+#[derive(Debug, FromRow)]
+struct Row {
+    channel: i32,
+    hour: i32,
+    day: NaiveDate,
+    part: i32,
+    count: i32,
+    min_time: i64,
+    brief: Option<Vec<u8>>,
+    /// Of small rows only.
+    points: Option<Vec<u8>>,
+}
+
+/// How a row is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    Brief,
+    Digest,
+    Points,
+}
+
+/// The points of each channel in `window`, oldest first.
+///
+/// # Errors
+/// [`SeriesError`].
+pub async fn series(pool: &PgPool, window: &Window) -> Result<BTreeMap<i32, Vec<Datapoint>>, SeriesError> {
+    let from = micros(window.from);
+    let mut snapshot = Snapshot::open(pool).await?;
+    let tail = snapshot.tail().await?;
+    let rows = rows(snapshot.connection(), window, from).await?;
+    let mut entries: BTreeMap<i32, Vec<Entry>> =
+        window.channels.iter().map(|channel| (*channel, Vec::new())).collect();
+    read_rows(snapshot.connection(), window, from, rows, &tail, &mut entries).await?;
+    let newest = folded_latest(snapshot.connection(), &window.channels).await?;
+    snapshot.close().await?;
+    for point in &tail.points {
+        if let Some(entries) = entries.get_mut(&point.channel)
+            && point.point.time >= from
+        {
+            entries.push(Entry::Point(*point));
+        }
+    }
+    let thinned = entries.into_iter().map(|(channel, mut entries)| {
+        entries.sort_unstable_by_key(Entry::order);
+        // Samples show where a row begins, so the newest of all points is looked up.
+        let known = newest.iter().find(|point| point.channel == channel);
+        let known = known.filter(|point| point.point.time >= from && !tail.is_deleted(&point.point)).copied();
+        let last =
+            entries.iter().filter_map(Entry::point).chain(known).max_by_key(|point| point.point.order());
+        (channel, thin(&entries, last, window.max_points, window.aggregate))
+    });
+    Ok(thinned.collect())
+}
+
+async fn rows(connection: &mut PgConnection, window: &Window, from: i64) -> Result<Vec<Row>, SeriesError> {
+    // Points are measured no later than ten minutes after they came in.
+    let day = moment(from.saturating_sub(HOUR)).date_naive();
+    let rows = sqlx::query_as(
+        "SELECT channel, hour, day, part, count, min_time, brief,
+                CASE WHEN brief IS NULL THEN points END AS points
+           FROM series.chunks
+          WHERE channel = ANY($1) AND hour >= $2 AND day >= $3 AND max_time >= $4",
+    )
+    .bind(&window.channels)
+    .bind(hour_of(from))
+    .bind(day)
+    .bind(from)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows)
+}
+
+async fn read_rows(
+    connection: &mut PgConnection,
+    window: &Window,
+    from: i64,
+    rows: Vec<Row>,
+    tail: &Tail,
+    entries: &mut BTreeMap<i32, Vec<Entry>>,
+) -> Result<(), SeriesError> {
+    let mut totals: BTreeMap<i32, i64> = BTreeMap::new();
+    rows.iter().for_each(|row| *totals.entry(row.channel).or_default() += i64::from(row.count));
+    let changed: HashSet<(i32, i32)> =
+        tail.deleted_in.iter().map(|(channel, hour, _)| (*channel, *hour)).collect();
+    let mut add = |channel: i32, found: Vec<Entry>| {
+        if let Some(entries) = entries.get_mut(&channel) {
+            entries.extend(found);
+        }
+    };
+    let as_points = |channel: i32, day: NaiveDate, bytes: &[u8]| -> Result<Vec<Entry>, SeriesError> {
+        let wanted = |point: &ChunkPoint| point.time >= from && !tail.is_deleted(point);
+        let points = decode_chunk(bytes)?.into_iter().filter(wanted);
+        Ok(points.map(|point| Entry::Point(Datapoint { channel, day, point })).collect())
+    };
+    let as_samples = |channel: i32, day: NaiveDate, bytes: &[u8]| -> Result<Vec<Entry>, SeriesError> {
+        let samples = decode_samples(bytes)?.into_iter().filter(|sample: &Sample| sample.first.time >= from);
+        Ok(samples.map(|sample| Entry::Sample { channel, day, sample }).collect())
+    };
+    let (mut whole, mut digests) = (Names::default(), Names::default());
+    for row in rows {
+        if let Some(bytes) = &row.points {
+            add(row.channel, as_points(row.channel, row.day, bytes)?);
+            continue;
+        }
+        let key = ChunkKey { channel: row.channel, hour: row.hour, day: row.day };
+        let is_changed = changed.contains(&(row.channel, row.hour));
+        match detail(&row, window, from, totals[&row.channel], is_changed) {
+            Detail::Points => whole.push(key, row.part),
+            Detail::Digest => digests.push(key, row.part),
+            Detail::Brief => {
+                let bytes = row.brief.unwrap_or_default();
+                add(row.channel, as_samples(row.channel, row.day, &bytes)?);
+            }
+        }
+    }
+    for row in bytes_of(connection, "series", "points", &whole).await? {
+        add(row.channel, as_points(row.channel, row.day, &row.bytes)?);
+    }
+    for row in bytes_of(connection, "series", "digest", &digests).await? {
+        add(row.channel, as_samples(row.channel, row.day, &row.bytes)?);
+    }
+    Ok(())
+}
+
+fn detail(row: &Row, window: &Window, from: i64, total: i64, is_changed: bool) -> Detail {
+    let wanted = i64::from(row.count) * window.max_points as i64 / total.max(1) + 1;
+    let is_cut = row.min_time < from && row.count <= LARGE;
+    if total <= EXACT || is_cut || is_changed || wanted > DIGEST {
+        Detail::Points
+    } else if wanted <= BRIEF {
+        Detail::Brief
+    } else if row.count >= LEAST_DIGEST {
+        Detail::Digest
+    } else {
+        Detail::Points
+    }
+}

@@ -1,0 +1,165 @@
+//! Channels, which clients call events.
+
+use futures::future::join_all;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::harness::{Client, World};
+
+const EVENTS: &str = "/api/v1/events";
+
+fn sensor(name: &str) -> Value {
+    json!({"name": name, "type": "sensor", "unit": "°C", "min_value": 0, "max_value": 90.5})
+}
+
+fn path(event: &Value) -> String {
+    format!("{EVENTS}/{}", event["public_id"].as_str().unwrap())
+}
+
+async fn create(client: &Client, name: &str) -> Value {
+    client.post(EVENTS, sensor(name)).await.expect(201)
+}
+
+#[tokio::test]
+async fn an_event_is_made_shown_changed_and_deleted() {
+    let world = World::start().await;
+    let operator = world.user("operator", "operator").await;
+    let answer = operator.post(EVENTS, sensor(" Kessel 1 ")).await;
+    let made = answer.expect(201);
+    assert_eq!((&made["status"], &made["name"]), (&json!("success"), &json!("Kessel 1")));
+    assert_eq!(answer.header("location"), Some(path(&made).as_str()));
+    let me = operator.get("/api/v1/auth/me").await.expect(200);
+    assert_eq!(made["user_public_id"], me["public_id"]);
+    let shown = world.admin.get(&path(&made)).await;
+    assert_eq!(shown.header("etag"), Some("\"1\""));
+    assert_eq!(shown.expect(200)["max_value"], 90.5);
+    // What is left out stays, null clears.
+    let changed = operator.put(&path(&made), json!({"unit": null, "min_value": -0.1})).await.expect(200);
+    assert_eq!((&changed["unit"], &changed["min_value"]), (&Value::Null, &json!(-0.1)));
+    assert_eq!((&changed["name"], &changed["type"]), (&json!("Kessel 1"), &json!("sensor")));
+    let stale = world.admin.request(Method::PUT, &path(&made)).header("if-match", "\"1\"");
+    world.admin.send(stale.json(&json!({"name": "lost"}))).await.error(412);
+    let gone = operator.delete(&path(&made)).await.expect(200);
+    assert_eq!(gone["status"], "success");
+    world.admin.get(&path(&made)).await.error(404);
+    operator.delete(&path(&made)).await.error(404);
+    operator.put(&path(&made), json!({"name": "x"})).await.error(404);
+    assert_eq!(world.admin.get(EVENTS).await.expect(200)["total"], 0);
+    // The name is free again.
+    create(&operator, "Kessel 1").await;
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn unit_and_bounds_may_be_left_out() {
+    let world = World::start().await;
+    let made = world.admin.post(EVENTS, json!({"name": "bare", "type": "cmd_opened"})).await.expect(201);
+    let nothing = (&Value::Null, &Value::Null, &Value::Null);
+    assert_eq!((&made["unit"], &made["min_value"], &made["max_value"]), nothing);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_name_is_given_once() {
+    let mut world = World::start().await;
+    let other_gateway = world.another_gateway().await;
+    let there = world.admin.at(&other_gateway);
+    let (one, other) = (create(&world.admin, "one").await, create(&world.admin, "other").await);
+    world.admin.post(EVENTS, sensor("one")).await.error(409);
+    there.put(&path(&other), json!({"name": " one "})).await.error(409);
+    world.admin.put(&path(&one), json!({"name": "one"})).await.expect(200);
+    let made = join_all((0..8).map(|index| {
+        let client = if index % 2 == 0 { &world.admin } else { &there };
+        client.post(EVENTS, sensor("same"))
+    }));
+    let mut statuses: Vec<_> = made.await.iter().map(|answer| answer.status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [201, 409, 409, 409, 409, 409, 409, 409]);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn wrong_events_are_refused() {
+    let world = World::start().await;
+    let before = world.head().await;
+    for (field, value) in [
+        ("name", json!("x".repeat(256))),
+        ("name", json!("")),
+        ("type", json!("SENSOR")),
+        ("unit", json!("x".repeat(256))),
+        ("min_value", json!("12")),
+        ("min_value", json!(91)),
+        ("max_value", json!(true)),
+    ] {
+        let mut event = sensor("wrong");
+        event[field] = value;
+        let answer = world.admin.post(EVENTS, event).await;
+        answer.error(422);
+        let pointer = answer.expect(422)["errors"][0]["pointer"].as_str().unwrap().to_owned();
+        assert_eq!(pointer, format!("/{field}"), "{}", answer.text());
+    }
+    for number in ["NaN", "Infinity", "-Infinity", "1e400"] {
+        let body = format!(r#"{{"name": "n", "type": "sensor", "min_value": {number}}}"#);
+        world.admin.send(world.admin.request(Method::POST, EVENTS).body(body)).await.error(422);
+    }
+    world.admin.post(EVENTS, json!({"name": "no type"})).await.error(422);
+    let viewer = world.user("viewer", "viewer").await;
+    let users = 2;
+    viewer.post(EVENTS, sensor("v")).await.error(403);
+    assert_eq!(world.head().await, before + users, "a user and a login");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn the_list_has_pages_and_filters() {
+    let world = World::start().await;
+    for name in ["a", "b", "c"] {
+        create(&world.admin, name).await;
+    }
+    world.admin.post(EVENTS, json!({"name": "valve a", "type": "actuator"})).await.expect(201);
+    let names = async |query: &str| {
+        let page = world.admin.get(&format!("{EVENTS}?{query}")).await.expect(200);
+        let names: Vec<_> =
+            page["data"].as_array().unwrap().iter().map(|event| event["name"].clone()).collect();
+        (names, page["total"].as_i64().unwrap())
+    };
+    assert_eq!(names("page_size=2").await, (vec![json!("valve a"), json!("c")], 4));
+    assert_eq!(names("page_size=2&page=2").await, (vec![json!("b"), json!("a")], 4));
+    assert_eq!(names("type=actuator").await, (vec![json!("valve a")], 1));
+    assert_eq!(names("name=A&_t=1").await, (vec![json!("valve a"), json!("a")], 2));
+    assert_eq!(names("page=9").await, (vec![], 4));
+    for wrong in ["page=0", "page_size=0", "page_size=101"] {
+        world.admin.get(&format!("{EVENTS}?{wrong}")).await.error(422);
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn partial_changes_at_once_lose_nothing() {
+    let mut world = World::start().await;
+    let other_gateway = world.another_gateway().await;
+    let there = world.admin.at(&other_gateway);
+    let path = &path(&create(&world.admin, "shared").await);
+    for round in 0..5 {
+        let changes = [
+            json!({"unit": format!("u{round}")}),
+            json!({"min_value": -round}),
+            json!({"max_value": 100 + round}),
+        ];
+        let clients = [&world.admin, &there];
+        let puts =
+            changes.iter().enumerate().map(|(index, change)| clients[index % 2].put(path, change.clone()));
+        for answer in join_all(puts).await {
+            answer.expect(200);
+        }
+        for client in clients {
+            let shown = client.get(path).await.expect(200);
+            assert_eq!(shown["unit"], format!("u{round}"));
+            assert_eq!(
+                (&shown["min_value"], &shown["max_value"]),
+                (&json!(-round as f64), &json!((100 + round) as f64))
+            );
+        }
+    }
+    world.finish().await;
+}

@@ -1,0 +1,97 @@
+//! The datapoints of an experiment as CSV.
+
+use serde_json::json;
+
+use super::datapoints::{DATAPOINTS, event, listed, value};
+use crate::harness::World;
+
+const EXPERIMENTS: &str = "/api/v1/experiments";
+
+async fn start(world: &World, name: &str) -> String {
+    let made = world.admin.post(EXPERIMENTS, json!({ "name": name })).await.expect(201);
+    made["public_id"].as_str().unwrap().to_owned()
+}
+
+async fn rows(world: &World, id: &str) -> Vec<Vec<String>> {
+    let answer = world.admin.get(&format!("{EXPERIMENTS}/{id}/export/csv")).await;
+    assert_eq!((answer.status, answer.is_whole), (200, true), "{}", answer.text());
+    let text = answer.text();
+    assert!(text.ends_with("\r\n"));
+    let mut rows = text.split("\r\n").map(|row| row.split(',').map(str::to_owned).collect());
+    let header: Vec<String> = rows.next().unwrap();
+    let expected = ["timestamp", "event_name", "event_public_id", "value", "unit", "datapoint_public_id"];
+    assert_eq!(header, expected);
+    let mut rows: Vec<Vec<String>> = rows.collect();
+    rows.pop();
+    rows
+}
+
+#[tokio::test]
+async fn an_experiment_tags_the_datapoints_of_its_time_and_exports_them() {
+    let world = World::start().await;
+    let event = event(&world, "=cmd()").await;
+    let record = async |number: f64| world.admin.post(DATAPOINTS, value(&event, number)).await.expect(201);
+    record(1.0).await;
+    let first = start(&world, "Prüfung 1/2").await;
+    let tagged = record(1e22).await;
+    assert_eq!(tagged["experiment_public_id"], json!(first));
+    record(-0.5).await;
+    // One that still runs can be exported too.
+    assert_eq!(rows(&world, &first).await.len(), 2);
+    world.admin.put(&format!("{EXPERIMENTS}/{first}/stop"), json!({})).await.expect(200);
+    assert_eq!(record(3.0).await["experiment_public_id"], json!(null));
+    let second = start(&world, "second").await;
+    let other = record(4.0).await;
+    assert_eq!(other["experiment_public_id"], json!(second));
+
+    let exported = rows(&world, &first).await;
+    let values: Vec<_> = exported.iter().map(|row| row[3].as_str()).collect();
+    assert_eq!(values, ["1e+22", "-0.5"]);
+    let [time, name, event_id, _, unit, id] = exported[0].as_slice() else { panic!("{exported:?}") };
+    assert_eq!((name.as_str(), unit.as_str(), event_id), ("'=cmd()", "°C", &event));
+    assert!(time.ends_with("+00:00"), "{time}");
+    assert_eq!(id, tagged["public_id"].as_str().unwrap());
+    let answer = world.admin.get(&format!("{EXPERIMENTS}/{first}/export/csv")).await;
+    assert_eq!(answer.header("content-type"), Some("text/csv; charset=utf-8"));
+    let expected = format!("attachment; filename=\"experiment_Pr_fung_1-2_{}.csv\"", &first[..8]);
+    assert!(answer.header("content-disposition").unwrap().starts_with(&expected));
+
+    let of = format!("experiment_public_id={first}");
+    assert_eq!(listed(&world.admin, &of).await, (vec![-0.5, 1e22], 2));
+    // Without the experiment its datapoints stay, and its tag goes.
+    world.admin.delete(&format!("{EXPERIMENTS}/{first}")).await.expect(200);
+    world.admin.get(&format!("{EXPERIMENTS}/{first}/export/csv")).await.error(404);
+    let path = format!("{DATAPOINTS}/{}", tagged["public_id"].as_str().unwrap());
+    assert_eq!(world.admin.get(&path).await.expect(200)["experiment_public_id"], json!(null));
+    assert_eq!(listed(&world.admin, "").await.1, 5);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_large_export_holds_every_datapoint_in_order() {
+    let world = World::start().await;
+    let (one, other) = (event(&world, "one").await, event(&world, "other").await);
+    let id = start(&world, "long").await;
+    let begun = world.clock.now();
+    for batch in 0..12_i64 {
+        // Late, early and equal times, all within ten minutes after the start.
+        let items: Vec<_> = (0..5000_i64)
+            .map(|item| {
+                let seconds = (batch * 7919 + item * 104_729) % 500;
+                let time = (begun + chrono::TimeDelta::seconds(seconds)).to_rfc3339();
+                let event = if item % 2 == 0 { &one } else { &other };
+                json!({"value": batch * 5000 + item, "event_public_id": event, "timestamp": time})
+            })
+            .collect();
+        let made =
+            world.admin.post(&format!("{DATAPOINTS}/batch"), json!({"datapoints": items})).await.expect(201);
+        assert_eq!(made["accepted"], 5000, "{}", made["rejected"][0]);
+    }
+    let exported = rows(&world, &id).await;
+    assert!(exported.is_sorted_by_key(|row| row[0].clone()));
+    let mut values: Vec<i64> =
+        exported.iter().map(|row| row[3].strip_suffix(".0").unwrap().parse().unwrap()).collect();
+    values.sort_unstable();
+    assert_eq!(values, (0..60_000).collect::<Vec<_>>());
+    world.finish().await;
+}
