@@ -183,6 +183,9 @@ impl Plan<'_> {
             "UTF8",
             "--locale",
             "C",
+            // Upper and lower case of every alphabet; the order of texts stays that of their bytes.
+            "--lc-ctype",
+            "C.UTF-8",
         ]);
         command.arg("--data-checksums").arg("--pwfile").arg(password_file).arg("--pgdata").arg(target);
         if self.fsync_is_off() {

@@ -19,7 +19,7 @@ async fn is_valid(client: &Client) -> bool {
 async fn a_login_goes_by_address_or_name_in_any_case() {
     let world = World::start().await;
     world.user("Miller.Ä", "viewer").await;
-    for login in ["Miller.Ä@example.org", "MILLER.Ä@EXAMPLE.ORG", "miller.Ä", " Miller.Ä "] {
+    for login in ["Miller.Ä@example.org", "MILLER.Ä@EXAMPLE.ORG", "miller.ä", " Miller.Ä "] {
         let out = log_in(&world.anonymous(), "/api/auth/login", login, PASSWORD).await.expect(200);
         assert_eq!(out["user"]["email"], "Miller.Ä@example.org", "{login}");
         assert_eq!((&out["user"]["name"], &out["user"]["role"]), (&json!("Miller.Ä"), &json!("viewer")));

@@ -51,6 +51,7 @@ async fn a_new_server_is_durable_private_and_checked() {
         ("data_checksums", "on"),
         ("server_encoding", "UTF8"),
         ("lc_collate", "C"),
+        ("lc_ctype", "C.UTF-8"),
         ("listen_addresses", "127.0.0.1"),
         ("unix_socket_directories", ""),
         ("jit", "off"),
