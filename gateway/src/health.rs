@@ -56,8 +56,15 @@ pub(crate) struct FullHealthOut {
 #[derive(Debug)]
 pub(crate) struct Pulse {
     started: DateTime<Utc>,
-    /// When it was asked, and what it was. Whoever comes while it is being asked waits for the answer.
-    newest: Mutex<Option<(DateTime<Utc>, Option<DateTime<Utc>>)>>,
+    /// Whoever comes while it is being looked up waits for the answer.
+    newest: Mutex<Option<Newest>>,
+}
+
+/// The time of the newest datapoint, and when it was looked up.
+#[derive(Debug, Clone, Copy)]
+struct Newest {
+    time: Option<DateTime<Utc>>,
+    at: DateTime<Utc>,
 }
 
 impl Pulse {
@@ -73,12 +80,12 @@ impl Pulse {
     async fn look_up(&self, state: &Gateway) -> Option<DateTime<Utc>> {
         let mut newest = self.newest.lock().await;
         let now = state.clock.now();
-        if let Some((_, known)) = newest.filter(|(at, _)| now - *at < MEMORY) {
-            return known;
+        if let Some(known) = newest.filter(|known| now - known.at < MEMORY) {
+            return known.time;
         }
-        let found = last_time(&state.pool).await.ok()?;
-        *newest = Some((now, found));
-        found
+        let time = last_time(&state.pool).await.ok()?;
+        *newest = Some(Newest { time, at: now });
+        time
     }
 }
 

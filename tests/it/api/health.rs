@@ -28,7 +28,7 @@ async fn health_and_info_need_no_login() {
 }
 
 #[tokio::test]
-async fn health_says_how_long_the_service_has_been_up() {
+async fn health_says_since_when_the_service_is_up_and_when_the_last_datapoint_came() {
     let clock = Clock::manual(Clock::system().now());
     let world = World::at(clock.clone(), |_| {}).await;
     for path in ["/health", "/api/v1/health"] {
@@ -38,6 +38,16 @@ async fn health_says_how_long_the_service_has_been_up() {
         let after = world.anonymous().get(path).await.expect(200);
         let up = |health: &Value| health["uptime_seconds"].as_f64().unwrap();
         assert!((up(&after) - up(&before) - 90.25).abs() <= 0.1, "{before} {after}");
+    }
+    let event = json!({"name": "boiler", "type": "sensor"});
+    let event = world.admin.post("/api/v1/events", event).await.expect(201)["public_id"].clone();
+    for value in [1, 2] {
+        let point = json!({"value": value, "event_public_id": event});
+        let point = world.admin.post("/api/v1/datapoints", point).await.expect(201);
+        // A gateway remembers the newest one for less than a second.
+        clock.advance(TimeDelta::seconds(1));
+        let health = world.anonymous().get("/health").await.expect(200);
+        assert_eq!(health["last_datapoint"], point["timestamp"]);
     }
     let service_1 = world.anonymous().get("/api/health").await.expect(200);
     assert_eq!(service_1.as_object().unwrap().len(), 3, "{service_1}");

@@ -1,3 +1,4 @@
+mod consistency;
 mod dashboards;
 pub mod datapoints;
 mod events;

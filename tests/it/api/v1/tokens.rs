@@ -1,10 +1,16 @@
 //! API tokens of users.
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
+use futures::StreamExt;
 use reqwest::Method;
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
 use signalbox_config::ApiTokenPrefix;
+use tokio::{net::TcpStream, time::timeout};
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream, connect_async,
+    tungstenite::{Error, client::IntoClientRequest},
+};
 
 use crate::harness::{Client, World, eventually, seconds};
 
@@ -229,5 +235,51 @@ async fn a_token_is_not_renewed() {
     let client = by(&world.admin, &make(&world.admin, "t").await);
     let refused = client.post("/api/auth/refresh", json!({})).await.error(403);
     assert!(refused.contains("new one"), "{refused}");
+    world.finish().await;
+}
+
+/// Opens the stream of values at the gateway of `client`, with one more header or query.
+async fn open_stream(
+    client: &Client,
+    header: Option<(&'static str, String)>,
+    query: &str,
+) -> Result<WebSocketStream<MaybeTlsStream<TcpStream>>, Error> {
+    let url = client.socket_url(&format!("/ws/datapoints/stream{query}"));
+    let mut request = url.into_client_request().unwrap();
+    if let Some((name, value)) = header {
+        request.headers_mut().insert(name, value.parse().unwrap());
+    }
+    timeout(seconds(10), connect_async(request)).await.unwrap().map(|(socket, _)| socket)
+}
+
+#[tokio::test]
+async fn a_token_opens_sockets_until_it_is_revoked() {
+    let mut world = World::start().await;
+    let elsewhere = world.another_gateway().await;
+    let token = make(&world.admin, "t").await;
+    let secret = text(&token, "token");
+    let mut sockets = Vec::new();
+    for gateway in [&world.anonymous(), &elsewhere] {
+        let headers = [
+            ("authorization", format!("Bearer {secret}")),
+            ("x-api-key", secret.clone()),
+            ("sec-websocket-protocol", format!("bearer.{secret}")),
+        ];
+        for header in headers {
+            sockets.push(open_stream(gateway, Some(header), "").await.unwrap());
+        }
+        sockets.push(open_stream(gateway, None, &format!("?token={secret}")).await.unwrap());
+        open_stream(gateway, None, "").await.unwrap_err();
+        open_stream(gateway, None, &format!("?token={secret}x")).await.unwrap_err();
+    }
+    world.admin.delete(&path(&token)).await.expect(200);
+    for mut socket in sockets {
+        let ended = async { while let Some(Ok(_)) = socket.next().await {} };
+        timeout(seconds(20), ended).await.expect("the socket is closed");
+    }
+    eventually(seconds(2), async || {
+        open_stream(&elsewhere, None, &format!("?token={secret}")).await.is_err()
+    })
+    .await;
     world.finish().await;
 }

@@ -135,7 +135,8 @@ async fn a_controller_whose_login_has_ended_logs_in_again_and_loses_nothing() {
     let change = json!({"old_password": PASSWORD, "new_password": PASSWORD});
     let changed = world.admin.post("/api/auth/password", change).await.expect(200);
     let admin = world.anonymous().with_token(changed["token"].as_str().unwrap());
-    eventually(seconds(5), async || world.admin.get("/api/v1/auth/me").await.status == 401).await;
+    let old = controller.client();
+    eventually(seconds(5), async || old.get("/api/v1/auth/me").await.status == 401).await;
     let newest = controller.tick(&values(&events, 2)).await;
     assert_eq!((newest.get(&events[0]), controller.logins()), (Some(&2.0), 2));
     assert_eq!(admin.get("/api/v1/datapoints").await.expect(200)["total"], 2 * TYPES.len());

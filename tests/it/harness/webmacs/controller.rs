@@ -114,6 +114,11 @@ impl Controller {
         values
     }
 
+    /// A client with the credential that it has now.
+    pub fn client(&self) -> Client {
+        self.http.with_token(&self.token.lock().unwrap().clone())
+    }
+
     /// How often it has logged in.
     pub fn logins(&self) -> usize {
         *self.logins.lock().unwrap()
@@ -197,7 +202,7 @@ impl Controller {
     }
 
     async fn send(&self, method: &Method, path: &str, body: Option<&Value>) -> Answer {
-        let client = self.http.with_token(&self.token.lock().unwrap().clone());
+        let client = self.client();
         // On every call, without a body too.
         let request = client.request(method.clone(), path).header("content-type", "application/json");
         let request = match body {
