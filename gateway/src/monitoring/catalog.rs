@@ -107,32 +107,31 @@ impl Catalogs {
         let (current, loaded) = self.current();
         let is_fresh = current.position >= state.gate.known(MonitoringProjection::NAME)
             && state.clock.now() - loaded < DOUBT;
-        if is_fresh { Ok(current) } else { self.load(state, &current).await }
+        if is_fresh { Ok(current) } else { self.load(state, loaded).await }
     }
 
     /// The catalog as the read model is now.
     pub(crate) async fn newest(&self, state: &State) -> Result<Arc<Catalog>, sqlx::Error> {
-        let (current, _) = self.current();
-        self.load(state, &current).await
+        self.load(state, state.clock.now()).await
     }
 
     fn current(&self) -> (Arc<Catalog>, DateTime<Utc>) {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn load(&self, state: &State, seen: &Arc<Catalog>) -> Result<Arc<Catalog>, sqlx::Error> {
+    /// Loads what has changed, unless somebody else has begun to after `since`.
+    async fn load(&self, state: &State, since: DateTime<Utc>) -> Result<Arc<Catalog>, sqlx::Error> {
         let _alone = self.loading.lock().await;
         let (current, loaded) = self.current();
         let heard = state.gate.known(MonitoringProjection::NAME);
-        // Somebody else may have loaded it meanwhile.
-        if !Arc::ptr_eq(&current, seen) && current.position >= heard && state.clock.now() - loaded < DOUBT {
+        if loaded > since && current.position >= heard {
             return Ok(current);
         }
+        let begun = state.clock.now();
         // Read first: what is loaded after it is at least as new.
         let position = checkpoint(&state.pool, MonitoringProjection::NAME).await?.max(heard);
         if position == current.position && position > 0 {
-            *self.current.write().unwrap_or_else(PoisonError::into_inner) =
-                (current.clone(), state.clock.now());
+            *self.current.write().unwrap_or_else(PoisonError::into_inner) = (current.clone(), begun);
             return Ok(current);
         }
         let mut next = Catalog::clone(&current);
@@ -142,7 +141,7 @@ impl Catalogs {
         next.experiments = experiment_spans(&state.pool).await?;
         next.position = position;
         let next = Arc::new(next);
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = (next.clone(), state.clock.now());
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = (next.clone(), begun);
         Ok(next)
     }
 }
