@@ -47,7 +47,7 @@ pub fn requests_between(api: &Api, events: &[String], count: usize, from: i64, t
     let item = |nth: usize| {
         let time = from + (to - from) / count as i64 * nth as i64;
         let time = chrono::DateTime::from_timestamp_micros(time).unwrap_or_default();
-        let among = if nth % 2 == 0 { CHARTED } else { events.len() };
+        let among = if nth.is_multiple_of(2) { CHARTED } else { events.len() };
         json!({"value": value(nth), "event_public_id": events[nth / 2 % among], "timestamp": time.to_rfc3339()})
     };
     requests_of(api, count, item)
