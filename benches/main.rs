@@ -26,10 +26,6 @@ use std::{env, process::ExitCode};
 
 use anyhow::bail;
 
-/// The server's.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// All of them, in the order in which they run.
 const BENCHES: [&str; 7] = ["commands", "append", "rebuild", "files", "memory", "polling", "monitoring"];
 

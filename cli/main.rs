@@ -13,10 +13,6 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand};
 use signalbox_config::Config;
 
-/// Gives memory back to the machine. The C library's keeps tens of MiB of every password hash for itself.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Files, sensors and documents on one event log.
 #[derive(Debug, Parser)]
 #[command(version, about)]

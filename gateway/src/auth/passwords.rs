@@ -1,13 +1,16 @@
 use std::sync::Arc;
 
 use argon2::{
-    Argon2,
-    password_hash::{PasswordHasher, PasswordVerifier, phc::PasswordHash},
+    Algorithm, Argon2, Block, Params, Version,
+    password_hash::phc::{Output, ParamsString, PasswordHash, Salt},
 };
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
 /// Logins that may wait for a place; more are turned away.
 const MAX_WAITING: usize = 256;
+/// Bytes. The C library keeps freed memory of up to 32 MiB for itself, and gives back at once what was larger; of what is
+/// asked for beyond the need, no page is ever touched.
+const LARGE: usize = 40 << 20;
 
 /// Why a password could not be hashed or checked.
 #[derive(Debug, thiserror::Error)]
@@ -75,13 +78,50 @@ impl Passwords {
 }
 
 fn hash(password: &str) -> Result<String, String> {
-    let hashed = Argon2::default().hash_password(password.as_bytes());
-    hashed.map(|hash| hash.to_string()).map_err(|error| error.to_string())
+    let (algorithm, version, params) = (Algorithm::default(), Version::default(), Params::default());
+    let salt = Salt::generate();
+    let hash = PasswordHash {
+        algorithm: algorithm.ident(),
+        version: Some(version.into()),
+        params: ParamsString::try_from(&params).map_err(|error| error.to_string())?,
+        hash: Some(output(password, &salt, algorithm, version, params).map_err(|error| error.to_string())?),
+        salt: Some(salt),
+    };
+    Ok(hash.to_string())
 }
 
 fn fits(password: &str, stored: &str) -> bool {
-    PasswordHash::new(stored)
-        .is_ok_and(|stored| Argon2::default().verify_password(password.as_bytes(), &stored).is_ok())
+    let Ok(stored) = PasswordHash::new(stored) else { return false };
+    let (Some(salt), Some(expected)) = (&stored.salt, &stored.hash) else { return false };
+    let (Ok(algorithm), Ok(params)) =
+        (Algorithm::try_from(stored.algorithm.as_str()), Params::try_from(&stored))
+    else {
+        return false;
+    };
+    let version = stored.version.map_or(Ok(Version::default()), Version::try_from);
+    // Outputs are compared in constant time.
+    version.is_ok_and(|version| {
+        output(password, salt, algorithm, version, params).is_ok_and(|output| output == *expected)
+    })
+}
+
+fn output(
+    password: &str,
+    salt: &Salt,
+    algorithm: Algorithm,
+    version: Version,
+    params: Params,
+) -> Result<Output, argon2::Error> {
+    let mut memory = Vec::with_capacity(LARGE / size_of::<Block>());
+    memory.resize(params.block_count(), Block::default());
+    let mut output = [0; Params::DEFAULT_OUTPUT_LEN];
+    Argon2::new(algorithm, version, params).hash_password_into_with_memory(
+        password.as_bytes(),
+        salt,
+        &mut output,
+        &mut memory,
+    )?;
+    Output::new(&output).map_err(|_| argon2::Error::OutputTooShort)
 }
 
 #[cfg(test)]
@@ -96,5 +136,15 @@ mod tests {
         assert!(passwords.verify("right".into(), Some(stored.clone())).await.unwrap());
         assert!(!passwords.verify("wrong".into(), Some(stored)).await.unwrap());
         assert!(!passwords.verify(String::new(), None).await.unwrap());
+    }
+
+    #[test]
+    fn the_librarys_own_strings_are_understood_both_ways() {
+        use argon2::{PasswordHasher, PasswordVerifier};
+        let theirs = Argon2::default().hash_password(b"right").unwrap().to_string();
+        assert!(fits("right", &theirs) && !fits("wrong", &theirs));
+        let ours = hash("right").unwrap();
+        assert!(Argon2::default().verify_password(b"right", ours.as_str()).is_ok());
+        assert!(!fits("right", "") && !fits("right", "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ"));
     }
 }
