@@ -206,13 +206,13 @@ fn step(place: &mut Place, part: OsString, shown: &str) -> Result<(), ConfineErr
     let next = place.existing.join(&part);
     match fs::canonicalize(&next) {
         Ok(canonical) => place.existing = canonical,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::symlink_metadata(&next) {
             // A link whose target does not exist is no free name: writing would create the target.
-            if fs::symlink_metadata(&next).is_ok() {
-                return Err(ConfineError::Link(shown.to_owned()));
-            }
-            place.missing.push(part);
-        }
+            Ok(metadata) if metadata.is_symlink() => return Err(ConfineError::Link(shown.to_owned())),
+            // Another file of the same tree has made it just now.
+            Ok(_) => place.existing = next,
+            Err(_) => place.missing.push(part),
+        },
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
             return Err(ConfineError::NotDirectory(shown.to_owned()));
         }

@@ -169,6 +169,29 @@ fn directories_are_made_inside() {
     assert!(fixture.scratch.path("in/a/b/c").is_dir());
 }
 
+/// Once the other file's directory was taken for a link.
+#[test]
+fn a_directory_that_another_file_of_the_tree_makes_meanwhile_is_used() {
+    let fixture = fixture();
+    let barrier = std::sync::Barrier::new(2);
+    let mut places = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..2000 {
+                barrier.wait();
+                fs::create_dir(fixture.scratch.path(&format!("in/{round}"))).unwrap();
+            }
+        });
+        for round in 0..2000 {
+            barrier.wait();
+            places.push(fixture.roots.destination(&format!("{round}/x")));
+        }
+    });
+    for (round, place) in places.into_iter().enumerate() {
+        assert!(place.unwrap().path().ends_with(format!("in/{round}/x")));
+    }
+}
+
 #[test]
 fn a_root_must_be_an_existing_directory() {
     let fixture = fixture();
