@@ -179,7 +179,7 @@ fn a_directory_that_another_file_of_the_tree_makes_meanwhile_is_used() {
         scope.spawn(|| {
             for round in 0..2000 {
                 barrier.wait();
-                fs::create_dir(fixture.scratch.path(&format!("in/{round}"))).unwrap();
+                fs::create_dir(fixture.scratch.path(format!("in/{round}"))).unwrap();
             }
         });
         for round in 0..2000 {
