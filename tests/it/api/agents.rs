@@ -51,7 +51,7 @@ async fn an_agent_that_jobs_use_cannot_be_deleted() {
     world.admin.delete(&format!("/api/agents/{}", one.id)).await.expect(204);
     world.admin.get(&format!("/api/agents/{}", one.id)).await.error(404);
     // Its tokens went with it.
-    eventually(seconds(5), async || {
+    eventually(seconds(1), async || {
         world.as_agent(&one).post("/api/agent/ack", json!({"message_ids": []})).await.status == 401
     })
     .await;

@@ -95,7 +95,7 @@ async fn a_changed_password_ends_every_other_login_and_gives_a_new_one() {
     let change = json!({"current_password": PASSWORD, "new_password": new});
     let out = one.post("/api/auth/password", change).await.expect(200);
     assert!(out["message"].is_string());
-    eventually(seconds(5), async || !is_valid(&one).await && !is_valid(&other).await).await;
+    eventually(seconds(1), async || !is_valid(&one).await && !is_valid(&other).await).await;
     assert!(is_valid(&world.anonymous().with_token(out["token"].as_str().unwrap())).await);
     log_in(&world.anonymous(), "/api/auth/login", "somebody", PASSWORD).await.error(401);
     assert!(is_valid(&world.anonymous().log_in("somebody", new).await).await);
@@ -103,7 +103,7 @@ async fn a_changed_password_ends_every_other_login_and_gives_a_new_one() {
 }
 
 #[tokio::test]
-async fn what_one_gateway_revokes_is_void_on_another_at_once() {
+async fn what_one_gateway_revokes_is_void_on_another_within_a_second() {
     let mut world = World::start().await;
     let other = world.another_gateway().await;
     let leaver = world.user("leaver", "operator").await;
@@ -114,19 +114,19 @@ async fn what_one_gateway_revokes_is_void_on_another_at_once() {
         assert!(is_valid(&there(client)).await);
     }
     leaver.post("/api/v1/auth/logout", json!({})).await.expect(200);
-    eventually(seconds(5), async || !is_valid(&there(&leaver)).await).await;
+    eventually(seconds(1), async || !is_valid(&there(&leaver)).await).await;
     let change = json!({"old_password": PASSWORD, "new_password": "another long password"});
     changer.post("/api/auth/password", change).await.expect(200);
-    eventually(seconds(5), async || !is_valid(&there(&changer)).await).await;
+    eventually(seconds(1), async || !is_valid(&there(&changer)).await).await;
     let users = world.admin.get("/api/v1/users").await.expect(200);
     let user = users["data"].as_array().unwrap().iter().find(|user| user["username"] == "demoted").unwrap();
     let path = format!("/api/v1/users/{}", user["public_id"].as_str().unwrap());
     world.admin.put(&path, json!({"role": "viewer"})).await.expect(200);
     let role = async || there(&demoted).get("/api/auth/user").await.expect(200)["role"].clone();
-    eventually(seconds(5), async || role().await == "viewer").await;
+    eventually(seconds(1), async || role().await == "viewer").await;
     there(&demoted).post("/api/jobs", json!({})).await.error(403);
     world.admin.delete(&path).await.expect(200);
-    eventually(seconds(5), async || !is_valid(&there(&demoted)).await).await;
+    eventually(seconds(1), async || !is_valid(&there(&demoted)).await).await;
     world.finish().await;
 }
 

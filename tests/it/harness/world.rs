@@ -196,6 +196,15 @@ impl World {
         count.bind(event_type).fetch_one(&self.servers.pool).await.unwrap()
     }
 
+    /// Reports of `agent` on transfers that had ended.
+    pub async fn late_reports(&self, agent: &AgentAccount) -> i64 {
+        let count = sqlx::query_scalar(
+            "SELECT count(*) FROM events e JOIN read.agents a ON a.id::text = e.payload->>'agent'
+              WHERE e.event_type = 'late_report_received' AND a.number = $1",
+        );
+        count.bind(agent.id).fetch_one(&self.servers.pool).await.unwrap()
+    }
+
     /// What the log holds of aggregates of `kind`, one line per event; for the message of a failed assertion.
     pub async fn story(&self, kind: &str) -> String {
         let statement =
