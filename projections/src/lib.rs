@@ -19,7 +19,7 @@ mod write;
 pub use contexts::context_of;
 pub use lease::Lease;
 pub use lookup::Lookup;
-pub use projection::{ApplyError, Poison, Projection};
+pub use projection::{ApplyError, Poison, Projection, Rows};
 pub use rebuild::{Portions, RebuildError, RebuildReport, rebuild, rebuild_in};
 pub use runner::{Runner, StepError, checkpoint};
 pub use table::ReadRow;

@@ -1,6 +1,6 @@
 use std::future::Future;
 
-use signalbox_event_store::RecordedEvent;
+use signalbox_event_store::{DecodeError, RecordedEvent};
 use sqlx::PgConnection;
 
 /// A group of read-model tables that is folded from the log under one checkpoint.
@@ -12,13 +12,16 @@ pub trait Projection: Send + Sync + 'static {
     /// Aggregate types whose events it folds.
     const AGGREGATES: &'static [&'static str];
 
-    /// Those rows that are in memory.
-    type Rows: Default + Send;
+    /// Those rows of its tables that are in memory.
+    type Rows: Rows;
+}
 
-    /// Folds `events` (only of [`Projection::AGGREGATES`], in log order) into `rows`, reading those that are not there
-    /// from the tables in `schema`; gives back the events that it could not apply.
+/// Rows of a projection's tables in memory, and how events change them.
+pub trait Rows: Default + Send {
+    /// Folds `events` (only of [`Projection::AGGREGATES`], in log order), reading rows that are not here from the tables
+    /// in `schema`; gives back the events that it could not apply.
     fn fold(
-        rows: &mut Self::Rows,
+        &mut self,
         connection: &mut PgConnection,
         schema: &str,
         events: &[&RecordedEvent],
@@ -27,11 +30,26 @@ pub trait Projection: Send + Sync + 'static {
     /// Writes what has changed into the tables in `schema`, all of it when `keep` is 0; otherwise, of a table with more
     /// than `keep` rows in memory, what the last fold did not touch.
     fn write(
-        rows: &mut Self::Rows,
+        &mut self,
         connection: &mut PgConnection,
         schema: &str,
         keep: usize,
     ) -> impl Future<Output = Result<(), ApplyError>> + Send;
+}
+
+/// What `decode` makes of each event, and those of which it makes nothing.
+pub(crate) fn decode_all<'e, E>(
+    events: &[&'e RecordedEvent],
+    decode: impl Fn(&RecordedEvent) -> Result<E, DecodeError>,
+) -> (Vec<(&'e RecordedEvent, E)>, Vec<Poison>) {
+    let (mut decoded, mut poisons) = (Vec::with_capacity(events.len()), Vec::new());
+    for recorded in events {
+        match decode(recorded) {
+            Ok(event) => decoded.push((*recorded, event)),
+            Err(error) => poisons.push(Poison { position: recorded.position, error: error.to_string() }),
+        }
+    }
+    (decoded, poisons)
 }
 
 /// An event that cannot be applied.

@@ -10,7 +10,7 @@ use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::{sync::mpsc, time::sleep};
 
 use crate::{
-    ApplyError, Lease, Poison, Projection,
+    ApplyError, Lease, Poison, Projection, Rows,
     runner::{StepError, check_gapless, checkpoint, ensure_checkpoint},
 };
 
@@ -114,9 +114,9 @@ async fn build_and_swap<P: Projection>(
         let batch = batch?;
         position = batch.last;
         fold::<P>(&mut rows, connection, schema, &batch.events).await?;
-        P::write(&mut rows, connection, schema, portions.rows).await?;
+        rows.write(connection, schema, portions.rows).await?;
     }
-    P::write(&mut rows, connection, schema, 0).await?;
+    rows.write(connection, schema, 0).await?;
     // Sorted at once they cost a fraction of what they cost row by row.
     for statement in indexes {
         connection.execute(statement.as_str()).await?;
@@ -237,7 +237,7 @@ async fn fold<P: Projection>(
     schema: &str,
     events: &[RecordedEvent],
 ) -> Result<(), RebuildError> {
-    let poisons = P::fold(rows, connection, schema, &events.iter().collect::<Vec<_>>()).await?;
+    let poisons = rows.fold(connection, schema, &events.iter().collect::<Vec<_>>()).await?;
     poisons.into_iter().next().map_or(Ok(()), |poison| Err(RebuildError::Poisonous(poison)))
 }
 
@@ -257,7 +257,7 @@ async fn swap<P: Projection>(
     while position < live {
         let batch = read::<P>(&mut transaction, position, live.min(position + count)).await?;
         fold::<P>(&mut rows, &mut transaction, schema, &batch.events).await?;
-        P::write(&mut rows, &mut transaction, schema, 0).await?;
+        rows.write(&mut transaction, schema, 0).await?;
         position = batch.last;
     }
     let mut report = RebuildReport { events: position, rows: 0, differences: 0 };

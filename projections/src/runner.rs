@@ -14,7 +14,7 @@ use sqlx::{Executor, PgConnection, PgPool};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{ApplyError, Lease, Poison, Projection};
+use crate::{ApplyError, Lease, Poison, Projection, Rows};
 
 /// Events folded in one transaction.
 const BATCH: i64 = 1000;
@@ -146,8 +146,8 @@ impl<P: Projection> Runner<P> {
             return Err(StepError::Overtaken(P::NAME));
         }
         let mut rows = P::Rows::default();
-        let poisons = P::fold(&mut rows, connection, "read", events).await?;
-        P::write(&mut rows, connection, "read", 0).await?;
+        let poisons = rows.fold(connection, "read", events).await?;
+        rows.write(connection, "read", 0).await?;
         for poison in &poisons {
             set_aside::<P>(connection, poison).await?;
         }

@@ -4,20 +4,27 @@ use signalbox_domain::{
     identity::{ApiToken, ApiTokenEvent, Session, SessionEvent, User, UserEvent},
     kernel::Decider,
 };
-use signalbox_event_store::RecordedEvent;
+use signalbox_event_store::{DecodeError, RecordedEvent};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{ApiTokenRow, SessionRow, UserRow};
 use crate::{
-    ApplyError, Poison, Projection,
+    ApplyError, Poison, Projection, Rows,
+    projection::decode_all,
     table::{ReadRow, Table, changed_ids},
 };
 
 /// Folds users, sessions and API tokens.
 pub struct IdentityProjection;
 
-/// Users and sessions in memory.
+enum Event {
+    User(UserEvent),
+    Session(SessionEvent),
+    Token(ApiTokenEvent),
+}
+
+/// Users, sessions and API tokens in memory.
 #[derive(Default)]
 pub struct IdentityRows {
     users: Table<UserRow>,
@@ -34,42 +41,68 @@ impl Projection for IdentityProjection {
     const AGGREGATES: &'static [&'static str] = &[User::TYPE, Session::TYPE, ApiToken::TYPE];
 
     type Rows = IdentityRows;
+}
 
+impl Rows for IdentityRows {
     async fn fold(
-        rows: &mut IdentityRows,
+        &mut self,
         connection: &mut PgConnection,
         schema: &str,
         events: &[&RecordedEvent],
     ) -> Result<Vec<Poison>, ApplyError> {
+        let (decoded, poisons) = decode_all(events, decode);
         let ids = |aggregate| changed_ids(events.iter().copied(), aggregate);
-        rows.users.load(connection, schema, ids(User::TYPE)).await?;
-        rows.sessions.load(connection, schema, ids(Session::TYPE)).await?;
-        rows.tokens.load(connection, schema, ids(ApiToken::TYPE)).await?;
-        Ok(events.iter().filter_map(|event| rows.event(event).err()).collect())
+        self.users.load(connection, schema, ids(User::TYPE)).await?;
+        self.sessions.load(connection, schema, ids(Session::TYPE)).await?;
+        self.tokens.load(connection, schema, ids(ApiToken::TYPE)).await?;
+        for (recorded, event) in decoded {
+            match event {
+                Event::User(event) => self.user(recorded, event),
+                Event::Session(event) => self.session(recorded, event),
+                Event::Token(event) => self.token(recorded, event),
+            }
+        }
+        Ok(poisons)
     }
 
     async fn write(
-        rows: &mut IdentityRows,
+        &mut self,
         connection: &mut PgConnection,
         schema: &str,
         keep: usize,
     ) -> Result<(), ApplyError> {
-        rows.write(connection, schema, keep).await
+        let deleted = std::mem::take(&mut self.deleted_users);
+        let is_over = |user: Uuid, since: i64| deleted.get(&user).is_some_and(|position| since < *position);
+        if !deleted.is_empty() {
+            self.sessions.remove_where(|session| is_over(session.user_id, session.position));
+            self.tokens.remove_where(|token| is_over(token.user_id, token.position));
+        }
+        self.users.write(connection, schema, keep).await?;
+        self.sessions.write(connection, schema, keep).await?;
+        self.tokens.write(connection, schema, keep).await?;
+        if !deleted.is_empty() {
+            let (users, positions): (Vec<_>, Vec<_>) = deleted.into_iter().unzip();
+            for table in [SessionRow::TABLE, ApiTokenRow::TABLE] {
+                let sql = format!(
+                    "DELETE FROM {schema}.{table} t USING unnest($1, $2) AS deleted (id, position)
+                      WHERE t.user_id = deleted.id AND t.position < deleted.position"
+                );
+                sqlx::query(&sql).bind(&users).bind(&positions).execute(&mut *connection).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
+    match event.aggregate_type.as_str() {
+        User::TYPE => event.decode::<User>().map(Event::User),
+        Session::TYPE => event.decode::<Session>().map(Event::Session),
+        _ => event.decode::<ApiToken>().map(Event::Token),
     }
 }
 
 impl IdentityRows {
-    fn event(&mut self, event: &RecordedEvent) -> Result<(), Poison> {
-        let poison =
-            |error: &dyn std::fmt::Display| Poison { position: event.position, error: error.to_string() };
-        match event.aggregate_type.as_str() {
-            User::TYPE => self.user(event, event.decode::<User>().map_err(|error| poison(&error))?),
-            Session::TYPE => self.session(event, event.decode::<Session>().map_err(|error| poison(&error))?),
-            _ => self.token(event, event.decode::<ApiToken>().map_err(|error| poison(&error))?),
-        }
-        Ok(())
-    }
-
     fn user(&mut self, recorded: &RecordedEvent, event: UserEvent) {
         let id = recorded.aggregate_id;
         if let UserEvent::UserCreated(new) = event {
@@ -144,33 +177,5 @@ impl IdentityRows {
             }),
             ApiTokenEvent::ApiTokenRevoked => self.tokens.remove(recorded.aggregate_id),
         }
-    }
-
-    async fn write(
-        &mut self,
-        connection: &mut PgConnection,
-        schema: &str,
-        keep: usize,
-    ) -> Result<(), ApplyError> {
-        let deleted = std::mem::take(&mut self.deleted_users);
-        let is_over = |user: Uuid, since: i64| deleted.get(&user).is_some_and(|position| since < *position);
-        if !deleted.is_empty() {
-            self.sessions.remove_where(|session| is_over(session.user_id, session.position));
-            self.tokens.remove_where(|token| is_over(token.user_id, token.position));
-        }
-        self.users.write(connection, schema, keep).await?;
-        self.sessions.write(connection, schema, keep).await?;
-        self.tokens.write(connection, schema, keep).await?;
-        if !deleted.is_empty() {
-            let (users, positions): (Vec<_>, Vec<_>) = deleted.into_iter().unzip();
-            for table in [SessionRow::TABLE, ApiTokenRow::TABLE] {
-                let sql = format!(
-                    "DELETE FROM {schema}.{table} t USING unnest($1, $2) AS deleted (id, position)
-                      WHERE t.user_id = deleted.id AND t.position < deleted.position"
-                );
-                sqlx::query(&sql).bind(&users).bind(&positions).execute(&mut *connection).await?;
-            }
-        }
-        Ok(())
     }
 }

@@ -15,7 +15,8 @@ use super::{
     log_entries::{self, LogEntryRow},
 };
 use crate::{
-    ApplyError, Poison, Projection,
+    ApplyError, Poison, Projection, Rows,
+    projection::decode_all,
     table::{Table, changed_ids},
 };
 
@@ -46,35 +47,33 @@ impl Projection for MonitoringProjection {
         &[Channel::TYPE, Experiment::TYPE, Dashboard::TYPE, LogEntry::TYPE];
 
     type Rows = MonitoringRows;
+}
 
+impl Rows for MonitoringRows {
     async fn fold(
-        rows: &mut MonitoringRows,
+        &mut self,
         connection: &mut PgConnection,
         schema: &str,
         events: &[&RecordedEvent],
     ) -> Result<Vec<Poison>, ApplyError> {
-        let mut poisons = Vec::new();
-        let mut decoded = Vec::with_capacity(events.len());
-        for recorded in events {
-            match decode(recorded) {
-                Ok(event) => decoded.push((*recorded, event)),
-                Err(error) => poisons.push(Poison { position: recorded.position, error: error.to_string() }),
-            }
-        }
-        rows.load(connection, schema, &decoded).await?;
+        let (decoded, poisons) = decode_all(events, decode);
+        self.load(connection, schema, &decoded).await?;
         for (recorded, event) in decoded {
-            rows.event(recorded, event);
+            self.event(recorded, event);
         }
         Ok(poisons)
     }
 
     async fn write(
-        rows: &mut MonitoringRows,
+        &mut self,
         connection: &mut PgConnection,
         schema: &str,
         keep: usize,
     ) -> Result<(), ApplyError> {
-        rows.write(connection, schema, keep).await
+        self.channels.write(connection, schema, keep).await?;
+        self.experiments.write(connection, schema, keep).await?;
+        self.dashboards.write(connection, schema, keep).await?;
+        self.log_entries.write(connection, schema, keep).await.map(|_| ())
     }
 }
 
@@ -114,18 +113,6 @@ impl MonitoringRows {
             Event::Dashboard(event) => self.dashboards.fold(recorded, event),
             Event::LogEntry(event) => log_entries::fold(&mut self.log_entries, recorded, event),
         }
-    }
-
-    async fn write(
-        &mut self,
-        connection: &mut PgConnection,
-        schema: &str,
-        keep: usize,
-    ) -> Result<(), ApplyError> {
-        self.channels.write(connection, schema, keep).await?;
-        self.experiments.write(connection, schema, keep).await?;
-        self.dashboards.write(connection, schema, keep).await?;
-        self.log_entries.write(connection, schema, keep).await.map(|_| ())
     }
 
     fn channel(&mut self, recorded: &RecordedEvent, event: ChannelEvent) {

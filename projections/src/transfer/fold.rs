@@ -14,7 +14,8 @@ use uuid::Uuid;
 
 use super::{AgentRow, AgentTokenRow, JobRow, TransferFileRow, TransferRow};
 use crate::{
-    ApplyError, Poison, Projection,
+    ApplyError, Poison, Projection, Rows,
+    projection::decode_all,
     table::{Table, changed_ids},
     write::{insert, upsert},
 };
@@ -50,35 +51,42 @@ impl Projection for TransferProjection {
     const AGGREGATES: &'static [&'static str] = &[Agent::TYPE, AgentToken::TYPE, Job::TYPE, Transfer::TYPE];
 
     type Rows = TransferRows;
+}
 
+impl Rows for TransferRows {
     async fn fold(
-        rows: &mut TransferRows,
+        &mut self,
         connection: &mut PgConnection,
         schema: &str,
         events: &[&RecordedEvent],
     ) -> Result<Vec<Poison>, ApplyError> {
-        let mut poisons = Vec::new();
-        let mut decoded = Vec::with_capacity(events.len());
-        for recorded in events {
-            match decode(recorded) {
-                Ok(event) => decoded.push((*recorded, event)),
-                Err(error) => poisons.push(Poison { position: recorded.position, error: error.to_string() }),
-            }
-        }
-        rows.load(connection, schema, &decoded).await?;
+        let (decoded, poisons) = decode_all(events, decode);
+        self.load(connection, schema, &decoded).await?;
         for (recorded, event) in decoded {
-            rows.event(recorded, event);
+            self.event(recorded, event);
         }
         Ok(poisons)
     }
 
     async fn write(
-        rows: &mut TransferRows,
+        &mut self,
         connection: &mut PgConnection,
         schema: &str,
         keep: usize,
     ) -> Result<(), ApplyError> {
-        rows.write(connection, schema, keep).await
+        let deleted = std::mem::take(&mut self.deleted_agents);
+        if !deleted.is_empty() {
+            self.tokens.remove_where(|token| deleted.contains(&token.agent_id));
+        }
+        self.agents.write(connection, schema, keep).await?;
+        self.tokens.write(connection, schema, keep).await?;
+        self.jobs.write(connection, schema, keep).await?;
+        self.write_transfers(connection, schema, keep).await?;
+        if !deleted.is_empty() {
+            let sql = format!("DELETE FROM {schema}.agent_tokens WHERE agent_id = ANY($1)");
+            sqlx::query(&sql).bind(deleted.into_iter().collect::<Vec<_>>()).execute(connection).await?;
+        }
+        Ok(())
     }
 }
 
@@ -237,27 +245,6 @@ impl TransferRows {
         if let Some(firing) = new.scheduled_for {
             job.next_run = next_run(job, firing);
         }
-    }
-
-    async fn write(
-        &mut self,
-        connection: &mut PgConnection,
-        schema: &str,
-        keep: usize,
-    ) -> Result<(), ApplyError> {
-        let deleted = std::mem::take(&mut self.deleted_agents);
-        if !deleted.is_empty() {
-            self.tokens.remove_where(|token| deleted.contains(&token.agent_id));
-        }
-        self.agents.write(connection, schema, keep).await?;
-        self.tokens.write(connection, schema, keep).await?;
-        self.jobs.write(connection, schema, keep).await?;
-        self.write_transfers(connection, schema, keep).await?;
-        if !deleted.is_empty() {
-            let sql = format!("DELETE FROM {schema}.agent_tokens WHERE agent_id = ANY($1)");
-            sqlx::query(&sql).bind(deleted.into_iter().collect::<Vec<_>>()).execute(connection).await?;
-        }
-        Ok(())
     }
 
     async fn write_transfers(

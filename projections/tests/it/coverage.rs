@@ -3,7 +3,8 @@
 use serde_json::Value;
 use signalbox_event_store::RecordedEvent;
 use signalbox_projections::{
-    Projection, identity::IdentityProjection, monitoring::MonitoringProjection, transfer::TransferProjection,
+    Projection, Rows, identity::IdentityProjection, monitoring::MonitoringProjection,
+    transfer::TransferProjection,
 };
 use uuid::Uuid;
 
@@ -57,8 +58,8 @@ async fn assert_decided<P: Projection>(world: &World, events: &[RecordedEvent]) 
     for event in events {
         let before = shown::<P>(&mut connection).await;
         let mut rows = P::Rows::default();
-        let poisons = P::fold(&mut rows, &mut connection, "read", &[event]).await.unwrap();
-        P::write(&mut rows, &mut connection, "read", 0).await.unwrap();
+        let poisons = rows.fold(&mut connection, "read", &[event]).await.unwrap();
+        rows.write(&mut connection, "read", 0).await.unwrap();
         assert_eq!(poisons, [], "{}", event.event_type);
         let changed = shown::<P>(&mut connection).await != before;
         let expected = !WITHOUT_EFFECT.contains(&event.event_type.as_str());
