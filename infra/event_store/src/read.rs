@@ -3,6 +3,10 @@ use uuid::Uuid;
 
 use crate::RecordedEvent;
 
+/// What makes a [`RecordedEvent`], except for what is large: `payload` and `metadata` follow.
+const HEADER: &str =
+    "SELECT position, aggregate_type, aggregate_id, sequence, event_type, event_version, recorded_at";
+
 /// At most `limit` events after `position`, in order. Because positions are gapless and in commit order, the
 /// first one is `position + 1`, or there is none.
 ///
@@ -13,10 +17,9 @@ pub async fn read_after(
     position: i64,
     limit: i64,
 ) -> Result<Vec<RecordedEvent>, sqlx::Error> {
-    sqlx::query_as(
-        "SELECT position, aggregate_type, aggregate_id, sequence, event_type, event_version, payload, metadata, recorded_at
-           FROM events WHERE position > $1 ORDER BY position LIMIT $2",
-    )
+    sqlx::query_as(&format!(
+        "{HEADER}, payload, metadata FROM events WHERE position > $1 ORDER BY position LIMIT $2"
+    ))
     .bind(position)
     .bind(limit)
     .fetch_all(executor)
@@ -34,12 +37,10 @@ pub async fn read_all_for(
     limit: i64,
     aggregates: &[&str],
 ) -> Result<Vec<RecordedEvent>, sqlx::Error> {
-    sqlx::query_as(
-        "SELECT position, aggregate_type, aggregate_id, sequence, event_type, event_version,
-                CASE WHEN aggregate_type = ANY($3) THEN payload ELSE 'null' END AS payload,
-                'null'::jsonb AS metadata, recorded_at
-           FROM events WHERE position > $1 ORDER BY position LIMIT $2",
-    )
+    sqlx::query_as(&format!(
+        "{HEADER}, CASE WHEN aggregate_type = ANY($3) THEN payload ELSE 'null' END AS payload, 'null'::jsonb AS metadata
+           FROM events WHERE position > $1 ORDER BY position LIMIT $2"
+    ))
     .bind(position)
     .bind(limit)
     .bind(aggregates)
@@ -58,11 +59,10 @@ pub async fn read_wanted(
     last: i64,
     aggregates: &[&str],
 ) -> Result<Vec<RecordedEvent>, sqlx::Error> {
-    sqlx::query_as(
-        "SELECT position, aggregate_type, aggregate_id, sequence, event_type, event_version, payload,
-                'null'::jsonb AS metadata, recorded_at
-           FROM events WHERE position > $1 AND position <= $2 AND aggregate_type = ANY($3) ORDER BY position",
-    )
+    sqlx::query_as(&format!(
+        "{HEADER}, payload, 'null'::jsonb AS metadata
+           FROM events WHERE position > $1 AND position <= $2 AND aggregate_type = ANY($3) ORDER BY position"
+    ))
     .bind(position)
     .bind(last)
     .bind(aggregates)
@@ -95,13 +95,30 @@ pub async fn read_stream(
     aggregate_type: &str,
     id: Uuid,
 ) -> Result<Vec<RecordedEvent>, sqlx::Error> {
-    sqlx::query_as(
-        "SELECT position, aggregate_type, aggregate_id, sequence, event_type, event_version, payload, metadata, recorded_at
-           FROM events WHERE aggregate_type = $1 AND aggregate_id = $2 ORDER BY sequence",
-    )
+    sqlx::query_as(&format!(
+        "{HEADER}, payload, metadata FROM events WHERE aggregate_type = $1 AND aggregate_id = $2 ORDER BY sequence"
+    ))
     .bind(aggregate_type)
     .bind(id.to_string())
     .fetch_all(pool)
+    .await
+}
+
+/// Position of the newest event of one aggregate; `None` when it has none.
+///
+/// # Errors
+/// The database's error.
+pub async fn stream_position(
+    pool: &PgPool,
+    aggregate_type: &str,
+    id: Uuid,
+) -> Result<Option<i64>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT position FROM events WHERE aggregate_type = $1 AND aggregate_id = $2 ORDER BY sequence DESC LIMIT 1",
+    )
+    .bind(aggregate_type)
+    .bind(id.to_string())
+    .fetch_optional(pool)
     .await
 }
 
