@@ -1,13 +1,13 @@
-//! The public id of a datapoint: its place in the log with a keyed checksum, in the shape of a UUID (version 8). One
-//! point is found by it without an index on points, and nobody can guess one.
+//! The public id of a datapoint: its place in the log with a keyed checksum (SipHash-2-4), in the shape of a UUID
+//! (version 8). One point is found by it without an index on points, and nobody can guess one.
 
+use siphasher::sip::SipHasher24;
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::{
     Place,
     point::{day_number, day_of_number},
-    siphash::siphash,
 };
 
 const POSITION_BITS: u32 = 48;
@@ -54,7 +54,8 @@ impl IdKey {
     }
 
     fn check(self, plain: u128) -> u64 {
-        siphash(self.0, &plain.to_le_bytes()) & ((1 << CHECK_BITS) - 1)
+        let hasher = SipHasher24::new_with_key(&self.0.to_le_bytes());
+        hasher.hash(&plain.to_le_bytes()) & ((1 << CHECK_BITS) - 1)
     }
 }
 
@@ -97,6 +98,14 @@ mod tests {
             assert_eq!(Uuid::parse_str(&id.to_string()), Ok(id));
             assert!(seen.insert(id));
         }
+    }
+
+    #[test]
+    fn ids_that_clients_keep_stay_what_they_are() {
+        let key = IdKey(u128::from_le_bytes(std::array::from_fn(|index| index as u8)));
+        let place =
+            Place { day: NaiveDate::from_ymd_opt(2026, 3, 1).unwrap(), position: 1_234_567, index: 89 };
+        assert_eq!(key.id(place).to_string(), "50210000-0012-8d68-9c00-1678576b7fea");
     }
 
     #[test]

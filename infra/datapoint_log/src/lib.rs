@@ -14,7 +14,6 @@ mod id;
 mod partitions;
 mod point;
 mod read;
-mod siphash;
 
 pub use append::{AppendFailed, Appended, Appender, Batch};
 pub use id::IdKey;
