@@ -8,7 +8,7 @@ use sqlx::PgPool;
 use tokio::sync::Mutex;
 
 /// Numbers fetched at once; what a process does not use before it ends is left out.
-const BLOCK: i32 = 32;
+const MIN_BLOCK: i32 = 32;
 /// Numbers fetched at once while they are used up quickly.
 const MAX_BLOCK: i32 = 1024;
 /// A block that does not last so long is followed by one of twice its size.
@@ -30,12 +30,20 @@ struct Block {
 }
 
 impl Block {
-    fn new() -> Self {
-        Self { size: BLOCK / 2, fetched: Instant::now(), left: Vec::new() }
-    }
-
-    fn next_size(&self) -> i32 {
-        if self.fetched.elapsed() < QUICK { (self.size * 2).min(MAX_BLOCK) } else { BLOCK }
+    /// Fetches the numbers that follow those of `last`.
+    async fn fetch(pool: &PgPool, sequence: &str, last: Option<&Self>) -> Result<Self, sqlx::Error> {
+        let size = match last {
+            Some(last) if last.fetched.elapsed() < QUICK => (last.size * 2).min(MAX_BLOCK),
+            _ => MIN_BLOCK,
+        };
+        let left = sqlx::query_scalar(
+            "SELECT nextval($1::regclass) AS n FROM generate_series(1, $2) ORDER BY n DESC",
+        )
+        .bind(sequence)
+        .bind(size)
+        .fetch_all(pool)
+        .await?;
+        Ok(Self { size, fetched: Instant::now(), left })
     }
 }
 
@@ -47,18 +55,12 @@ impl Numbers {
     /// The next number of `sequence`.
     pub(crate) async fn next(&self, sequence: &'static str) -> Result<i64, sqlx::Error> {
         let mut blocks = self.blocks.lock().await;
-        let block = blocks.entry(sequence).or_insert_with(Block::new);
-        if block.left.is_empty() {
-            let size = block.next_size();
-            let left = sqlx::query_scalar(
-                "SELECT nextval($1::regclass) AS n FROM generate_series(1, $2) ORDER BY n DESC",
-            )
-            .bind(sequence)
-            .bind(size)
-            .fetch_all(&self.pool)
-            .await?;
-            *block = Block { size, fetched: Instant::now(), left };
+        if let Some(number) = blocks.get_mut(sequence).and_then(|block| block.left.pop()) {
+            return Ok(number);
         }
-        block.left.pop().ok_or(sqlx::Error::RowNotFound)
+        let mut block = Block::fetch(&self.pool, sequence, blocks.get(sequence)).await?;
+        let number = block.left.pop().ok_or(sqlx::Error::RowNotFound)?;
+        blocks.insert(sequence, block);
+        Ok(number)
     }
 }
