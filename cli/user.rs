@@ -13,8 +13,8 @@ use signalbox_domain::{
 };
 use signalbox_gateway::Passwords;
 use signalbox_projections::{
+    Page,
     identity::queries::{self, UserFilter},
-    transfer::queries::Page,
 };
 
 use crate::setup;

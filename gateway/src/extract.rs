@@ -7,7 +7,7 @@ use axum::{
 };
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
-use signalbox_projections::transfer::queries::Page;
+use signalbox_projections::Page;
 
 use crate::{answer, problem::Problem};
 

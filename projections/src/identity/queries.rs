@@ -5,7 +5,7 @@ use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::{ApiTokenRow, UserRow};
-use crate::transfer::queries::{Page, and_eq, and_like, push_page};
+use crate::page::{Page, and_eq, and_like, push_page};
 
 /// The user with this e-mail address or user name, in any case of letters.
 ///

@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 use crate::{
     ApplyError,
+    page::{Page, and_like, push_page},
     table::{ReadRow, Table},
-    transfer::queries::{Page, and_like, push_page},
 };
 
 /// A dashboard, without its widgets.

@@ -8,8 +8,8 @@ use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use crate::{
+    page::{Page, and_eq, and_like, push_page},
     table::{ReadRow, Table},
-    transfer::queries::{Page, and_eq, and_like, push_page},
 };
 
 /// A log entry.

@@ -5,7 +5,7 @@ use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::ChannelRow;
-use crate::transfer::queries::{Page, and_eq, and_like, push_page};
+use crate::page::{Page, and_eq, and_like, push_page};
 
 /// Filters of the list of channels; `None` means any.
 #[derive(Debug, Clone, Default)]

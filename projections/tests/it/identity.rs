@@ -5,11 +5,11 @@ use signalbox_domain::{
     kernel::UserId,
 };
 use signalbox_projections::{
+    Page,
     identity::{
         SessionRow, UserRow,
         queries::{self, ApiTokenFilter},
     },
-    transfer::queries::Page,
 };
 use uuid::Uuid;
 

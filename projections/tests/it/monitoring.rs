@@ -8,12 +8,12 @@ use signalbox_domain::{
     },
 };
 use signalbox_projections::{
+    Page,
     monitoring::{
         dashboards::{self, DashboardFilter, WidgetRow},
         experiments::{self, ExperimentFilter},
         log_entries::{self, LogEntryFilter},
     },
-    transfer::queries::Page,
 };
 use uuid::Uuid;
 

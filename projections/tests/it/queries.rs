@@ -12,11 +12,11 @@ use signalbox_domain::{
     },
 };
 use signalbox_projections::{
-    Lookup,
+    Lookup, Page,
     identity::queries::{self as identity, ApiTokenFilter, UserFilter},
     transfer::{
         JobRow,
-        queries::{self as transfer, Filter, Page},
+        queries::{self as transfer, Filter},
     },
 };
 use signalbox_test_support::{eventually_some, seconds};

@@ -3,14 +3,14 @@ use signalbox_domain::{
     transfer::{Agent, AgentCommand, AgentSystem},
 };
 use signalbox_projections::{
-    Portions, Projection, Runner,
+    Page, Portions, Projection, Runner,
     identity::{
         IdentityProjection,
         queries::{self, UserFilter},
     },
     monitoring::MonitoringProjection,
     rebuild, rebuild_in,
-    transfer::{TransferProjection, queries::Page},
+    transfer::TransferProjection,
 };
 use signalbox_test_support::{eventually, seconds};
 use sqlx::Executor;

@@ -10,11 +10,11 @@ use signalbox_datapoint_log::{
     moment,
 };
 use signalbox_projections::{
+    Page,
     monitoring::series::{
         Aggregate, Datapoint, Export, ExportSpan, FoldStep, Folder, ListFilter, Window, drop_old_days,
         latest, list, rebuild_series, series,
     },
-    transfer::queries::Page,
 };
 use signalbox_test_support::fresh_database;
 use sqlx::PgPool;

@@ -9,7 +9,7 @@ use super::{
     hours::{Range, hours, keep_newest, newest_of_hour},
     snapshot::Snapshot,
 };
-use crate::transfer::queries::Page;
+use crate::page::Page;
 
 /// Which points are listed; `None` means any.
 #[derive(Debug, Clone, Default)]

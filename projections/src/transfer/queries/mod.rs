@@ -1,19 +1,18 @@
 //! What gateway and workers ask about agents, tokens, jobs and transfers.
 
+mod agents;
+
 use chrono::{DateTime, Utc};
 use sqlx::{PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
-use super::{AgentRow, AgentTokenRow, JobRow, TransferFileRow, TransferRow};
+pub use agents::{
+    agent, agent_by_id, agent_keys, agent_token, agent_token_by_id, agent_tokens, agents, jobs_of_agent,
+    live_agent_token, live_tokens, silent_agents,
+};
 
-/// Which rows of a list are wanted.
-#[derive(Debug, Clone, Copy)]
-pub struct Page {
-    /// Rows at most.
-    pub limit: i64,
-    /// Rows left out before.
-    pub offset: i64,
-}
+use super::{JobRow, TransferFileRow, TransferRow};
+use crate::page::{Page, and_eq, and_like, push_page};
 
 /// Filters of a list of transfers or jobs; `None` means any.
 #[derive(Debug, Clone, Default)]
@@ -32,163 +31,6 @@ pub struct Filter {
     pub from: Option<DateTime<Utc>>,
     /// Created before.
     pub to: Option<DateTime<Utc>>,
-}
-
-/// An agent as its presence was last noted. The presence is kept by the gateways beside the log.
-const AGENTS: &str = "SELECT a.id, a.number, a.name, a.agent_type, a.description, a.status, a.version_text, a.hostname, a.system,
-       a.ip_address, a.capabilities, a.transport_mode, a.session, a.connected_at,
-       greatest(a.last_seen, p.last_seen) AS last_seen, a.version, a.created_at, a.updated_at
-  FROM read.agents a LEFT JOIN ops.agent_presence p ON p.agent_id = a.id AND p.session = a.session";
-
-/// The agent with integer `number`.
-///
-/// # Errors
-/// The database's error.
-pub async fn agent(pool: &PgPool, number: i64) -> Result<Option<AgentRow>, sqlx::Error> {
-    sqlx::query_as(&format!("{AGENTS} WHERE a.number = $1")).bind(number).fetch_optional(pool).await
-}
-
-/// The agent with key `id`.
-///
-/// # Errors
-/// The database's error.
-pub async fn agent_by_id(pool: &PgPool, id: Uuid) -> Result<Option<AgentRow>, sqlx::Error> {
-    sqlx::query_as(&format!("{AGENTS} WHERE a.id = $1")).bind(id).fetch_optional(pool).await
-}
-
-/// A page of agents by name, and how many there are.
-///
-/// # Errors
-/// The database's error.
-pub async fn agents(pool: &PgPool, filter: &Filter, page: Page) -> Result<(Vec<AgentRow>, i64), sqlx::Error> {
-    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
-        query.push(" WHERE true");
-        and_eq(query, "a.status", filter.status.as_deref());
-        and_eq(query, "a.agent_type", filter.kind.as_deref());
-        and_like(query, "a.name", filter.name.as_deref());
-    };
-    let mut rows = QueryBuilder::new(AGENTS);
-    condition(&mut rows);
-    rows.push(" ORDER BY a.name, a.number");
-    push_page(&mut rows, page);
-    let mut count = QueryBuilder::new("SELECT count(*) FROM read.agents a");
-    condition(&mut count);
-    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
-}
-
-/// The integers of two agents as keys, in one question; missing ones are left out.
-///
-/// # Errors
-/// The database's error.
-pub async fn agent_keys(pool: &PgPool, numbers: &[i64]) -> Result<Vec<(i64, Uuid)>, sqlx::Error> {
-    sqlx::query_as("SELECT number, id FROM read.agents WHERE number = ANY($1)")
-        .bind(numbers)
-        .fetch_all(pool)
-        .await
-}
-
-/// Names of the jobs that use agent `id`, at most ten.
-///
-/// # Errors
-/// The database's error.
-pub async fn jobs_of_agent(pool: &PgPool, id: Uuid) -> Result<Vec<(i64, String)>, sqlx::Error> {
-    sqlx::query_as(
-        "SELECT number, name FROM read.jobs WHERE source_agent_id = $1 OR destination_agent_id = $1 ORDER BY number LIMIT 10",
-    )
-    .bind(id)
-    .fetch_all(pool)
-    .await
-}
-
-/// Online agents whose last sign of life is older than `before`, with their sessions.
-///
-/// # Errors
-/// The database's error.
-pub async fn silent_agents(pool: &PgPool, before: DateTime<Utc>) -> Result<Vec<(Uuid, Uuid)>, sqlx::Error> {
-    sqlx::query_as(
-        "SELECT a.id, a.session FROM read.agents a
-           LEFT JOIN ops.agent_presence p ON p.agent_id = a.id AND p.session = a.session
-          WHERE a.session IS NOT NULL AND greatest(a.connected_at, p.last_seen) < $1 LIMIT 1000",
-    )
-    .bind(before)
-    .fetch_all(pool)
-    .await
-}
-
-/// A page of tokens, newest first, and how many there are.
-///
-/// # Errors
-/// The database's error.
-pub async fn agent_tokens(
-    pool: &PgPool,
-    agent: Option<i64>,
-    page: Page,
-) -> Result<(Vec<AgentTokenRow>, i64), sqlx::Error> {
-    let rows = sqlx::query_as(
-        "SELECT * FROM read.agent_tokens WHERE $1::bigint IS NULL OR agent_number = $1
-          ORDER BY created_at DESC, number DESC LIMIT $2 OFFSET $3",
-    )
-    .bind(agent)
-    .bind(page.limit)
-    .bind(page.offset)
-    .fetch_all(pool)
-    .await?;
-    let count = sqlx::query_scalar(
-        "SELECT count(*) FROM read.agent_tokens WHERE $1::bigint IS NULL OR agent_number = $1",
-    )
-    .bind(agent)
-    .fetch_one(pool)
-    .await?;
-    Ok((rows, count))
-}
-
-/// The token with integer `number`.
-///
-/// # Errors
-/// The database's error.
-pub async fn agent_token(pool: &PgPool, number: i64) -> Result<Option<AgentTokenRow>, sqlx::Error> {
-    sqlx::query_as("SELECT * FROM read.agent_tokens WHERE number = $1")
-        .bind(number)
-        .fetch_optional(pool)
-        .await
-}
-
-/// The token with key `id`.
-///
-/// # Errors
-/// The database's error.
-pub async fn agent_token_by_id(pool: &PgPool, id: Uuid) -> Result<Option<AgentTokenRow>, sqlx::Error> {
-    sqlx::query_as("SELECT * FROM read.agent_tokens WHERE id = $1").bind(id).fetch_optional(pool).await
-}
-
-/// The token whose secret has this SHA-256, unless it has expired.
-///
-/// # Errors
-/// The database's error.
-pub async fn live_agent_token(
-    pool: &PgPool,
-    secret_sha256: &str,
-    now: DateTime<Utc>,
-) -> Result<Option<AgentTokenRow>, sqlx::Error> {
-    sqlx::query_as("SELECT * FROM read.agent_tokens WHERE secret_sha256 = $1 AND (expires_at IS NULL OR expires_at > $2)")
-        .bind(secret_sha256)
-        .bind(now)
-        .fetch_optional(pool)
-        .await
-}
-
-/// Those of the tokens `ids` that still work.
-///
-/// # Errors
-/// The database's error.
-pub async fn live_tokens(pool: &PgPool, ids: &[Uuid], now: DateTime<Utc>) -> Result<Vec<Uuid>, sqlx::Error> {
-    sqlx::query_scalar(
-        "SELECT id FROM read.agent_tokens WHERE id = ANY($1) AND (expires_at IS NULL OR expires_at > $2)",
-    )
-    .bind(ids)
-    .bind(now)
-    .fetch_all(pool)
-    .await
 }
 
 /// The job with integer `number`, if it is `owner`'s.
@@ -486,20 +328,4 @@ fn and_common(query: &mut QueryBuilder<'_, Postgres>, filter: &Filter, name_colu
     if let Some(to) = filter.to {
         query.push(" AND created_at < ").push_bind(to);
     }
-}
-
-pub(crate) fn and_eq(query: &mut QueryBuilder<'_, Postgres>, column: &str, value: Option<&str>) {
-    if let Some(value) = value {
-        query.push(format!(" AND {column} = ")).push_bind(value.to_owned());
-    }
-}
-
-pub(crate) fn and_like(query: &mut QueryBuilder<'_, Postgres>, column: &str, part: Option<&str>) {
-    if let Some(part) = part {
-        query.push(format!(" AND strpos(lower({column}), lower(")).push_bind(part.to_owned()).push(")) > 0");
-    }
-}
-
-pub(crate) fn push_page(query: &mut QueryBuilder<'_, Postgres>, page: Page) {
-    query.push(" LIMIT ").push_bind(page.limit).push(" OFFSET ").push_bind(page.offset);
 }
