@@ -60,16 +60,24 @@ pub(crate) fn written<T: Serialize>(
     response
 }
 
+/// The answer to a write that made the resource in `body`.
+pub(crate) fn created<T: Serialize>(done: Written, location: &str, version: i64, body: &T) -> Response {
+    let mut response = written(done, StatusCode::CREATED, Some(location), body);
+    set_etag(&mut response, version);
+    response
+}
+
+/// The answer to a write that changed the resource in `body`.
+pub(crate) fn changed<T: Serialize>(done: Written, version: i64, body: &T) -> Response {
+    let mut response = written(done, StatusCode::OK, None, body);
+    set_etag(&mut response, version);
+    response
+}
+
 /// The answer to a deletion in service 1.
 pub(crate) fn deleted(written: Written) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     note_consistency(&mut response, written);
-    response
-}
-
-/// Adds the version of the resource in the body.
-pub(crate) fn with_version(mut response: Response, version: i64) -> Response {
-    set_etag(&mut response, version);
     response
 }
 

@@ -2,7 +2,8 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use signalbox_domain::kernel::{ErrorKind, Rejection};
+use signalbox_domain::kernel::{Decider, ErrorKind, Rejection};
+use signalbox_event_store::stream_position;
 use signalbox_projections::{
     Projection, checkpoint, identity::IdentityProjection, monitoring::MonitoringProjection,
     transfer::TransferProjection,
@@ -12,6 +13,7 @@ use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
+use uuid::Uuid;
 
 use crate::{problem::Problem, state::Written};
 
@@ -52,11 +54,11 @@ impl ReadGate {
         self.positions.get(projection).map_or(0, |known| *known.borrow())
     }
 
-    /// Waits until `projection` shows all that the log holds now.
-    async fn catch_up(&self, projection: &str) -> Result<(), sqlx::Error> {
-        let head = sqlx::query_scalar("SELECT position FROM log_head WHERE log = 'events'");
-        let head: i64 = head.fetch_one(&self.pool).await?;
-        self.wait(projection, head).await;
+    /// Waits until the read models show all that the log holds now of one aggregate.
+    async fn catch_up<D: Decider>(&self, id: Uuid) -> Result<(), sqlx::Error> {
+        if let Some(position) = stream_position(&self.pool, D::TYPE, id).await? {
+            self.wait(D::CONTEXT, position).await;
+        }
         Ok(())
     }
 
@@ -98,10 +100,10 @@ impl Newest {
 
     /// What was written, or `None` when it has to be made anew. Then the read models show what came first: read any
     /// earlier, the old version would use up all tries.
-    pub(crate) async fn judge(
+    pub(crate) async fn judge<D: Decider>(
         &mut self,
         gate: &ReadGate,
-        projection: &str,
+        id: Uuid,
         written: Result<Written, Rejection>,
     ) -> Result<Option<Written>, Problem> {
         match written {
@@ -111,7 +113,7 @@ impl Newest {
                 if self.tries >= MAX_RETRIES {
                     return Err(busy());
                 }
-                gate.catch_up(projection).await?;
+                gate.catch_up::<D>(id).await?;
                 Ok(None)
             }
             Err(rejection) => Err(rejection.into()),

@@ -133,7 +133,7 @@ pub(crate) async fn create(
     let (version, location) = (row.version, format!("/api/v1/events/{}", row.id));
     let out =
         EventCreatedOut { status: "success", message: "Event successfully created.", event: row.into() };
-    Ok(answer::with_version(answer::written(written, StatusCode::CREATED, Some(&location), &out), version))
+    Ok(answer::created(written, &location, version, &out))
 }
 
 /// Change an event.
@@ -156,8 +156,7 @@ pub(crate) async fn update(
     let written = state.write::<Channel>(row.id, version, &metadata, &command).await?;
     let row = find(&state, &id).await?;
     let version = row.version;
-    let response = answer::written(written, StatusCode::OK, None, &EventOut::from(row));
-    Ok(answer::with_version(response, version))
+    Ok(answer::changed(written, version, &EventOut::from(row)))
 }
 
 /// Delete an event; its datapoints stay.

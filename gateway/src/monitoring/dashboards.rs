@@ -122,7 +122,7 @@ pub(crate) async fn create(
     let dashboard = show(&state, row).await?;
     let out =
         DashboardCreatedOut { status: "success", message: "Dashboard successfully created.", dashboard };
-    Ok(answer::with_version(answer::written(written, StatusCode::CREATED, Some(&location), &out), version))
+    Ok(answer::created(written, &location, version, &out))
 }
 
 /// Change a dashboard; its owner alone may.
@@ -144,8 +144,7 @@ pub(crate) async fn update(
     let written = state.write::<Dashboard>(row.id, version, &metadata, &command).await?;
     let row = find(&state, &id).await?;
     let version = row.version;
-    let response = answer::written(written, StatusCode::OK, None, &show(&state, row).await?);
-    Ok(answer::with_version(response, version))
+    Ok(answer::changed(written, version, &show(&state, row).await?))
 }
 
 /// Delete a dashboard with its widgets; its owner alone may.

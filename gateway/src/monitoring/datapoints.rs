@@ -98,8 +98,7 @@ pub(crate) async fn create(
     let out =
         DatapointCreatedOut { status: "success", message: "1 datapoint successfully created.", datapoint };
     // Queries read the log as far as it is not folded, so they show it already.
-    let response = answer::written(Written { visible: true }, StatusCode::CREATED, Some(&location), &out);
-    Ok(answer::with_version(response, VERSION))
+    Ok(answer::created(Written { visible: true }, &location, VERSION, &out))
 }
 
 fn refuse(refusal: Refusal) -> Problem {

@@ -112,8 +112,7 @@ pub(crate) async fn create(
     let written = state.write::<Experiment>(context.resource, None, &metadata, &command).await?;
     let row = find(&state, &context.resource.to_string()).await?;
     let (version, location) = (row.version, format!("/api/v1/experiments/{}", row.id));
-    let response = answer::written(written, StatusCode::CREATED, Some(&location), &ExperimentOut::from(row));
-    Ok(answer::with_version(response, version))
+    Ok(answer::created(written, &location, version, &ExperimentOut::from(row)))
 }
 
 /// Give an experiment another name.
@@ -177,8 +176,7 @@ async fn change(
     let written = state.write::<Experiment>(id, version, metadata, &command).await?;
     let row = find(state, &id.to_string()).await?;
     let version = row.version;
-    let response = answer::written(written, StatusCode::OK, None, &ExperimentOut::from(row));
-    Ok(answer::with_version(response, version))
+    Ok(answer::changed(written, version, &ExperimentOut::from(row)))
 }
 
 async fn find(state: &Gateway, id: &str) -> Result<ExperimentRow, Problem> {

@@ -1,4 +1,4 @@
-use axum::{Json, extract::State, http::StatusCode, response::Response};
+use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::monitoring::{LogEntry, LogEntryCommand, LogStatus, LogType, NewLogEntry};
@@ -149,8 +149,7 @@ pub(crate) async fn create(
     let written = state.write::<LogEntry>(context.resource, None, &metadata, &command).await?;
     let row = find(&state, &context.resource.to_string()).await?;
     let (version, location) = (row.version, format!("/api/v1/logging/{}", row.id));
-    let response = answer::written(written, StatusCode::CREATED, Some(&location), &LogEntryOut::from(row));
-    Ok(answer::with_version(response, version))
+    Ok(answer::created(written, &location, version, &LogEntryOut::from(row)))
 }
 
 /// Mark a log entry as read or unread, or change its content.
@@ -173,8 +172,7 @@ pub(crate) async fn update(
     let written = state.write::<LogEntry>(row.id, version, &metadata, &command).await?;
     let row = find(&state, &id).await?;
     let version = row.version;
-    let response = answer::written(written, StatusCode::OK, None, &LogEntryOut::from(row));
-    Ok(answer::with_version(response, version))
+    Ok(answer::changed(written, version, &LogEntryOut::from(row)))
 }
 
 async fn find(state: &Gateway, id: &str) -> Result<LogEntryRow, Problem> {

@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-use axum::{Json, extract::State, http::StatusCode, response::Response};
+use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use signalbox_domain::{
-    kernel::{AgentId, Decider},
+    kernel::AgentId,
     transfer::{Agent, AgentCommand, AgentProfile, AgentType, NewAgent},
 };
 use signalbox_messaging::{MailMessage, Wakeup};
@@ -129,8 +129,7 @@ pub(crate) async fn create(
     let written = state.write::<Agent>(context.resource, None, &metadata, &command).await?;
     let row = queries::agent_by_id(&state.pool, context.resource).await?.ok_or_else(missing)?;
     let (version, location) = (row.version, format!("/api/agents/{}", row.number));
-    let response = answer::written(written, StatusCode::CREATED, Some(&location), &AgentOut::from(row));
-    Ok(answer::with_version(response, version))
+    Ok(answer::created(written, &location, version, &AgentOut::from(row)))
 }
 
 /// One agent.
@@ -164,13 +163,13 @@ pub(crate) async fn update(
         let (key, version) = (row.id, newest.version(row.version));
         let command = AgentCommand::Update(changed_profile(row, changes.clone()));
         let written = state.write::<Agent>(key, version, &metadata, &command).await;
-        if let Some(written) = newest.judge(&state.gate, Agent::CONTEXT, written).await? {
+        if let Some(written) = newest.judge::<Agent>(&state.gate, key, written).await? {
             break written;
         }
     };
     let row = find(&state, id).await?;
     let version = row.version;
-    Ok(answer::with_version(answer::written(written, StatusCode::OK, None, &AgentOut::from(row)), version))
+    Ok(answer::changed(written, version, &AgentOut::from(row)))
 }
 
 /// Delete an agent. Refused while jobs use it.

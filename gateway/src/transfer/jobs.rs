@@ -1,8 +1,8 @@
-use axum::{extract::State, http::StatusCode, response::Response};
+use axum::{extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
-    kernel::{Decider, UserId},
+    kernel::UserId,
     transfer::{
         Job, JobCommand, JobSpec, JobType, NewJob, NewTransfer, Overlap, Retry, Schedule, Transfer,
         TransferCommand,
@@ -172,7 +172,7 @@ pub(crate) async fn create(
     let row = state.jobs.get(context.resource).await?.ok_or_else(missing)?;
     let (version, location) = (row.version, format!("/api/jobs/{}", row.number));
     let out = JobOut::new(row, who.number);
-    Ok(answer::with_version(answer::written(written, StatusCode::CREATED, Some(&location), &out), version))
+    Ok(answer::created(written, &location, version, &out))
 }
 
 /// One job.
@@ -206,14 +206,13 @@ pub(crate) async fn update(
         let (key, version) = (row.id, newest.version(row.version));
         let command = JobCommand::Update(respecify(&state, row, changes.clone()).await?);
         let written = state.write::<Job>(key, version, &metadata, &command).await;
-        if let Some(written) = newest.judge(&state.gate, Job::CONTEXT, written).await? {
+        if let Some(written) = newest.judge::<Job>(&state.gate, key, written).await? {
             break written;
         }
     };
     let row = find(&state, who.user, id).await?;
     let version = row.version;
-    let response = answer::written(written, StatusCode::OK, None, &JobOut::new(row, who.number));
-    Ok(answer::with_version(response, version))
+    Ok(answer::changed(written, version, &JobOut::new(row, who.number)))
 }
 
 /// Delete a job; its transfers stay.

@@ -1,4 +1,4 @@
-use axum::{extract::State, http::StatusCode, response::Response};
+use axum::{extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
@@ -186,7 +186,7 @@ pub(crate) async fn cancel(
     let row = find(&state, who.user, id).await?;
     let version = row.version;
     let out = show(&state, row, who.number).await?;
-    Ok(answer::with_version(answer::written(written, StatusCode::OK, None, &out), version))
+    Ok(answer::changed(written, version, &out))
 }
 
 /// The answer to a request that has made transfer `id`.
@@ -199,7 +199,7 @@ pub(super) async fn created(
     let row = state.transfers.get(id).await?.ok_or_else(missing)?;
     let (version, location) = (row.version, format!("/api/transfers/{}", row.number));
     let out = show(state, row, user_id).await?;
-    Ok(answer::with_version(answer::written(written, StatusCode::CREATED, Some(&location), &out), version))
+    Ok(answer::created(written, &location, version, &out))
 }
 
 async fn specify(state: &Gateway, owner: UserId, transfer: TransferIn) -> Result<NewTransfer, Problem> {
