@@ -1,4 +1,4 @@
-use serde_json::Value;
+use serde_json::value::RawValue;
 use signalbox_domain::kernel::{CommandOutcome, Decider, ErrorKind, Rejection};
 use signalbox_event_store::{Appender, ExecuteError, Execution, execute};
 use signalbox_messaging::{CommandMessage, CommandReply};
@@ -35,8 +35,8 @@ impl Handler {
 }
 
 /// The typed command of a message for aggregate `D`.
-pub(crate) fn parse<D: Decider>(command: &Value) -> Result<D::Command, CommandReply> {
-    serde_json::from_value(command.clone()).map_err(|error| {
+pub(crate) fn parse<D: Decider>(command: &RawValue) -> Result<D::Command, CommandReply> {
+    serde_json::from_str(command.get()).map_err(|error| {
         tracing::error!(%error, aggregate.type = D::TYPE, "a command cannot be read");
         CommandReply::Rejected(Rejection::invalid("unreadable_command", "The command cannot be read."))
     })

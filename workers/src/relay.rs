@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 use signalbox_event_store::{RecordedEvent, read_after};
 use signalbox_messaging::{BusError, EventStream, OutgoingEvent, Wakeup};
 use signalbox_projections::context_of;
@@ -24,6 +25,9 @@ const CHECKPOINT: &str = "events";
 pub struct Relay {
     stream: OnceCell<EventStream>,
 }
+
+/// An event whose documents are passed on as they are.
+type Relayed = RecordedEvent<Box<RawValue>>;
 
 impl Worker for Relay {
     const NAME: &'static str = "relay";
@@ -43,7 +47,7 @@ impl Worker for Relay {
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         let stream = self.stream.get_or_try_init(|| EventStream::open(&context.bus)).await?;
         let position = checkpoint(&context.pool).await?;
-        let events = read_after(&context.pool, position, BATCH).await?;
+        let events: Vec<Relayed> = read_after(&context.pool, position, BATCH).await?;
         let Some(last) = events.last() else { return Ok(false) };
         if let Err(error) = publish(stream, &events).await {
             // The stream may be gone with JetStream's disk.
@@ -55,12 +59,12 @@ impl Worker for Relay {
     }
 }
 
-async fn publish(stream: &EventStream, events: &[RecordedEvent]) -> Result<(), BusError> {
+async fn publish(stream: &EventStream, events: &[Relayed]) -> Result<(), BusError> {
     let outgoing: Result<Vec<_>, _> = events.iter().map(outgoing).collect();
     stream.publish(&outgoing.map_err(|error| BusError::Publish(error.to_string()))?).await
 }
 
-fn outgoing(event: &RecordedEvent) -> Result<OutgoingEvent, serde_json::Error> {
+fn outgoing(event: &Relayed) -> Result<OutgoingEvent, serde_json::Error> {
     let context = context_of(&event.aggregate_type);
     Ok(OutgoingEvent {
         subject: format!("event.{context}.{}.{}", event.aggregate_type, event.event_type),

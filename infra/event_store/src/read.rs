@@ -1,3 +1,4 @@
+use serde::de::DeserializeOwned;
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
@@ -12,11 +13,11 @@ const HEADER: &str =
 ///
 /// # Errors
 /// The database's error.
-pub async fn read_after(
+pub async fn read_after<J: DeserializeOwned + Send + Unpin + 'static>(
     executor: impl PgExecutor<'_>,
     position: i64,
     limit: i64,
-) -> Result<Vec<RecordedEvent>, sqlx::Error> {
+) -> Result<Vec<RecordedEvent<J>>, sqlx::Error> {
     sqlx::query_as(&format!(
         "{HEADER}, payload, metadata FROM events WHERE position > $1 ORDER BY position LIMIT $2"
     ))

@@ -1,15 +1,15 @@
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use signalbox_domain::kernel::Decider;
-use sqlx::{FromRow, Row, postgres::PgRow};
+use sqlx::{FromRow, Row, postgres::PgRow, types::Json};
 use uuid::Uuid;
 
 use crate::upcast::{has_steps, upcast_builtin};
 
-/// An event as the log holds it.
+/// An event as the log holds it; its documents as values, or as text (`J` = `Box<RawValue>`) for those who only pass them on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RecordedEvent {
+pub struct RecordedEvent<J = Value> {
     /// Gapless place in the log, from 1.
     pub position: i64,
     /// Aggregate's type, e.g. `transfer`.
@@ -23,9 +23,9 @@ pub struct RecordedEvent {
     /// Version of the payload's shape when it was written.
     pub event_version: String,
     /// The event itself.
-    pub payload: Value,
+    pub payload: J,
     /// Who and what caused it, see [`signalbox_domain::kernel::Metadata`].
-    pub metadata: Value,
+    pub metadata: J,
     /// When it was appended.
     pub recorded_at: DateTime<Utc>,
 }
@@ -67,7 +67,7 @@ impl RecordedEvent {
     }
 }
 
-impl FromRow<'_, PgRow> for RecordedEvent {
+impl<J: DeserializeOwned + 'static> FromRow<'_, PgRow> for RecordedEvent<J> {
     fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
         let id: &str = row.try_get("aggregate_id")?;
         let aggregate_id = Uuid::parse_str(id).map_err(|error| sqlx::Error::Decode(error.into()))?;
@@ -78,8 +78,8 @@ impl FromRow<'_, PgRow> for RecordedEvent {
             sequence: row.try_get("sequence")?,
             event_type: row.try_get("event_type")?,
             event_version: row.try_get("event_version")?,
-            payload: row.try_get("payload")?,
-            metadata: row.try_get("metadata")?,
+            payload: row.try_get::<Json<J>, _>("payload")?.0,
+            metadata: row.try_get::<Json<J>, _>("metadata")?.0,
             recorded_at: row.try_get("recorded_at")?,
         })
     }

@@ -1,13 +1,14 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
-use async_nats::{HeaderMap, Message, RequestErrorKind};
+use async_nats::{HeaderMap, Message, Request, RequestErrorKind};
+use bytes::Bytes;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 use signalbox_domain::kernel::{CommandOutcome, Decider, ErrorKind, Metadata, Rejection};
 use tokio::{
     sync::Semaphore,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 use uuid::Uuid;
 
@@ -31,8 +32,8 @@ pub struct CommandMessage {
     pub expected_version: Option<i64>,
     /// Who and what caused it.
     pub metadata: Metadata,
-    /// The aggregate's command.
-    pub command: Value,
+    /// The aggregate's command, which its handler reads.
+    pub command: Box<RawValue>,
 }
 
 /// The answer to a command.
@@ -64,27 +65,25 @@ impl Bus {
         let deadline = Instant::now() + DEADLINE;
         let mut pause = Duration::from_millis(20);
         loop {
-            let answer = timeout(
-                REQUEST,
-                self.client.request_with_headers(
-                    subject.clone(),
-                    trace_headers(metadata),
-                    payload.clone().into(),
-                ),
-            );
-            let reason = match answer.await {
-                Ok(Ok(message)) => match decode(&message)? {
+            let request = Request {
+                payload: Some(payload.clone()),
+                headers: trace_headers(metadata),
+                timeout: Some(Some(REQUEST)),
+                inbox: None,
+            };
+            let reason = match self.client.send_request(subject.clone(), request).await {
+                Ok(message) => match decode(&message)? {
                     CommandReply::Done(outcome) => return Ok(outcome),
                     CommandReply::Rejected(rejection) if rejection.kind != ErrorKind::Unavailable => {
                         return Err(rejection);
                     }
                     CommandReply::Rejected(rejection) => rejection.message,
                 },
-                Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {
-                    "no command handler runs".to_owned()
-                }
-                Ok(Err(error)) => error.to_string(),
-                Err(_) => "no command handler answered".to_owned(),
+                Err(error) => match error.kind() {
+                    RequestErrorKind::NoResponders => "no command handler runs".to_owned(),
+                    RequestErrorKind::TimedOut => "no command handler answered".to_owned(),
+                    _ => error.to_string(),
+                },
             };
             if Instant::now() + pause >= deadline {
                 tracing::error!(%reason, aggregate.type = D::TYPE, "a command was not answered");
@@ -143,8 +142,8 @@ fn encode<D: Decider>(
     expected_version: Option<i64>,
     metadata: &Metadata,
     command: &D::Command,
-) -> Result<Vec<u8>, Rejection> {
-    let message = serde_json::to_value(command).and_then(|command| {
+) -> Result<Bytes, Rejection> {
+    let message = to_raw_value(command).and_then(|command| {
         serde_json::to_vec(&CommandMessage {
             aggregate_type: D::TYPE.to_owned(),
             aggregate_id: id,
@@ -153,19 +152,18 @@ fn encode<D: Decider>(
             command,
         })
     });
-    message.map_err(|error| unreadable(&error))
+    message.map(Bytes::from).map_err(|error| unreadable(&error))
 }
 
 fn decode(message: &Message) -> Result<CommandReply, Rejection> {
     serde_json::from_slice(&message.payload).map_err(|error| unreadable(&error))
 }
 
-fn trace_headers(metadata: &Metadata) -> HeaderMap {
+fn trace_headers(metadata: &Metadata) -> Option<HeaderMap> {
+    let traceparent = metadata.traceparent.as_deref()?;
     let mut headers = HeaderMap::new();
-    if let Some(traceparent) = &metadata.traceparent {
-        headers.insert("traceparent", traceparent.as_str());
-    }
-    headers
+    headers.insert("traceparent", traceparent);
+    Some(headers)
 }
 
 fn unreadable(error: &serde_json::Error) -> Rejection {

@@ -2,6 +2,7 @@ use std::future::ready;
 
 use futures::{Stream, StreamExt};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use tokio::sync::broadcast;
 use tokio_stream::wrappers::BroadcastStream;
 
@@ -70,11 +71,26 @@ impl Wakeup {
 }
 
 /// A wake-up on its way to other processes.
-#[derive(Serialize, Deserialize)]
-struct Sent<W> {
-    from: String,
-    #[serde(flatten)]
-    wakeup: W,
+#[derive(Serialize)]
+struct Sent<'a> {
+    from: &'a str,
+    wakeup: &'a Wakeup,
+}
+
+/// A wake-up that came in. Most are this process's own, which are not worth reading further.
+#[derive(Deserialize)]
+struct Received<'a> {
+    from: &'a str,
+    #[serde(borrow)]
+    wakeup: &'a RawValue,
+}
+
+impl<'a> Received<'a> {
+    /// The wake-up, unless `own` sent it.
+    fn of_another(payload: &'a [u8], own: &str) -> Result<Option<Wakeup>, serde_json::Error> {
+        let received: Self = serde_json::from_slice(payload)?;
+        if received.from == own { Ok(None) } else { serde_json::from_str(received.wakeup.get()).map(Some) }
+    }
 }
 
 impl Bus {
@@ -87,7 +103,7 @@ impl Bus {
             // Nobody may be listening at the moment.
             let _ = hub.send(wakeup.clone());
         }
-        let sent = Sent { from: self.name.to_string(), wakeup };
+        let sent = Sent { from: &self.name, wakeup };
         let payload = serde_json::to_vec(&sent).map_err(|error| BusError::Publish(error.to_string()))?;
         let published = self.client.publish(wakeup.subject(), payload.into()).await;
         published.map_err(|error| BusError::Publish(error.to_string()))
@@ -110,12 +126,12 @@ impl Bus {
         let (sender, own) = (hub.clone(), self.name.clone());
         tokio::spawn(async move {
             while let Some(message) = messages.next().await {
-                match serde_json::from_slice::<Sent<Wakeup>>(&message.payload) {
-                    Ok(sent) if *sent.from != *own => {
-                        let _ = sender.send(sent.wakeup);
+                match Received::of_another(&message.payload, &own) {
+                    Ok(Some(wakeup)) => {
+                        let _ = sender.send(wakeup);
                     }
                     // What this process said it has heard already.
-                    Ok(_) => {}
+                    Ok(None) => {}
                     Err(error) => tracing::debug!(%error, "a wake-up cannot be read"),
                 }
             }
