@@ -5,7 +5,10 @@ use std::{
 
 use signalbox_database::{BY_KEY, OwnConnection};
 use sqlx::{PgConnection, PgPool};
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::yield_now,
+};
 use uuid::Uuid;
 
 use crate::table::ReadRow;
@@ -48,6 +51,13 @@ impl<R: ReadRow + Clone + 'static> Lookup<R> {
 async fn answer_all<R: ReadRow + Clone>(mut own: OwnConnection, mut asked: mpsc::Receiver<Question<R>>) {
     let mut questions = Vec::new();
     while asked.recv_many(&mut questions, BATCH).await > 0 {
+        // Those who were woken in the same moment as the first one get to ask, too.
+        yield_now().await;
+        while questions.len() < BATCH
+            && let Ok(question) = asked.try_recv()
+        {
+            questions.push(question);
+        }
         let ids: HashSet<_> = questions.iter().map(|question| question.id).collect();
         let found = find(&mut own, ids.into_iter().collect()).await;
         for Question { id, answer } in questions.drain(..) {

@@ -11,7 +11,10 @@ use signalbox_clock::Clock;
 use signalbox_database::OwnConnection;
 use signalbox_domain::kernel::{Claim, ClaimOp};
 use sqlx::{PgConnection, PgPool, Row, postgres::PgRow};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::yield_now,
+};
 use uuid::Uuid;
 
 use crate::batch::{Batch, MAX_COMMANDS};
@@ -142,6 +145,8 @@ async fn next_batch(appends: &mut mpsc::Receiver<Append>, waiting: &mut VecDeque
     }
     if batch.appends.is_empty() {
         keep_or_wait(&mut batch, waiting, appends.recv().await?);
+        // Commands that came to this process at the same time are decided before the first one is written.
+        yield_now().await;
     }
     while !batch.is_full() && waiting.len() < MAX_COMMANDS {
         let Ok(append) = appends.try_recv() else { break };
