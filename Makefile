@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(shell tools/target-dir)
 CARGO_BUILD := cargo build --release --locked -p signalbox -p signalbox-agent --bin signalbox --bin signalbox-agent
 
 .DEFAULT_GOAL := help
-.PHONY: help up build test lint fmt demo bench bench-monitoring chaos bootstrap
+.PHONY: help up build test lint fmt demo bench bench-monitoring chaos fuzz bootstrap
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,6 +37,10 @@ bench-monitoring: build ## Measure datapoints: in, out, on disk and live; BENCH_
 
 chaos: build ## Kill parts of the system under load and check that nothing is lost
 	cargo test --release --locked -p signalbox --test chaos -- --ignored --nocapture --test-threads 1
+
+fuzz: ## Feed made-up bytes to the decoder of datapoints for FUZZ_SECONDS (60); needs cargo-fuzz
+	cd infra/datapoint_log && RUSTC_BOOTSTRAP=1 cargo fuzz run codec --sanitizer none -- \
+		-max_total_time=$(or $(FUZZ_SECONDS),60) -max_len=4096
 
 bootstrap:
 	@tools/bootstrap
