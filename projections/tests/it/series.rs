@@ -79,8 +79,9 @@ impl Log {
         points
     }
 
-    async fn exported(&self, from: DateTime<Utc>, to: Option<DateTime<Utc>>) -> Vec<Datapoint> {
-        let mut export = Export::begin(&self.pool, ExportSpan { from, to }).await.unwrap();
+    async fn exported(&self, from: DateTime<Utc>, to: Option<DateTime<Utc>>, slice: usize) -> Vec<Datapoint> {
+        let export = Export::begin(&self.pool, ExportSpan { from, to }).await.unwrap();
+        let mut export = export.in_slices_of(slice);
         let mut found = Vec::new();
         while let Some(points) = export.next().await.unwrap() {
             found.extend(points);
@@ -95,7 +96,9 @@ impl Log {
             newest.insert(point.channel, point);
         }
         assert_eq!(latest(&self.pool).await.unwrap(), newest.into_values().collect::<Vec<_>>());
-        assert_eq!(self.exported(DateTime::UNIX_EPOCH, None).await, self.expected(|_| true));
+        for slice in [1, random.random_range(2..100), 1_000_000] {
+            assert_eq!(self.exported(DateTime::UNIX_EPOCH, None, slice).await, self.expected(|_| true));
+        }
         let times: Vec<i64> = self.known.iter().map(|point| point.point.time).collect();
         for _ in 0..4 {
             let mut time = || *times.choose(random).unwrap_or(&0) + random.random_range(-1..2);

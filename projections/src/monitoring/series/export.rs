@@ -1,4 +1,7 @@
-//! All points of a span of time, oldest first, a slice at a time: memory is bounded by the slice, not by the span.
+//! All points of a span of time, oldest first, a slice at a time: memory is bounded by the slice, however many points an
+//! hour or a second holds.
+
+use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 use signalbox_datapoint_log::micros;
@@ -6,12 +9,12 @@ use sqlx::PgPool;
 
 use super::{
     Datapoint, HOUR, SeriesError, hour_of,
-    hours::{Range, hours, next_points, rows_of},
+    hours::{Range, hour_numbers, oldest_of_hour},
     snapshot::{Snapshot, Tail},
 };
 
-/// Points of a slice, about.
-const SLICE: i64 = 50_000;
+/// Points of a slice at most, but for those of one instant. An hour is read once for each of its slices.
+const SLICE: usize = 150_000;
 
 /// From when to when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +29,11 @@ pub struct ExportSpan {
 pub struct Export {
     snapshot: Snapshot,
     tail: Tail,
+    /// What is left of the span.
     range: Range,
-    /// What is left, the next slice last.
-    slices: Vec<Range>,
+    /// Hours that are left.
+    hours: BTreeSet<i32>,
+    slice: usize,
 }
 
 impl Export {
@@ -41,15 +46,16 @@ impl Export {
         let mut snapshot = Snapshot::open(pool).await?;
         let mut tail = snapshot.tail().await?;
         tail.points.retain(|point| range.contains(point));
-        let mut counts: std::collections::BTreeMap<i32, i64> = std::collections::BTreeMap::new();
-        for hour in hours(snapshot.connection(), &range, &tail).await? {
-            *counts.entry(hour.hour).or_default() += hour.count;
-        }
-        for point in &tail.points {
-            *counts.entry(hour_of(point.point.time)).or_default() += 1;
-        }
-        let slices = counts.into_iter().rev().flat_map(|(hour, count)| slices_of(&range, hour, count));
-        Ok(Self { slices: slices.collect(), snapshot, tail, range })
+        let folded = hour_numbers(snapshot.connection(), &range).await?;
+        let hours = folded.into_iter().chain(tail.points.iter().map(|point| hour_of(point.point.time)));
+        Ok(Self { hours: hours.collect(), snapshot, tail, range, slice: SLICE })
+    }
+
+    /// Gives back `points` at a time.
+    #[must_use]
+    pub fn in_slices_of(mut self, points: usize) -> Self {
+        self.slice = points;
+        self
     }
 
     /// The next points, oldest first; `None` at the end.
@@ -57,31 +63,18 @@ impl Export {
     /// # Errors
     /// [`SeriesError`].
     pub async fn next(&mut self) -> Result<Option<Vec<Datapoint>>, SeriesError> {
-        let Some(slice) = self.slices.pop() else { return Ok(None) };
-        let hour = hour_of(slice.from.or(self.range.from).unwrap_or_default());
+        let Some(hour) = self.hours.first().copied() else { return Ok(None) };
         let connection = self.snapshot.connection();
-        let mut rows = rows_of(connection, &slice, hour).await?;
-        let mut found: Vec<_> =
-            self.tail.points.iter().filter(|point| slice.contains(point)).copied().collect();
-        while let Some(points) = next_points(connection, hour, &mut rows, &slice, &self.tail).await? {
-            found.extend(points);
+        let (mut points, next) =
+            oldest_of_hour(connection, hour, &self.range, &self.tail, self.slice).await?;
+        points.sort_unstable_by_key(|point| point.point.order());
+        match next {
+            Some(time) => self.range.from = Some(time),
+            None => {
+                self.hours.pop_first();
+                self.range.from = self.range.from.max(Some((i64::from(hour) + 1) * HOUR));
+            }
         }
-        found.sort_unstable_by_key(|point| point.point.order());
-        Ok(Some(found))
+        Ok(Some(points))
     }
-}
-
-/// `hour` cut into slices of about the same number of points, the last one first.
-fn slices_of(range: &Range, hour: i32, count: i64) -> Vec<Range> {
-    let begin = i64::from(hour) * HOUR;
-    let (from, to) = (range.from.unwrap_or(begin).max(begin), begin + HOUR);
-    let to = range.to.unwrap_or(to).min(to);
-    let parts = (count + SLICE - 1) / SLICE;
-    let bound = |part: i64| from + (to - from) / parts * part;
-    let slice = |part: i64| Range {
-        channels: None,
-        from: Some(bound(part)),
-        to: Some(if part + 1 == parts { to } else { bound(part + 1) }),
-    };
-    (0..parts).rev().map(slice).collect()
 }

@@ -108,6 +108,16 @@ pub(super) async fn hours(
     Ok(hours)
 }
 
+/// The hours that have points in `range`, and perhaps some at its ends that have none; the tail apart.
+pub(super) async fn hour_numbers(
+    connection: &mut PgConnection,
+    range: &Range,
+) -> Result<Vec<i32>, SeriesError> {
+    let mut query = QueryBuilder::new("SELECT DISTINCT hour FROM series.chunks");
+    range.push_to(&mut query);
+    Ok(query.build_query_scalar().fetch_all(connection).await?)
+}
+
 /// The rows of an hour, those with the newest points last.
 pub(super) async fn rows_of(
     connection: &mut PgConnection,
@@ -175,6 +185,47 @@ pub(super) async fn newest_of_hour(
             keep_newest(&mut found, wanted);
         }
     }
+}
+
+/// The oldest points of an hour, about `wanted`, in no order, and the time at which the others begin, if there are any.
+/// Rows are read only as long as they can hold older points than those found. Points of one instant are not parted.
+pub(super) async fn oldest_of_hour(
+    connection: &mut PgConnection,
+    hour: i32,
+    range: &Range,
+    tail: &Tail,
+    wanted: usize,
+) -> Result<(Vec<Datapoint>, Option<i64>), SeriesError> {
+    let begin = i64::from(hour) * HOUR;
+    let mut range = range.clone();
+    range.to = Some(range.to.map_or(begin + HOUR, |to| to.min(begin + HOUR)));
+    let mut found: Vec<_> = tail.points.iter().filter(|point| range.contains(point)).copied().collect();
+    let mut rows = rows_of(connection, &range, hour).await?;
+    rows.sort_unstable_by_key(|row| std::cmp::Reverse(row.min_time));
+    let mut next = None;
+    loop {
+        if let Some(time) = keep_oldest(&mut found, wanted) {
+            (range.to, next) = (Some(time), Some(time));
+            rows.retain(|row| row.min_time < time);
+        }
+        match next_points(connection, hour, &mut rows, &range, tail).await? {
+            Some(points) => found.extend(points),
+            None => return Ok((found, next)),
+        }
+    }
+}
+
+/// Leaves the oldest `wanted` of `points`, if there are more, and those of the same instant as the last of them; gives back
+/// the time at which those begin that were removed.
+fn keep_oldest(points: &mut Vec<Datapoint>, wanted: usize) -> Option<i64> {
+    if points.len() <= wanted {
+        return None;
+    }
+    let (_, last, later) = points.select_nth_unstable_by_key(wanted - 1, |point| point.point.time);
+    let last = last.point.time;
+    let next = later.iter().map(|point| point.point.time).filter(|time| *time > last).min()?;
+    points.retain(|point| point.point.time < next);
+    Some(next)
 }
 
 /// Leaves only the newest `wanted` of `points`; gives back the time of the oldest one if there are so many.
