@@ -13,10 +13,6 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand};
 use signalbox_config::Config;
 
-/// Requests make many small allocations: with the C library's allocator they take a twentieth of the time more.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Files, sensors and documents on one event log.
 #[derive(Debug, Parser)]
 #[command(version, about)]

@@ -49,12 +49,12 @@ pub async fn run() -> anyhow::Result<()> {
 }
 
 async fn latest(api: &Api) -> anyhow::Result<f64> {
-    p95(async || api.get("/api/v1/datapoints/latest").await.map(|_| ())).await
+    p95(async || api.answer(Method::GET, "/api/v1/datapoints/latest", None).await.map(|_| ())).await
 }
 
 async fn series(api: &Api, events: &[String]) -> anyhow::Result<f64> {
     let wanted = json!({"event_public_ids": events[..points::CHARTED], "minutes": 14_400, "max_points": 500});
-    p95(async || api.call(Method::POST, "/api/v1/datapoints/series", Some(&wanted)).await.map(|_| ())).await
+    p95(async || api.answer(Method::POST, "/api/v1/datapoints/series", Some(&wanted)).await.map(|_| ())).await
 }
 
 async fn p95(ask: impl AsyncFn() -> anyhow::Result<()>) -> anyhow::Result<f64> {

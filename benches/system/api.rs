@@ -53,6 +53,12 @@ impl Api {
 
     /// Makes one call; fails with what the answer says unless its status is a success.
     pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+        let answer = self.answer(method, path, body).await?;
+        Ok(if answer.is_empty() { Value::Null } else { serde_json::from_slice(&answer)? })
+    }
+
+    /// Makes one call and gives back the answer unread.
+    pub async fn answer(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Vec<u8>> {
         let mut request = self.client.request(method.clone(), format!("http://{}{path}", self.address));
         if !self.token.is_empty() {
             request = request.bearer_auth(&self.token);
@@ -61,11 +67,11 @@ impl Api {
             request = request.json(body);
         }
         let response = request.send().await?;
-        let (status, text) = (response.status(), response.text().await?);
+        let (status, bytes) = (response.status(), response.bytes().await?);
         if !status.is_success() {
-            bail!("{method} {path} was answered with {status}: {text}");
+            bail!("{method} {path} was answered with {status}: {}", String::from_utf8_lossy(&bytes));
         }
-        Ok(if text.is_empty() { Value::Null } else { serde_json::from_str(&text)? })
+        Ok(bytes.into())
     }
 
     /// `GET path`.

@@ -34,13 +34,16 @@ const VERSION: i64 = 1;
 /// A value at a time.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DatapointOut {
-    public_id: String,
+    #[schema(value_type = String)]
+    public_id: Uuid,
     value: f64,
     /// When it was measured.
     timestamp: DateTime<Utc>,
-    event_public_id: String,
+    #[schema(value_type = String)]
+    event_public_id: Uuid,
     /// The experiment that ran then.
-    experiment_public_id: Option<String>,
+    #[schema(value_type = Option<String>)]
+    experiment_public_id: Option<Uuid>,
 }
 
 /// A created datapoint.
@@ -210,12 +213,10 @@ async fn find(state: &Gateway, id: &str) -> Result<Datapoint, Problem> {
 pub(crate) fn show(state: &Gateway, catalog: &Catalog, point: &Datapoint) -> DatapointOut {
     let timestamp = moment(point.point.time);
     DatapointOut {
-        public_id: state.datapoint_ids.id(point.place()).to_string(),
+        public_id: state.datapoint_ids.id(point.place()),
         value: point.point.value,
         timestamp,
-        event_public_id: catalog
-            .numbered(point.channel)
-            .map_or_else(String::new, |known| known.public_id.clone()),
-        experiment_public_id: catalog.experiment_at(timestamp).map(|span| span.id.to_string()),
+        event_public_id: catalog.numbered(point.channel).map(|known| known.id).unwrap_or_default(),
+        experiment_public_id: catalog.experiment_at(timestamp).map(|span| span.id),
     }
 }

@@ -12,7 +12,7 @@ mod tests;
 
 pub use block::{decode_block, encode_block};
 pub use chunk::{decode_chunk, encode_chunk};
-pub use samples::{Sample, decode_samples, encode_samples, samples};
+pub use samples::{Sample, decode_firsts, decode_samples, encode_samples, samples};
 
 /// Points of one block or chunk at most; a larger number is not believed.
 pub const MAX_POINTS: usize = 1 << 17;

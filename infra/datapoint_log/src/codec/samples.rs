@@ -37,6 +37,11 @@ impl Sample {
         Self { count: 1, sum: point.value, first: point, min: point, max: point }
     }
 
+    /// So many points of which only the first one is known.
+    pub fn of_first((count, first): (u32, ChunkPoint)) -> Self {
+        Self { count, ..Self::one(first) }
+    }
+
     /// What both come to; `later` is the later one.
     #[must_use]
     pub fn with(self, later: &Self) -> Self {
@@ -79,22 +84,38 @@ pub fn encode_samples(samples: &[Sample]) -> Vec<u8> {
 /// [`CodecError`]; bytes that are no samples never do more than that.
 pub fn decode_samples(bytes: &[u8]) -> Result<Vec<Sample>, CodecError> {
     let mut input = Reader(bytes);
+    let (counts, sums) = counts_and_sums(&mut input)?;
+    let mut points = || points(&mut input, counts.len());
+    let (first, min, max) = (points()?, points()?, points()?);
+    let parts = counts.into_iter().zip(sums).zip(first.into_iter().zip(min).zip(max));
+    let samples = parts.map(|((count, sum), ((first, min), max))| Sample { count, sum, first, min, max });
+    Ok(samples.collect())
+}
+
+/// The count and the first point of each of the samples that [`encode_samples`] has encoded, without reading the rest.
+///
+/// # Errors
+/// As [`decode_samples`].
+pub fn decode_firsts(bytes: &[u8]) -> Result<Vec<(u32, ChunkPoint)>, CodecError> {
+    let mut input = Reader(bytes);
+    let (counts, _) = counts_and_sums(&mut input)?;
+    let first = points(&mut input, counts.len())?;
+    Ok(counts.into_iter().zip(first).collect())
+}
+
+fn counts_and_sums(input: &mut Reader<'_>) -> Result<(Vec<u32>, Vec<f64>), CodecError> {
     if input.byte()? != VERSION {
         return Err(CodecError::Version);
     }
     let count = input.count(MAX_POINTS)?;
-    let counts = ints::read(&mut input, count)?;
+    let counts = ints::read(input, count)?.into_iter().map(u32::try_from).collect::<Result<_, _>>();
     let sums = input.bytes(count * 8)?.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes));
-    let mut points = || {
-        let length = input.count(bytes.len())?;
-        let points = decode_chunk(input.bytes(length)?)?;
-        if points.len() == count { Ok(points) } else { Err(CodecError::Malformed) }
-    };
-    let (first, min, max) = (points()?, points()?, points()?);
-    let parts = counts.into_iter().zip(sums).zip(first.into_iter().zip(min).zip(max));
-    let samples = parts.map(|((count, sum), ((first, min), max))| {
-        let count = u32::try_from(count).map_err(|_| CodecError::Malformed)?;
-        Ok(Sample { count, sum, first, min, max })
-    });
-    samples.collect()
+    Ok((counts.map_err(|_| CodecError::Malformed)?, sums.collect()))
+}
+
+/// One point of each sample.
+fn points(input: &mut Reader<'_>, count: usize) -> Result<Vec<ChunkPoint>, CodecError> {
+    let length = input.count(input.0.len())?;
+    let points = decode_chunk(input.bytes(length)?)?;
+    if points.len() == count { Ok(points) } else { Err(CodecError::Malformed) }
 }

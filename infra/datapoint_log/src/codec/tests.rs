@@ -4,8 +4,8 @@ use uuid::Uuid;
 use super::{
     CodecError,
     bytes::{Reader, Writer, varint_len},
-    decode_block, decode_chunk, decode_samples, encode_block, encode_chunk, encode_samples, floats, ints,
-    samples,
+    decode_block, decode_chunk, decode_firsts, decode_samples, encode_block, encode_chunk, encode_samples,
+    floats, ints, samples,
 };
 use crate::{ChunkPoint, Origin, Point};
 
@@ -129,7 +129,10 @@ fn samples_come_back_and_stand_for_all_points() {
         let points: Vec<_> = points(&mut random).into_iter().map(of).collect();
         for parts in [1, 8, 64] {
             let samples = samples(&points, parts);
-            assert_eq!(decode_samples(&encode_samples(&samples)), Ok(samples.clone()), "seed {seed}");
+            let encoded = encode_samples(&samples);
+            assert_eq!(decode_samples(&encoded), Ok(samples.clone()), "seed {seed}");
+            let firsts = samples.iter().map(|sample| (sample.count, sample.first)).collect();
+            assert_eq!(decode_firsts(&encoded), Ok(firsts), "seed {seed}");
             assert_eq!(samples.iter().map(|sample| sample.count as usize).sum::<usize>(), points.len());
             let least = points.iter().map(|point| point.value).min_by(f64::total_cmp);
             let sampled = samples.iter().map(|sample| sample.min.value).min_by(f64::total_cmp);
@@ -156,6 +159,7 @@ fn bytes_that_were_not_encoded_do_no_harm() {
             let _ = decode_block(&mut changed.as_slice());
             let _ = decode_chunk(&changed);
             let _ = decode_samples(&changed);
+            let _ = decode_firsts(&changed);
         }
         let made_up: Vec<u8> = (0..random.random_range(0..200)).map(|_| random.random()).collect();
         let with_version = [&[1_u8][..], &made_up].concat();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use chrono::{DateTime, NaiveDate, Utc};
 use signalbox_datapoint_log::{
     ChunkPoint,
-    codec::{Sample, decode_chunk, decode_samples},
+    codec::{Sample, decode_chunk, decode_firsts, decode_samples},
     micros, moment,
 };
 use sqlx::{FromRow, PgConnection, PgPool};
@@ -140,7 +140,12 @@ async fn read_rows(
         Ok(points.map(|point| Entry::Point(Datapoint { channel, day, point })).collect())
     };
     let as_samples = |channel: i32, day: NaiveDate, bytes: &[u8]| -> Result<Vec<Entry>, SeriesError> {
-        let samples = decode_samples(bytes)?.into_iter().filter(|sample: &Sample| sample.first.time >= from);
+        let samples = match window.aggregate {
+            // Only first points are shown.
+            Aggregate::None => decode_firsts(bytes)?.into_iter().map(Sample::of_first).collect(),
+            _ => decode_samples(bytes)?,
+        };
+        let samples = samples.into_iter().filter(|sample: &Sample| sample.first.time >= from);
         Ok(samples.map(|sample| Entry::Sample { channel, day, sample }).collect())
     };
     let (mut whole, mut digests) = (Names::default(), Names::default());
