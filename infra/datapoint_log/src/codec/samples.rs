@@ -37,11 +37,6 @@ impl Sample {
         Self { count: 1, sum: point.value, first: point, min: point, max: point }
     }
 
-    /// So many points of which only the first one is known.
-    pub fn of_first((count, first): (u32, ChunkPoint)) -> Self {
-        Self { count, ..Self::one(first) }
-    }
-
     /// What both come to; `later` is the later one.
     #[must_use]
     pub fn with(self, later: &Self) -> Self {

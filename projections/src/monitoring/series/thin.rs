@@ -19,11 +19,17 @@ pub enum Aggregate {
     MinMax,
 }
 
-/// A point, or several in a sample.
-#[derive(Debug, Clone, Copy)]
+/// A point, or several. Small, because there are many and they are sorted.
+#[derive(Debug, Clone)]
 pub(super) enum Entry {
     Point(Datapoint),
-    Sample { channel: i32, day: NaiveDate, sample: Sample },
+    /// So many of which only the first one is known.
+    Many(u32, Datapoint),
+    Sample {
+        channel: i32,
+        day: NaiveDate,
+        sample: Box<Sample>,
+    },
 }
 
 impl Entry {
@@ -35,13 +41,13 @@ impl Entry {
     pub(super) fn point(&self) -> Option<Datapoint> {
         match self {
             Self::Point(point) => Some(*point),
-            Self::Sample { .. } => None,
+            Self::Many(..) | Self::Sample { .. } => None,
         }
     }
 
     fn first(&self) -> Datapoint {
         match self {
-            Self::Point(point) => *point,
+            Self::Point(point) | Self::Many(_, point) => *point,
             Self::Sample { channel, day, sample } => {
                 Datapoint { channel: *channel, day: *day, point: sample.first }
             }
@@ -51,13 +57,15 @@ impl Entry {
     fn sample(&self) -> Sample {
         match self {
             Self::Point(point) => Sample::one(point.point),
-            Self::Sample { sample, .. } => *sample,
+            Self::Many(count, point) => Sample { count: *count, ..Sample::one(point.point) },
+            Self::Sample { sample, .. } => **sample,
         }
     }
 
     fn count(&self) -> usize {
         match self {
             Self::Point(_) => 1,
+            Self::Many(count, _) => *count as usize,
             Self::Sample { sample, .. } => sample.count as usize,
         }
     }
@@ -202,7 +210,7 @@ mod tests {
         let day = NaiveDate::default();
         let entries: Vec<_> = samples(&points, 64)
             .into_iter()
-            .map(|sample| Entry::Sample { channel: 1, day, sample })
+            .map(|sample| Entry::Sample { channel: 1, day, sample: Box::new(sample) })
             .collect();
         let shown = thinned(&entries, 6399, 32, Aggregate::None);
         assert_eq!((shown.len(), shown[0], shown[1], shown[31]), (32, 0.0, 200.0, 6399.0));

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use chrono::{DateTime, NaiveDate, Utc};
 use signalbox_datapoint_log::{
     ChunkPoint,
-    codec::{Sample, decode_chunk, decode_firsts, decode_samples},
+    codec::{decode_chunk, decode_firsts, decode_samples},
     micros, moment,
 };
 use sqlx::{FromRow, PgConnection, PgPool};
@@ -88,7 +88,8 @@ pub async fn series(pool: &PgPool, window: &Window) -> Result<BTreeMap<i32, Vec<
         }
     }
     let thinned = entries.into_iter().map(|(channel, mut entries)| {
-        entries.sort_unstable_by_key(Entry::order);
+        // Rows were read in their order, so there are long runs, which the stable sort is quick with.
+        entries.sort_by_key(Entry::order);
         // Samples show where a row begins, so the newest of all points is looked up.
         let known = newest.iter().find(|point| point.channel == channel);
         let known = known.filter(|point| point.point.time >= from && !tail.is_deleted(&point.point)).copied();
@@ -102,7 +103,7 @@ pub async fn series(pool: &PgPool, window: &Window) -> Result<BTreeMap<i32, Vec<
 async fn rows(connection: &mut PgConnection, window: &Window, from: i64) -> Result<Vec<Row>, SeriesError> {
     // Points are measured no later than ten minutes after they came in.
     let day = moment(from.saturating_sub(HOUR)).date_naive();
-    let rows = sqlx::query_as(
+    let mut rows: Vec<Row> = sqlx::query_as(
         "SELECT channel, hour, day, part, count, min_time, brief,
                 CASE WHEN brief IS NULL THEN points END AS points
            FROM series.chunks
@@ -114,6 +115,7 @@ async fn rows(connection: &mut PgConnection, window: &Window, from: i64) -> Resu
     .bind(from)
     .fetch_all(connection)
     .await?;
+    rows.sort_unstable_by_key(|row| row.min_time);
     Ok(rows)
 }
 
@@ -140,13 +142,15 @@ async fn read_rows(
         Ok(points.map(|point| Entry::Point(Datapoint { channel, day, point })).collect())
     };
     let as_samples = |channel: i32, day: NaiveDate, bytes: &[u8]| -> Result<Vec<Entry>, SeriesError> {
-        let samples = match window.aggregate {
+        if window.aggregate == Aggregate::None {
             // Only first points are shown.
-            Aggregate::None => decode_firsts(bytes)?.into_iter().map(Sample::of_first).collect(),
-            _ => decode_samples(bytes)?,
-        };
-        let samples = samples.into_iter().filter(|sample: &Sample| sample.first.time >= from);
-        Ok(samples.map(|sample| Entry::Sample { channel, day, sample }).collect())
+            let firsts = decode_firsts(bytes)?.into_iter().filter(|(_, first)| first.time >= from);
+            return Ok(firsts
+                .map(|(count, point)| Entry::Many(count, Datapoint { channel, day, point }))
+                .collect());
+        }
+        let samples = decode_samples(bytes)?.into_iter().filter(|sample| sample.first.time >= from);
+        Ok(samples.map(|sample| Entry::Sample { channel, day, sample: Box::new(sample) }).collect())
     };
     let (mut whole, mut digests) = (Names::default(), Names::default());
     for row in rows {
