@@ -9,6 +9,7 @@ use signalbox_gateway::{FirstAdmin, Gateway, ensure_admin};
 use signalbox_messaging::{Bus, Mailbox};
 use signalbox_projections::{
     Runner,
+    automation::AutomationProjection,
     identity::IdentityProjection,
     monitoring::{MonitoringProjection, series::Folder},
     transfer::TransferProjection,
@@ -127,6 +128,7 @@ impl Service {
                     let retention_days = (days > 0).then_some(days);
                     tasks.spawn(async move {
                         tokio::join!(
+                            Runner::<AutomationProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                             Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                             Runner::<MonitoringProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                             Runner::<TransferProjection>::run(pool.clone(), bus, stop.clone()),

@@ -3,6 +3,8 @@
 mod delivery;
 mod event_type;
 mod health;
+mod reading;
+mod rule;
 mod webhook;
 
 pub use delivery::{
@@ -11,6 +13,11 @@ pub use delivery::{
 };
 pub use event_type::EventType;
 pub use health::{Health, HealthCommand, HealthEvent, HealthReport, HealthStatus};
+pub use reading::{DatapointPlace, Reading};
+pub use rule::{
+    ActionType, Condition, Firing, History, Judge, NewRule, Operator, Rule, RuleAction, RuleChanges,
+    RuleCommand, RuleEvent, RuleSpec,
+};
 pub use webhook::{
     NewWebhook, Replay, SecretChange, Webhook, WebhookChanges, WebhookCommand, WebhookEvent, WebhookSpec,
 };

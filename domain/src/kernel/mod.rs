@@ -6,6 +6,7 @@ mod decider;
 mod error;
 mod ids;
 mod metadata;
+mod patch;
 mod sha256;
 mod text;
 
@@ -17,5 +18,6 @@ pub use ids::{
     AgentId, AgentTokenId, ChannelId, DeliveryId, JobId, SessionId, TransferId, UserId, WebhookId, WidgetId,
 };
 pub use metadata::{CommandOutcome, Metadata};
+pub use patch::present;
 pub use sha256::{InvalidSha256, Sha256Hex};
 pub use text::{TextError, clean_text, required_text};

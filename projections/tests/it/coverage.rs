@@ -3,8 +3,8 @@
 use serde_json::Value;
 use signalbox_event_store::RecordedEvent;
 use signalbox_projections::{
-    Projection, Rows, identity::IdentityProjection, monitoring::MonitoringProjection,
-    transfer::TransferProjection,
+    Projection, Rows, automation::AutomationProjection, identity::IdentityProjection,
+    monitoring::MonitoringProjection, transfer::TransferProjection,
 };
 use uuid::Uuid;
 
@@ -73,6 +73,7 @@ async fn every_event_changes_its_read_model_or_is_listed_as_without_effect() {
     let of = |aggregates: &[&str]| -> Vec<_> {
         log().into_iter().filter(|event| aggregates.contains(&event.aggregate_type.as_str())).collect()
     };
+    assert_decided::<AutomationProjection>(&world, &of(AutomationProjection::AGGREGATES)).await;
     assert_decided::<IdentityProjection>(&world, &of(IdentityProjection::AGGREGATES)).await;
     assert_decided::<MonitoringProjection>(&world, &of(MonitoringProjection::AGGREGATES)).await;
     assert_decided::<TransferProjection>(&world, &of(TransferProjection::AGGREGATES)).await;
@@ -81,8 +82,12 @@ async fn every_event_changes_its_read_model_or_is_listed_as_without_effect() {
 
 #[test]
 fn every_aggregate_belongs_to_exactly_one_projection() {
-    let projections =
-        [IdentityProjection::AGGREGATES, MonitoringProjection::AGGREGATES, TransferProjection::AGGREGATES];
+    let projections = [
+        AutomationProjection::AGGREGATES,
+        IdentityProjection::AGGREGATES,
+        MonitoringProjection::AGGREGATES,
+        TransferProjection::AGGREGATES,
+    ];
     for event in log() {
         let owners =
             projections.iter().filter(|aggregates| aggregates.contains(&event.aggregate_type.as_str()));

@@ -9,6 +9,7 @@ use signalbox_gateway::Gateway;
 use signalbox_messaging::{Bus, Mailbox};
 use signalbox_projections::{
     Runner,
+    automation::AutomationProjection,
     identity::IdentityProjection,
     monitoring::{MonitoringProjection, series::Folder},
     transfer::TransferProjection,
@@ -51,6 +52,7 @@ impl Process {
         let retention_days = (days > 0).then_some(days);
         self.tasks.spawn(async move {
             tokio::join!(
+                Runner::<AutomationProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<MonitoringProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<TransferProjection>::run(pool.clone(), bus, stop.clone()),

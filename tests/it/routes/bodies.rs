@@ -202,6 +202,11 @@ async fn no_route_takes_a_value_that_its_rules_forbid() {
         ("max_points", json!(9)),
         ("max_points", json!(2001)),
         ("aggregate", json!("geheim")),
+        ("operator", json!("geheim")),
+        ("threshold_high", json!(0.25)),
+        ("action_type", json!("geheim")),
+        ("webhook_event_type", json!("sensor.geheim")),
+        ("cooldown_seconds", json!(31_622_401)),
     ];
     let mut tried = 0;
     for route in routes_with_body() {

@@ -34,6 +34,7 @@ pub enum Subject {
     /// Changed by the dashboard's owner alone.
     Widget,
     Event,
+    Rule,
     Datapoint,
     /// Seen by the transfer's agents alone.
     File,
@@ -62,14 +63,15 @@ pub struct Subjects {
     pub dashboard: String,
     pub widget: String,
     pub event: String,
+    pub rule: String,
     pub datapoint: String,
 }
 
 fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
     use Subject::{
-        ApiToken, Dashboard, Datapoint, Event, Experiment, File, Job, LogEntry, Nothing, Token, Transfer,
-        User, Widget,
+        ApiToken, Dashboard, Datapoint, Event, Experiment, File, Job, LogEntry, Nothing, Rule, Token,
+        Transfer, User, Widget,
     };
     let credentials = || Some(json!({"email": "nobody@example.org", "password": "not the password"}));
     let job = || {
@@ -91,6 +93,11 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
             json!({"widget_type": "gauge", "title": "t", "event_public_id": null, "x": 1, "y": 1, "w": 1, "h": 1,
             "config_json": "{}"}),
         )
+    };
+    let rule = |name: &str| {
+        Some(json!({"name": name, "event_public_id": "unknown", "operator": "between", "threshold": 0.5,
+            "threshold_high": 9, "action_type": "webhook", "webhook_event_type": "sensor.threshold_exceeded",
+            "cooldown_seconds": 60, "enabled": true}))
     };
     match operation_id {
         "api_health" | "health" | "api_v1_health" | "livez" | "readyz" | "info" => (Everybody, Nothing, None),
@@ -136,6 +143,10 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "create_event" => (Operator, Nothing, event()),
         "update_event" => (Operator, Event, event()),
         "delete_event" => (Operator, Event, None),
+        "list_rules" => (Admin, Nothing, None),
+        "create_rule" => (Admin, Nothing, rule("new")),
+        "get_rule" | "delete_rule" => (Admin, Rule, None),
+        "update_rule" => (Admin, Rule, rule("changed")),
         "list_experiments" | "list_dashboards" | "list_log_entries" => (AnyUser, Nothing, None),
         "get_experiment" | "export_experiment" => (AnyUser, Experiment, None),
         "create_experiment" => (Operator, Nothing, Some(json!({"name": "new"}))),
@@ -215,6 +226,7 @@ impl Route {
             Subject::User => subjects.user.clone(),
             Subject::ApiToken => subjects.api_token.clone(),
             Subject::Event => subjects.event.clone(),
+            Subject::Rule => subjects.rule.clone(),
             Subject::Experiment => subjects.experiment.clone(),
             Subject::LogEntry => subjects.log_entry.clone(),
             Subject::Dashboard => subjects.dashboard.clone(),
@@ -309,6 +321,9 @@ impl Subjects {
         let (user, api_token, event) = (id(&user), id(&token), id(&event));
         let made = async |path: &str, body: Value| id(&world.admin.post(path, body).await.expect(201));
         let datapoint = made("/api/v1/datapoints", json!({"value": 1.5, "event_public_id": event})).await;
+        let rule = json!({"name": "subject", "event_public_id": event, "operator": "gt", "threshold": 9000,
+            "action_type": "log"});
+        let rule = made("/api/v1/rules", rule).await;
         let experiment = made("/api/v1/experiments", json!({"name": "subject"})).await;
         let log_entry = made("/api/v1/logging", json!({"content": "subject"})).await;
         let dashboard = made("/api/v1/dashboards", json!({"name": "subject"})).await;
@@ -321,6 +336,7 @@ impl Subjects {
             user,
             api_token,
             event,
+            rule,
             datapoint,
             experiment,
             log_entry,

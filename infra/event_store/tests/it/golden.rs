@@ -10,6 +10,7 @@ use std::{
 use chrono::DateTime;
 use serde_json::Value;
 use signalbox_domain::{
+    automation::Rule,
     identity::{ApiToken, Session, User},
     kernel::Decider,
     monitoring::{Channel, Dashboard, Experiment, LogEntry},
@@ -76,6 +77,7 @@ fn rewritten(event: &RecordedEvent) -> Value {
         Experiment::TYPE => through::<Experiment>(event),
         Dashboard::TYPE => through::<Dashboard>(event),
         LogEntry::TYPE => through::<LogEntry>(event),
+        Rule::TYPE => through::<Rule>(event),
         other => panic!("add the aggregate {other} here"),
     }
 }

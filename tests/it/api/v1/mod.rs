@@ -5,6 +5,7 @@ mod events;
 mod experiments;
 mod export;
 mod logging;
+mod rules;
 mod tokens;
 mod users;
 mod webmacs;

@@ -1,0 +1,7 @@
+//! Rules as tables.
+
+mod fold;
+pub mod rules;
+
+pub use fold::{AutomationProjection, AutomationRows};
+pub use rules::RuleRow;
