@@ -1,8 +1,8 @@
-//! Commands for rules.
+//! Commands for rules, webhooks, deliveries and the system's health.
 
 use signalbox_datapoint_log::head;
 use signalbox_domain::{
-    automation::{Rule, RuleCommand},
+    automation::{Consignment, Health, Rule, RuleCommand, Webhook},
     kernel::Decider,
 };
 use signalbox_messaging::{CommandMessage, CommandReply};
@@ -23,6 +23,18 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
                 begin_after(&mut command, end);
             }
             Ok(handler.run::<Rule>(message, command).await)
+        }
+        Webhook::TYPE => {
+            let command = parse::<Webhook>(&message.command)?;
+            Ok(handler.run::<Webhook>(message, command).await)
+        }
+        Consignment::TYPE => {
+            let command = parse::<Consignment>(&message.command)?;
+            Ok(handler.run::<Consignment>(message, command).await)
+        }
+        Health::TYPE => {
+            let command = parse::<Health>(&message.command)?;
+            Ok(handler.run::<Health>(message, command).await)
         }
         _ => Err(unknown(&message)),
     }

@@ -5,15 +5,18 @@ use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_domain::kernel::{Actor, CommandOutcome, Decider, ErrorKind, Metadata, Rejection};
+use signalbox_egress::Egress;
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
 use signalbox_projections::Lease;
+use signalbox_sealing::Sealer;
 use sqlx::PgPool;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    Cleanup, Dispatcher, Housekeeping, PresenceSweep, Reconciler, Relay, Scheduler, StallSweep, WorkerError,
+    Cleanup, Dispatcher, HealthReporter, HealthWatch, Housekeeping, PresenceSweep, Reconciler, Relay,
+    Scheduler, StallSweep, WebhookDelivery, WebhookFanOut, WebhookReplay, WorkerError,
 };
 
 /// Pause after a failed step.
@@ -30,6 +33,10 @@ pub struct Context {
     pub mailbox: Mailbox,
     /// Staged bytes.
     pub blobs: BlobStore,
+    /// Requests to addresses that users name.
+    pub egress: Egress,
+    /// Opens secrets of webhooks.
+    pub sealer: Sealer,
     /// The time.
     pub clock: Clock,
     /// The settings.
@@ -120,8 +127,11 @@ fn due(name: &str, sent: Result<CommandOutcome, Rejection>) -> Result<Option<Com
 
 /// Runs all workers until `stop`.
 pub async fn run(context: Context, stop: CancellationToken) {
+    let health = HealthWatch::default();
     let work = async {
         tokio::join!(
+            health.observe(&context),
+            run_one(HealthReporter(health.clone()), &context),
             run_one(Relay::default(), &context),
             run_one(Dispatcher, &context),
             run_one(Scheduler, &context),
@@ -130,6 +140,9 @@ pub async fn run(context: Context, stop: CancellationToken) {
             run_one(PresenceSweep, &context),
             run_one(Cleanup, &context),
             run_one(Housekeeping, &context),
+            run_one(WebhookFanOut::default(), &context),
+            run_one(WebhookDelivery::default(), &context),
+            run_one(WebhookReplay, &context),
         )
     };
     tokio::select! { _ = work => {}, () = stop.cancelled() => {} }
