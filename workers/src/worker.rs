@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    Cleanup, Dispatcher, Housekeeping, PresenceSweep, Reconciler, Relay, Scheduler, StallSweep, WorkerError,
+    Cleanup, Dispatcher, Housekeeping, PresenceSweep, Reconciler, Relay, RuleEvaluation, RuleLog, Scheduler,
+    StallSweep, WorkerError,
 };
 
 /// Pause after a failed step.
@@ -107,7 +108,8 @@ impl Context {
     }
 }
 
-fn due(name: &str, sent: Result<CommandOutcome, Rejection>) -> Result<Option<CommandOutcome>, WorkerError> {
+/// What became of work that may have been done already, or that nobody wants any more: then nothing is left to do.
+pub(crate) fn due<T>(name: &str, sent: Result<T, Rejection>) -> Result<Option<T>, WorkerError> {
     match sent {
         Ok(outcome) => Ok(Some(outcome)),
         Err(rejection) if rejection.kind == ErrorKind::Unavailable => Err(rejection.into()),
@@ -130,6 +132,8 @@ pub async fn run(context: Context, stop: CancellationToken) {
             run_one(PresenceSweep, &context),
             run_one(Cleanup, &context),
             run_one(Housekeeping, &context),
+            run_one(RuleLog, &context),
+            run_everywhere(RuleEvaluation::default(), &context),
         )
     };
     tokio::select! { _ = work => {}, () = stop.cancelled() => {} }
@@ -142,6 +146,13 @@ async fn run_one<W: Worker>(worker: W, context: &Context) {
             work(&worker, context).await;
         }
         tracing::warn!(worker = W::NAME, "the lease is lost; asking for it again");
+    }
+}
+
+/// For workers that share their work among all processes.
+async fn run_everywhere<W: Worker>(worker: W, context: &Context) {
+    loop {
+        work(&worker, context).await;
     }
 }
 

@@ -7,6 +7,6 @@ mod rule;
 pub use event_type::EventType;
 pub use reading::{DatapointPlace, Reading};
 pub use rule::{
-    ActionType, Condition, Firing, History, Judge, NewRule, Operator, Rule, RuleAction, RuleChanges,
+    ActionType, Condition, Firing, History, Judge, NewRule, Operator, Phase, Rule, RuleAction, RuleChanges,
     RuleCommand, RuleEvent, RuleSpec,
 };
