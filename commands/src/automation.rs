@@ -2,7 +2,7 @@
 
 use signalbox_datapoint_log::head;
 use signalbox_domain::{
-    automation::{Consignment, Health, Rule, RuleCommand, Webhook},
+    automation::{Consignment, Health, NewRule, Rule, RuleCommand, Webhook},
     kernel::Decider,
 };
 use signalbox_messaging::{CommandMessage, CommandReply};
@@ -17,10 +17,9 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
     match message.aggregate_type.as_str() {
         Rule::TYPE => {
             let mut command = parse::<Rule>(&message.command)?;
-            if let RuleCommand::Create(_) | RuleCommand::Change { .. } = &command {
-                // Read before the rule is appended: whatever is sent after the answer comes behind it.
-                let end = head(&handler.pool).await.map_err(|error| unavailable(&error))?.position;
-                begin_after(&mut command, end);
+            if let Some(after) = place(&mut command) {
+                // Read before the rule is appended: what is sent after the answer comes behind it.
+                *after = head(&handler.pool).await.map_err(|error| unavailable(&error))?.position;
             }
             Ok(handler.run::<Rule>(message, command).await)
         }
@@ -40,10 +39,12 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
     }
 }
 
-fn begin_after(command: &mut RuleCommand, end: i64) {
+/// Where the end of the datapoint log belongs, which tells values before the command from those behind it.
+fn place(command: &mut RuleCommand) -> Option<&mut i64> {
     match command {
-        RuleCommand::Create(new) => new.after = end,
-        RuleCommand::Change { after, .. } => *after = end,
-        RuleCommand::Judge { .. } | RuleCommand::Delete => {}
+        RuleCommand::Create(NewRule { after, .. })
+        | RuleCommand::Change { after, .. }
+        | RuleCommand::Delete { after } => Some(after),
+        RuleCommand::Judge { .. } => None,
     }
 }

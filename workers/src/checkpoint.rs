@@ -1,8 +1,8 @@
-//! How far a worker has read the log.
+//! How far a worker has followed the log of events.
 
 use sqlx::PgPool;
 
-/// The position up to which worker `name` has done its work.
+/// The position that follower `name` has dealt with; 0 for a new one.
 pub(crate) async fn read(pool: &PgPool, name: &str) -> Result<i64, sqlx::Error> {
     let position = sqlx::query_scalar("SELECT position FROM ops.relay_checkpoint WHERE relay = $1")
         .bind(name)
@@ -18,7 +18,8 @@ pub(crate) async fn read(pool: &PgPool, name: &str) -> Result<i64, sqlx::Error> 
     Ok(0)
 }
 
-/// Does not wait for the disk: should the server crash and take it back, the same work is done again, and seen to be.
+/// Moves follower `name` from one position to another, unless it is elsewhere. Does not wait for the disk: should the
+/// server crash and take it back, the same events are dealt with again.
 pub(crate) async fn advance(pool: &PgPool, name: &str, from: i64, to: i64) -> Result<(), sqlx::Error> {
     sqlx::query(
         "UPDATE ops.relay_checkpoint SET position = $3

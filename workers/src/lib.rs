@@ -2,7 +2,8 @@
 //!
 //! Every worker is level-triggered: a wake-up or a period starts one bounded, idempotent step that looks at the read
 //! models and the log and does what is outstanding. Its results are commands. One process is active per kind of
-//! worker, by a lease; should two ever be, the aggregates let one of them win.
+//! worker, by a lease, but for those that share their work; should two ever do the same, the aggregates let one of them
+//! win.
 
 mod checkpoint;
 mod cleanup;
@@ -13,6 +14,7 @@ mod housekeeping;
 mod presence;
 mod reconcile;
 mod relay;
+mod rules;
 mod scheduler;
 mod stall;
 mod webhooks;
@@ -26,6 +28,7 @@ pub use housekeeping::Housekeeping;
 pub use presence::PresenceSweep;
 pub use reconcile::Reconciler;
 pub use relay::Relay;
+pub use rules::{RuleEvaluation, RuleLog};
 pub use scheduler::Scheduler;
 pub use stall::StallSweep;
 pub use webhooks::{WebhookDelivery, WebhookFanOut, WebhookReplay};

@@ -16,7 +16,8 @@ use uuid::Uuid;
 
 use crate::{
     Cleanup, Dispatcher, HealthReporter, HealthWatch, Housekeeping, PresenceSweep, Reconciler, Relay,
-    Scheduler, StallSweep, WebhookDelivery, WebhookFanOut, WebhookReplay, WorkerError,
+    RuleEvaluation, RuleLog, Scheduler, StallSweep, WebhookDelivery, WebhookFanOut, WebhookReplay,
+    WorkerError,
 };
 
 /// Pause after a failed step.
@@ -114,7 +115,8 @@ impl Context {
     }
 }
 
-fn due(name: &str, sent: Result<CommandOutcome, Rejection>) -> Result<Option<CommandOutcome>, WorkerError> {
+/// What became of work that may have been done already, or that nobody wants any more: then nothing is left to do.
+pub(crate) fn due<T>(name: &str, sent: Result<T, Rejection>) -> Result<Option<T>, WorkerError> {
     match sent {
         Ok(outcome) => Ok(Some(outcome)),
         Err(rejection) if rejection.kind == ErrorKind::Unavailable => Err(rejection.into()),
@@ -143,6 +145,8 @@ pub async fn run(context: Context, stop: CancellationToken) {
             run_one(WebhookFanOut::default(), &context),
             run_one(WebhookDelivery::default(), &context),
             run_one(WebhookReplay, &context),
+            run_one(RuleLog, &context),
+            run_everywhere(RuleEvaluation::default(), &context),
         )
     };
     tokio::select! { _ = work => {}, () = stop.cancelled() => {} }
@@ -155,6 +159,13 @@ async fn run_one<W: Worker>(worker: W, context: &Context) {
             work(&worker, context).await;
         }
         tracing::warn!(worker = W::NAME, "the lease is lost; asking for it again");
+    }
+}
+
+/// For workers that share their work among all processes.
+async fn run_everywhere<W: Worker>(worker: W, context: &Context) {
+    loop {
+        work(&worker, context).await;
     }
 }
 

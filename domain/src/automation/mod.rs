@@ -15,7 +15,7 @@ pub use event_type::EventType;
 pub use health::{Health, HealthCommand, HealthEvent, HealthReport, HealthStatus};
 pub use reading::{DatapointPlace, Reading};
 pub use rule::{
-    ActionType, Condition, Firing, History, Judge, NewRule, Operator, Rule, RuleAction, RuleChanges,
+    ActionType, Condition, Firing, History, Judge, NewRule, Operator, Phase, Rule, RuleAction, RuleChanges,
     RuleCommand, RuleEvent, RuleSpec,
 };
 pub use webhook::{

@@ -244,7 +244,7 @@ pub(crate) async fn delete(
 ) -> Result<Response, Problem> {
     let row = find(&state, &id).await?;
     let metadata = context.metadata(who.actor(), "delete rule");
-    let written = state.write::<Rule>(row.id, version, &metadata, &RuleCommand::Delete).await?;
+    let written = state.write::<Rule>(row.id, version, &metadata, &RuleCommand::Delete { after: 0 }).await?;
     let out = StatusOut { status: "success", message: "Rule successfully deleted." };
     Ok(answer::written(written, StatusCode::OK, None, &out))
 }

@@ -11,6 +11,7 @@ CREATE TABLE read.rules (
     webhook_event_type text,
     cooldown_seconds   bigint      NOT NULL,
     enabled            boolean     NOT NULL,
+    earlier            jsonb       NOT NULL, -- what it was for values that came in before it was changed
     seen_position      bigint      NOT NULL, -- in the datapoint log: what is not behind it was judged, or never will be
     seen_index         bigint      NOT NULL,
     last_triggered_at  timestamptz,
@@ -29,12 +30,13 @@ CREATE TABLE ops.rule_shards (
     shard       int PRIMARY KEY,
     position    bigint NOT NULL, -- in the datapoint log
     day         date   NOT NULL,
+    total       bigint NOT NULL, -- points up to there
     owner       uuid,
     owned_until timestamptz
 );
-INSERT INTO ops.rule_shards (shard, position, day)
-SELECT shard, (SELECT position FROM log_head WHERE log = 'datapoints'), DATE '1970-01-01'
-  FROM generate_series(0, 15) AS s (shard);
+INSERT INTO ops.rule_shards (shard, position, day, total)
+SELECT shard, position, DATE '1970-01-01', points FROM log_head, generate_series(0, 15) AS s (shard)
+ WHERE log = 'datapoints';
 
 CREATE TABLE ops.rule_evaluators (
     id          uuid PRIMARY KEY,

@@ -4,8 +4,8 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_domain::{
     automation::{
-        ActionType, Condition, DatapointPlace, EventType, History, NewRule, Operator, RuleAction, RuleEvent,
-        RuleSpec,
+        ActionType, Condition, DatapointPlace, EventType, History, Judge, NewRule, Operator, Phase,
+        RuleAction, RuleEvent, RuleSpec,
     },
     kernel::ChannelId,
 };
@@ -43,6 +43,9 @@ pub struct RuleRow {
     pub cooldown_seconds: i64,
     /// Whether it watches.
     pub enabled: bool,
+    /// What it was for values that came in before it was changed.
+    #[sqlx(json)]
+    pub earlier: Vec<Phase>,
     /// Row of the datapoint log up to which it has nothing to judge any more.
     pub seen_position: i64,
     /// Place within that row.
@@ -89,13 +92,12 @@ impl RuleRow {
         })
     }
 
-    /// How far it has looked, and when it fired last.
-    pub fn history(&self) -> History {
+    /// Judges as it does; `None` as for [`RuleRow::spec`].
+    pub fn judge(&self) -> Option<Judge> {
         let index = u32::try_from(self.seen_index).unwrap_or_default();
-        History {
-            seen: DatapointPlace { position: self.seen_position, index },
-            last_triggered_at: self.last_triggered_at,
-        }
+        let seen = DatapointPlace { position: self.seen_position, index };
+        let history = History { seen, last_triggered_at: self.last_triggered_at };
+        Some(Judge::new(&self.spec()?, &self.earlier, history))
     }
 
     fn created(recorded: &RecordedEvent, new: NewRule) -> Self {
@@ -111,6 +113,7 @@ impl RuleRow {
             webhook_event_type: None,
             cooldown_seconds: 0,
             enabled: false,
+            earlier: Vec::new(),
             seen_position: 0,
             seen_index: 0,
             last_triggered_at: None,
@@ -159,14 +162,42 @@ pub(super) fn fold(rows: &mut Table<RuleRow>, recorded: &RecordedEvent, event: R
     row.updated_at = recorded.recorded_at;
     match event {
         RuleEvent::RuleCreated(_) | RuleEvent::RuleTriggered(_) => {}
-        RuleEvent::RuleUpdated { to, after, .. } => {
+        RuleEvent::RuleUpdated { from, to, after } => {
+            Phase::remember(&mut row.earlier, from, after);
             row.set_spec(to);
-            if let Some(after) = after {
-                row.set_seen(row.history().seen.max(DatapointPlace::end_of(after)));
-            }
         }
-        RuleEvent::RuleDeleted { .. } => row.deleted_at = Some(recorded.recorded_at),
+        RuleEvent::RuleDeleted { after, .. } => {
+            if let Some(spec) = row.spec() {
+                Phase::remember(&mut row.earlier, spec, after);
+            }
+            row.enabled = false;
+            row.deleted_at = Some(recorded.recorded_at);
+        }
     }
+}
+
+/// A rule that has changed, with what evaluators need besides.
+#[derive(Debug, Clone, FromRow)]
+pub struct ChangedRule {
+    /// The rule, deleted or not.
+    #[sqlx(flatten)]
+    pub rule: RuleRow,
+    /// The integer that stands for its channel in the datapoint log; `None` when the read model does not show it yet.
+    pub channel_number: Option<i32>,
+}
+
+/// All rules that somebody has changed after `position`, in that order.
+///
+/// # Errors
+/// The database's error.
+pub async fn rules_since(pool: &PgPool, position: i64) -> Result<Vec<ChangedRule>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT r.*, c.number AS channel_number FROM read.rules r LEFT JOIN read.channels c ON c.id = r.channel_id
+          WHERE r.changed_at > $1 ORDER BY r.changed_at",
+    )
+    .bind(position)
+    .fetch_all(pool)
+    .await
 }
 
 /// Which rules are listed; `None` means any.

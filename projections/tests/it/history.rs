@@ -193,7 +193,7 @@ pub(crate) async fn rules(writer: &Writer, number: i64) {
     }
     judge(writer, rule, channel, 7).await;
     if number % 2 == 0 {
-        writer.run::<Rule>(rule, RuleCommand::Delete).await;
+        writer.run::<Rule>(rule, RuleCommand::Delete { after: 8 }).await;
     }
 }
 

@@ -98,6 +98,11 @@ impl World {
         self.others.last_mut().unwrap()
     }
 
+    /// Stops the process that was started last.
+    pub async fn stop_last(&mut self) {
+        self.others.pop().unwrap().stop().await;
+    }
+
     /// Makes a user with [`PASSWORD`] and logs it in.
     pub async fn user(&self, name: &str, role: &str) -> Client {
         let user = json!({"email": email(name), "username": name, "password": PASSWORD, "role": role});

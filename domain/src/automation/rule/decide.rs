@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Firing, History, Judge, NewRule, RuleChanges, RuleCommand, RuleEvent, RuleSpec};
+use super::{Firing, History, Judge, NewRule, Phase, RuleCommand, RuleEvent, RuleSpec};
 use crate::{
     automation::{DatapointPlace, Reading},
     kernel::{ChannelId, Claim, ClaimOp, Decider, Rejection},
@@ -17,7 +17,10 @@ pub struct Rule {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Present {
     spec: RuleSpec,
+    earlier: Vec<Phase>,
     history: History,
+    /// It judges what came in before, and takes no other command.
+    is_deleted: bool,
 }
 
 const NAME_CLAIM: &str = "rule.name";
@@ -32,20 +35,23 @@ impl Decider for Rule {
     type Event = RuleEvent;
 
     fn decide(&self, command: RuleCommand) -> Result<Vec<RuleEvent>, Rejection> {
-        let Some(present) = &self.present else {
-            return match command {
-                RuleCommand::Create(new) => {
-                    let spec = new.spec.validate()?;
-                    Ok(vec![RuleEvent::RuleCreated(NewRule { spec, ..new })])
-                }
-                _ => Err(Rejection::not_found("Rule")),
-            };
-        };
-        match command {
-            RuleCommand::Create(_) => Err(Rejection::conflict("rule_exists", "This rule exists already.")),
-            RuleCommand::Change { changes, after } => present.change(changes, after),
-            RuleCommand::Judge { readings } => Ok(present.judge(readings)),
-            RuleCommand::Delete => Ok(vec![RuleEvent::RuleDeleted { name: present.spec.name.clone() }]),
+        match (command, &self.present) {
+            (RuleCommand::Create(new), None) => {
+                let spec = new.spec.validate()?;
+                Ok(vec![RuleEvent::RuleCreated(NewRule { spec, ..new })])
+            }
+            (RuleCommand::Create(_), Some(_)) => {
+                Err(Rejection::conflict("rule_exists", "This rule exists already."))
+            }
+            (RuleCommand::Judge { readings }, Some(present)) => Ok(present.judge(readings)),
+            (_, None | Some(Present { is_deleted: true, .. })) => Err(Rejection::not_found("Rule")),
+            (RuleCommand::Change { changes, after }, Some(present)) => {
+                let (from, to) = (present.spec.clone(), present.spec.with(changes)?);
+                Ok(if from == to { Vec::new() } else { vec![RuleEvent::RuleUpdated { from, to, after }] })
+            }
+            (RuleCommand::Delete { after }, Some(present)) => {
+                Ok(vec![RuleEvent::RuleDeleted { name: present.spec.name.clone(), after }])
+            }
         }
     }
 
@@ -53,19 +59,18 @@ impl Decider for Rule {
         match (event, &mut self.present) {
             (RuleEvent::RuleCreated(new), present) => {
                 let history = History { seen: DatapointPlace::end_of(new.after), last_triggered_at: None };
-                *present = Some(Present { spec: new.spec, history });
+                let earlier = Vec::new();
+                *present = Some(Present { spec: new.spec, earlier, history, is_deleted: false });
             }
-            (RuleEvent::RuleUpdated { to, after, .. }, Some(present)) => {
-                present.spec = to;
-                if let Some(after) = after {
-                    present.history.seen = present.history.seen.max(DatapointPlace::end_of(after));
-                }
-            }
+            (RuleEvent::RuleUpdated { to, after, .. }, Some(present)) => present.become_another(to, after),
             (RuleEvent::RuleTriggered(firing), Some(present)) => {
                 let Reading { place, occurred_at, .. } = firing.reading;
                 present.history = History { seen: place, last_triggered_at: Some(occurred_at) };
             }
-            (RuleEvent::RuleDeleted { .. }, present) => *present = None,
+            (RuleEvent::RuleDeleted { after, .. }, Some(present)) => {
+                present.become_another(RuleSpec { enabled: false, ..present.spec.clone() }, after);
+                present.is_deleted = true;
+            }
             (_, None) => {}
         }
     }
@@ -95,36 +100,38 @@ impl Decider for Rule {
                 claims
             }
             RuleEvent::RuleTriggered(_) => Vec::new(),
-            RuleEvent::RuleDeleted { name: old } => vec![name(ClaimOp::Release, old)],
+            RuleEvent::RuleDeleted { name: old, .. } => vec![name(ClaimOp::Release, old)],
         }
     }
 }
 
 impl Present {
-    fn change(&self, changes: RuleChanges, after: i64) -> Result<Vec<RuleEvent>, Rejection> {
-        let (from, to) = (self.spec.clone(), self.spec.with(changes)?);
-        if from == to {
-            return Ok(Vec::new());
-        }
-        let begins = !from.enabled && to.enabled || from.channel != to.channel;
-        Ok(vec![RuleEvent::RuleUpdated { from, to, after: begins.then_some(after) }])
+    fn become_another(&mut self, to: RuleSpec, after: i64) {
+        let from = std::mem::replace(&mut self.spec, to);
+        Phase::remember(&mut self.earlier, from, after);
     }
 
     fn judge(&self, readings: Vec<Reading>) -> Vec<RuleEvent> {
-        let mut judge = Judge::new(&self.spec, self.history);
-        let fires = move |reading: &Reading| {
-            // What came in on a channel that it watches no more.
-            reading.channel_id == self.spec.channel
-                && judge.fires(reading.place, reading.value, reading.occurred_at)
-        };
-        let firing = |reading| {
-            RuleEvent::RuleTriggered(Firing {
-                reading,
-                rule_name: self.spec.name.clone(),
-                condition: self.spec.condition,
-                action: self.spec.action,
-            })
-        };
-        readings.into_iter().filter(fires).map(firing).collect()
+        let mut judge = Judge::new(&self.spec, &self.earlier, self.history);
+        let mut firings = Vec::new();
+        for reading in readings {
+            let is_watched = reading.channel_id == self.spec.channel;
+            if is_watched && judge.fires(reading.place, reading.value, reading.occurred_at) {
+                let spec = self.spec_for(reading.place);
+                firings.push(RuleEvent::RuleTriggered(Firing {
+                    reading,
+                    rule_name: spec.name.clone(),
+                    condition: spec.condition,
+                    action: spec.action,
+                }));
+            }
+        }
+        firings
+    }
+
+    /// What it was when the value at `place` came in.
+    fn spec_for(&self, place: DatapointPlace) -> &RuleSpec {
+        let phase = self.earlier.iter().find(|phase| place.position <= phase.until);
+        phase.map_or(&self.spec, |phase| &phase.spec)
     }
 }

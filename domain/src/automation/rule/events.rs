@@ -36,8 +36,12 @@ pub enum RuleCommand {
         /// The values.
         readings: Vec<Reading>,
     },
-    /// Remove it.
-    Delete,
+    /// Remove it. Values that came in before are still judged.
+    Delete {
+        /// End of the datapoint log; filled in by the command handler.
+        #[serde(default)]
+        after: i64,
+    },
 }
 
 /// A rule fired.
@@ -67,9 +71,8 @@ pub enum RuleEvent {
         from: RuleSpec,
         /// Now.
         to: RuleSpec,
-        /// Where it begins to watch, if it does so only now: it was disabled, or watched another channel.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        after: Option<i64>,
+        /// End of the datapoint log: values up to there are judged by what it was before.
+        after: i64,
     },
     /// It fired.
     RuleTriggered(Firing),
@@ -77,6 +80,8 @@ pub enum RuleEvent {
     RuleDeleted {
         /// Its name, which is free again.
         name: String,
+        /// End of the datapoint log: values up to there are still judged.
+        after: i64,
     },
 }
 

@@ -9,5 +9,5 @@ mod tests;
 
 pub use decide::Rule;
 pub use events::{Firing, NewRule, RuleCommand, RuleEvent};
-pub use judge::{History, Judge};
+pub use judge::{History, Judge, Phase};
 pub use spec::{ActionType, Condition, Operator, RuleAction, RuleChanges, RuleSpec};

@@ -152,30 +152,64 @@ fn what_was_judged_fires_nothing_when_it_is_judged_again() {
 }
 
 #[test]
-fn it_watches_what_comes_after_it_was_made_enabled_or_moved() {
+fn each_value_is_judged_by_the_rule_as_it_was_when_the_value_came_in() {
     let mut rule = rule(RuleSpec { cooldown_seconds: 0, ..spec() });
-    assert_eq!(judge(&mut rule, vec![reading(7, 3, 11.0, at(0)), reading(8, 0, 11.0, at(0))]), ["8-0"]);
     let enabled = |enabled| RuleChanges { enabled: Some(enabled), ..Default::default() };
-    change(&mut rule, enabled(false), 9).unwrap();
-    assert_eq!(judge(&mut rule, vec![reading(10, 0, 11.0, at(0))]), [""; 0]);
-    change(&mut rule, enabled(true), 12).unwrap();
-    assert_eq!(judge(&mut rule, vec![reading(12, 9, 11.0, at(0)), reading(13, 0, 11.0, at(0))]), ["13-0"]);
+    let threshold = |threshold| RuleChanges { threshold: Some(threshold), ..Default::default() };
+    for (changes, after) in
+        [(enabled(false), 9), (enabled(true), 11), (threshold(5.0), 13), (threshold(8.0), 13)]
+    {
+        change(&mut rule, changes, after).unwrap();
+    }
+    rule.evolve(RuleEvent::RuleDeleted { name: "too hot".to_owned(), after: 15 });
+    // Evaluation is far behind: none of them has been judged when the last change was made.
+    let values = [
+        (7, 11.0),
+        (8, 11.0),
+        (9, 9.0),
+        (10, 11.0),
+        (11, 11.0),
+        (12, 11.0),
+        (13, 9.0),
+        (14, 9.0),
+        (15, 7.0),
+        (16, 11.0),
+    ];
+    let readings: Vec<_> = values.iter().map(|(row, value)| reading(*row, 0, *value, at(0))).collect();
+    assert_eq!(judge(&mut rule, readings.clone()), ["8-0", "12-0", "14-0"]);
+    assert_eq!(judge(&mut rule, readings), [""; 0]);
+    assert!(change(&mut rule, enabled(true), 20).is_err(), "it is gone");
+    assert!(rule.decide(RuleCommand::Delete { after: 20 }).is_err());
+}
+
+#[test]
+fn a_rule_that_was_moved_begins_where_it_watches_now() {
+    let mut rule = rule(RuleSpec { cooldown_seconds: 0, ..spec() });
     let other = ChannelId(Uuid::from_u128(4));
     change(&mut rule, RuleChanges { channel: Some(other), ..Default::default() }, 20).unwrap();
-    let readings = [reading(21, 0, 11.0, at(0)), reading(20, 0, 11.0, at(0)), reading(21, 1, 11.0, at(0))];
-    let [old, _, _] = readings.clone();
-    let moved = readings.map(|reading| Reading { channel_id: other, ..reading });
-    assert_eq!(judge(&mut rule, vec![old]), [""; 0], "of the channel before");
-    assert_eq!(judge(&mut rule, moved[1..].to_vec()), ["21-1"]);
+    let on_other = |reading| Reading { channel_id: other, ..reading };
+    let [a, b, c, d] = [19, 20, 21, 22].map(|row| reading(row, 0, 11.0, at(0)));
+    assert_eq!(judge(&mut rule, vec![a, on_other(b), c, on_other(d)]), ["22-0"]);
+}
+
+#[test]
+fn more_changes_than_are_remembered_do_no_harm() {
+    let mut rule = rule(RuleSpec { cooldown_seconds: 0, ..spec() });
+    for row in 10..100 {
+        let threshold = Some(if row % 2 == 0 { 1000.0 } else { 5.0 });
+        change(&mut rule, RuleChanges { threshold, ..Default::default() }, row).unwrap();
+    }
+    let readings = (8..110).map(|row| reading(row, 0, 11.0, at(0))).collect();
+    let fired = judge(&mut rule, readings);
+    assert!(fired.contains(&"100-0".to_owned()) && fired.contains(&"98-0".to_owned()), "{fired:?}");
+    assert!(!fired.contains(&"97-0".to_owned()), "{fired:?}");
 }
 
 #[test]
 fn another_threshold_goes_on_with_the_cooldown() {
     let mut rule = rule(spec());
     assert_eq!(judge(&mut rule, vec![reading(8, 0, 11.0, at(0))]), ["8-0"]);
-    let changes = RuleChanges { threshold: Some(5.0), ..Default::default() };
-    let changed = change(&mut rule, changes, 8).unwrap();
-    assert!(matches!(&changed[0], RuleEvent::RuleUpdated { after: None, .. }));
+    change(&mut rule, RuleChanges { threshold: Some(5.0), ..Default::default() }, 8).unwrap();
     let readings = vec![reading(9, 0, 6.0, at(59_000)), reading(10, 0, 6.0, at(60_000))];
     assert_eq!(judge(&mut rule, readings), ["10-0"]);
 }
@@ -241,7 +275,7 @@ fn commands_survive_the_bus() {
 #[test]
 fn only_what_changes_touches_the_claims() {
     let claims = |to: RuleSpec| {
-        Rule::claims(Uuid::nil(), &RuleEvent::RuleUpdated { from: spec(), to, after: None }).len()
+        Rule::claims(Uuid::nil(), &RuleEvent::RuleUpdated { from: spec(), to, after: 0 }).len()
     };
     assert_eq!(claims(RuleSpec { enabled: false, ..spec() }), 0);
     assert_eq!(claims(RuleSpec { name: "other".to_owned(), ..spec() }), 2);

@@ -429,7 +429,7 @@ fn after_rule(event: Option<&RuleEvent>) -> Option<RuleEvent> {
     };
     match event {
         RuleEvent::RuleCreated(_) => {
-            Some(RuleEvent::RuleUpdated { from: rule_spec(), to: changed, after: Some(11) })
+            Some(RuleEvent::RuleUpdated { from: rule_spec(), to: changed, after: 11 })
         }
         RuleEvent::RuleUpdated { .. } => Some(RuleEvent::RuleTriggered(Firing {
             reading: reading(),
@@ -437,7 +437,7 @@ fn after_rule(event: Option<&RuleEvent>) -> Option<RuleEvent> {
             condition,
             action: webhook,
         })),
-        RuleEvent::RuleTriggered(_) => Some(RuleEvent::RuleDeleted { name: "hot".to_owned() }),
+        RuleEvent::RuleTriggered(_) => Some(RuleEvent::RuleDeleted { name: "hot".to_owned(), after: 13 }),
         RuleEvent::RuleDeleted { .. } => None,
     }
 }
