@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::{Config, Secret};
+use signalbox_egress::{Egress, Policy};
 use signalbox_gateway::{FirstAdmin, Gateway, ensure_admin};
 use signalbox_messaging::{Bus, Mailbox};
 use signalbox_projections::{
@@ -14,6 +15,7 @@ use signalbox_projections::{
     monitoring::{MonitoringProjection, series::Folder},
     transfer::TransferProjection,
 };
+use signalbox_sealing::Sealer;
 use sqlx::PgPool;
 use tokio::{
     net::TcpListener,
@@ -139,8 +141,19 @@ impl Service {
                 }
                 Role::Workers => {
                     let mailbox = Mailbox::open(&bus).await?;
+                    let egress = Egress::new(Policy::allowing(&config.egress.allowed_networks)?)?;
+                    let sealer = Sealer::open(&pool, &clock).await?;
                     let (blobs, config) = (blobs.clone(), config.clone());
-                    let context = signalbox_workers::Context { pool, bus, mailbox, blobs, clock, config };
+                    let context = signalbox_workers::Context {
+                        pool,
+                        bus,
+                        mailbox,
+                        blobs,
+                        egress,
+                        sealer,
+                        clock,
+                        config,
+                    };
                     tasks.spawn(async move {
                         signalbox_workers::run(context, stop).await;
                         Ok(())

@@ -67,6 +67,12 @@ impl Signalbox {
         Ok(Self { role, address, environment, log })
     }
 
+    /// With another setting in the environment.
+    pub fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.environment.push((name, value.to_owned()));
+        self
+    }
+
     /// Starts the process. It may still be starting up when this returns.
     pub fn start(&self) -> anyhow::Result<Program> {
         let mut arguments = vec!["serve"];

@@ -1,8 +1,8 @@
-//! Commands for rules.
+//! Commands for rules, webhooks, deliveries and the system's health.
 
 use signalbox_datapoint_log::head;
 use signalbox_domain::{
-    automation::{NewRule, Rule, RuleCommand},
+    automation::{Consignment, Health, NewRule, Rule, RuleCommand, Webhook},
     kernel::Decider,
 };
 use signalbox_messaging::{CommandMessage, CommandReply};
@@ -22,6 +22,18 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
                 *after = head(&handler.pool).await.map_err(|error| unavailable(&error))?.position;
             }
             Ok(handler.run::<Rule>(message, command).await)
+        }
+        Webhook::TYPE => {
+            let command = parse::<Webhook>(&message.command)?;
+            Ok(handler.run::<Webhook>(message, command).await)
+        }
+        Consignment::TYPE => {
+            let command = parse::<Consignment>(&message.command)?;
+            Ok(handler.run::<Consignment>(message, command).await)
+        }
+        Health::TYPE => {
+            let command = parse::<Health>(&message.command)?;
+            Ok(handler.run::<Health>(message, command).await)
         }
         _ => Err(unknown(&message)),
     }

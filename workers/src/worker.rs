@@ -5,16 +5,19 @@ use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_domain::kernel::{Actor, CommandOutcome, Decider, ErrorKind, Metadata, Rejection};
+use signalbox_egress::Egress;
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
 use signalbox_projections::Lease;
+use signalbox_sealing::Sealer;
 use sqlx::PgPool;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    Cleanup, Dispatcher, Housekeeping, PresenceSweep, Reconciler, Relay, RuleEvaluation, RuleLog, Scheduler,
-    StallSweep, WorkerError,
+    Cleanup, Dispatcher, HealthReporter, HealthWatch, Housekeeping, PresenceSweep, Reconciler, Relay,
+    RuleEvaluation, RuleLog, Scheduler, StallSweep, WebhookDelivery, WebhookFanOut, WebhookReplay,
+    WorkerError,
 };
 
 /// Pause after a failed step.
@@ -31,6 +34,10 @@ pub struct Context {
     pub mailbox: Mailbox,
     /// Staged bytes.
     pub blobs: BlobStore,
+    /// Requests to addresses that users name.
+    pub egress: Egress,
+    /// Opens secrets of webhooks.
+    pub sealer: Sealer,
     /// The time.
     pub clock: Clock,
     /// The settings.
@@ -122,8 +129,11 @@ pub(crate) fn due<T>(name: &str, sent: Result<T, Rejection>) -> Result<Option<T>
 
 /// Runs all workers until `stop`.
 pub async fn run(context: Context, stop: CancellationToken) {
+    let health = HealthWatch::default();
     let work = async {
         tokio::join!(
+            health.observe(&context),
+            run_one(HealthReporter(health.clone()), &context),
             run_one(Relay::default(), &context),
             run_one(Dispatcher, &context),
             run_one(Scheduler, &context),
@@ -134,6 +144,9 @@ pub async fn run(context: Context, stop: CancellationToken) {
             run_one(Housekeeping, &context),
             run_one(RuleLog, &context),
             run_everywhere(RuleEvaluation::default(), &context),
+            run_one(WebhookFanOut::default(), &context),
+            run_one(WebhookDelivery::default(), &context),
+            run_one(WebhookReplay, &context),
         )
     };
     tokio::select! { _ = work => {}, () = stop.cancelled() => {} }

@@ -19,6 +19,9 @@ mod upcast;
 
 pub use append::{AppendError, AppendOutcome, Appender, Heads};
 pub use execute::{ExecuteError, Execution, execute};
-pub use read::{count_between, head_position, read_after, read_all_for, read_stream, read_wanted};
+pub use read::{
+    count_between, head_position, position_before, read_after, read_all_for, read_all_with, read_stream,
+    read_wanted,
+};
 pub use recorded::{DecodeError, RecordedEvent};
 pub use upcast::{Upcaster, upcast};

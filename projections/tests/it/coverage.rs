@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Events that leave the rows as they are, on purpose.
-const WITHOUT_EFFECT: [&str; 1] = ["late_report_received"];
+const WITHOUT_EFFECT: [&str; 2] = ["late_report_received", "health_changed"];
 /// Columns that every event of an aggregate changes.
 const BOOKKEEPING: [&str; 5] = ["version", "position", "updated_at", "active_at", "last_seen"];
 

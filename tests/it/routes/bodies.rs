@@ -207,6 +207,14 @@ async fn no_route_takes_a_value_that_its_rules_forbid() {
         ("action_type", json!("geheim")),
         ("webhook_event_type", json!("sensor.geheim")),
         ("cooldown_seconds", json!(31_622_401)),
+        ("url", json!("ftp://geheim")),
+        ("url", json!("http://geheim:geheim@example.org/")),
+        ("events", json!([])),
+        ("events", json!(["sensor.geheim"])),
+        ("secret", json!("x".repeat(256))),
+        ("since", json!("geheim")),
+        ("from", json!("geheim")),
+        ("to", json!("2026-03-01T09:00:00Z")),
     ];
     let mut tried = 0;
     for route in routes_with_body() {

@@ -35,6 +35,8 @@ pub enum Subject {
     Widget,
     Event,
     Rule,
+    Webhook,
+    Delivery,
     Datapoint,
     /// Seen by the transfer's agents alone.
     File,
@@ -64,14 +66,16 @@ pub struct Subjects {
     pub widget: String,
     pub event: String,
     pub rule: String,
+    pub webhook: String,
+    pub delivery: String,
     pub datapoint: String,
 }
 
 fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
     use Subject::{
-        ApiToken, Dashboard, Datapoint, Event, Experiment, File, Job, LogEntry, Nothing, Rule, Token,
-        Transfer, User, Widget,
+        ApiToken, Dashboard, Datapoint, Delivery, Event, Experiment, File, Job, LogEntry, Nothing, Rule,
+        Token, Transfer, User, Webhook, Widget,
     };
     let credentials = || Some(json!({"email": "nobody@example.org", "password": "not the password"}));
     let job = || {
@@ -98,6 +102,10 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         Some(json!({"name": name, "event_public_id": "unknown", "operator": "between", "threshold": 0.5,
             "threshold_high": 9, "action_type": "webhook", "webhook_event_type": "sensor.threshold_exceeded",
             "cooldown_seconds": 60, "enabled": true}))
+    };
+    let webhook = |name: &str| {
+        Some(json!({"url": format!("https://example.org/{name}"), "secret": "a shared secret",
+            "events": ["experiment.started"], "enabled": false}))
     };
     match operation_id {
         "api_health" | "health" | "api_v1_health" | "livez" | "readyz" | "info" => (Everybody, Nothing, None),
@@ -143,6 +151,15 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "create_event" => (Operator, Nothing, event()),
         "update_event" => (Operator, Event, event()),
         "delete_event" => (Operator, Event, None),
+        "list_webhooks" => (Admin, Nothing, None),
+        "create_webhook" => (Admin, Nothing, webhook("new")),
+        "update_webhook" => (Admin, Webhook, webhook("changed")),
+        "get_webhook" | "delete_webhook" | "list_deliveries" | "test_webhook" => (Admin, Webhook, None),
+        "replay_webhook" | "dry_run_webhook" => {
+            (Admin, Webhook, Some(json!({"from": "2026-03-01T10:00:00Z", "to": "2026-03-01T11:00:00Z"})))
+        }
+        "redeliver_failed" => (Admin, Webhook, Some(json!({"since": "2026-03-01T10:00:00Z"}))),
+        "get_delivery" | "redeliver" => (Admin, Delivery, None),
         "list_rules" => (Admin, Nothing, None),
         "create_rule" => (Admin, Nothing, rule("new")),
         "get_rule" | "delete_rule" => (Admin, Rule, None),
@@ -227,6 +244,11 @@ impl Route {
             Subject::ApiToken => subjects.api_token.clone(),
             Subject::Event => subjects.event.clone(),
             Subject::Rule => subjects.rule.clone(),
+            Subject::Webhook => subjects.webhook.clone(),
+            Subject::Delivery => {
+                let of_webhook = self.template.replace("{id}", &subjects.webhook);
+                return of_webhook.replace("{did}", &subjects.delivery);
+            }
             Subject::Experiment => subjects.experiment.clone(),
             Subject::LogEntry => subjects.log_entry.clone(),
             Subject::Dashboard => subjects.dashboard.clone(),
@@ -240,7 +262,7 @@ impl Route {
     }
 
     pub fn path_with(&self, id: &str) -> String {
-        self.template.replace("{id}", id).replace("{wid}", id)
+        self.template.replace("{id}", id).replace("{wid}", id).replace("{did}", id)
     }
 
     /// Whether what is well-formed but wrong is answered by 422.
@@ -324,6 +346,10 @@ impl Subjects {
         let rule = json!({"name": "subject", "event_public_id": event, "operator": "gt", "threshold": 9000,
             "action_type": "log"});
         let rule = made("/api/v1/rules", rule).await;
+        // Where nobody listens: the delivery is given up and stays.
+        let webhook = json!({"url": "http://127.0.0.1:9/subject", "events": ["system.health_changed"]});
+        let webhook = made("/api/v1/webhooks", webhook).await;
+        let delivery = made(&format!("/api/v1/webhooks/{webhook}/test"), json!({})).await;
         let experiment = made("/api/v1/experiments", json!({"name": "subject"})).await;
         let log_entry = made("/api/v1/logging", json!({"content": "subject"})).await;
         let dashboard = made("/api/v1/dashboards", json!({"name": "subject"})).await;
@@ -337,6 +363,8 @@ impl Subjects {
             api_token,
             event,
             rule,
+            webhook,
+            delivery,
             datapoint,
             experiment,
             log_entry,

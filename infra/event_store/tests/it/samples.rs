@@ -1,6 +1,9 @@
 //! One value of every event of the domain. A new event does not compile until it has its place here, and then its
 //! golden file and its projection are asked for by the tests that enumerate these.
 
+#[path = "samples_webhooks.rs"]
+mod webhooks;
+
 use std::iter::successors;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -8,8 +11,8 @@ use cqrs_es::DomainEvent;
 use serde_json::Value;
 use signalbox_domain::{
     automation::{
-        Condition, DatapointPlace, EventType, Firing, NewRule, Operator, Reading, Rule, RuleAction,
-        RuleEvent, RuleSpec,
+        Condition, Consignment, DatapointPlace, EventType, Firing, Health, NewRule, Operator, Reading, Rule,
+        RuleAction, RuleEvent, RuleSpec, Webhook,
     },
     identity::{ApiToken, ApiTokenEvent, NewApiToken, NewUser, Role, Session, SessionEvent, User, UserEvent},
     kernel::{AgentId, ChannelId, Decider, JobId, Sha256Hex, UserId, WidgetId},
@@ -49,6 +52,9 @@ pub(crate) fn all() -> Vec<Sample> {
         samples::<Dashboard>(after_dashboard),
         samples::<LogEntry>(after_log_entry),
         samples::<Rule>(after_rule),
+        samples::<Webhook>(webhooks::after_webhook),
+        samples::<Consignment>(webhooks::after_consignment),
+        samples::<Health>(webhooks::after_health),
     ]
     .concat()
 }

@@ -8,4 +8,5 @@ mod logging;
 mod rules;
 mod tokens;
 mod users;
+mod webhooks;
 mod webmacs;
