@@ -142,11 +142,11 @@ pub async fn run(context: Context, stop: CancellationToken) {
             run_one(PresenceSweep, &context),
             run_one(Cleanup, &context),
             run_one(Housekeeping, &context),
+            run_one(RuleLog, &context),
+            run_everywhere(RuleEvaluation::default(), &context),
             run_one(WebhookFanOut::default(), &context),
             run_one(WebhookDelivery::default(), &context),
             run_one(WebhookReplay, &context),
-            run_one(RuleLog, &context),
-            run_everywhere(RuleEvaluation::default(), &context),
         )
     };
     tokio::select! { _ = work => {}, () = stop.cancelled() => {} }
