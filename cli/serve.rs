@@ -5,14 +5,17 @@ use clap::{Args, ValueEnum};
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::{Config, Secret};
+use signalbox_egress::{Egress, Policy};
 use signalbox_gateway::{FirstAdmin, Gateway, ensure_admin};
 use signalbox_messaging::{Bus, Mailbox};
 use signalbox_projections::{
     Runner,
+    automation::AutomationProjection,
     identity::IdentityProjection,
     monitoring::{MonitoringProjection, series::Folder},
     transfer::TransferProjection,
 };
+use signalbox_sealing::Sealer;
 use sqlx::PgPool;
 use tokio::{
     net::TcpListener,
@@ -127,6 +130,7 @@ impl Service {
                     let retention_days = (days > 0).then_some(days);
                     tasks.spawn(async move {
                         tokio::join!(
+                            Runner::<AutomationProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                             Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                             Runner::<MonitoringProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                             Runner::<TransferProjection>::run(pool.clone(), bus, stop.clone()),
@@ -137,8 +141,20 @@ impl Service {
                 }
                 Role::Workers => {
                     let mailbox = Mailbox::open(&bus).await?;
+                    let policy = Policy::allowing(&config.egress.allowed_networks);
+                    let egress = Egress::new(policy.context("egress.allowed_networks")?)?;
+                    let sealer = Sealer::open(&pool, &clock).await?;
                     let (blobs, config) = (blobs.clone(), config.clone());
-                    let context = signalbox_workers::Context { pool, bus, mailbox, blobs, clock, config };
+                    let context = signalbox_workers::Context {
+                        pool,
+                        bus,
+                        mailbox,
+                        blobs,
+                        egress,
+                        sealer,
+                        clock,
+                        config,
+                    };
                     tasks.spawn(async move {
                         signalbox_workers::run(context, stop).await;
                         Ok(())

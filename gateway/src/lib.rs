@@ -5,6 +5,7 @@
 
 mod answer;
 mod auth;
+mod automation;
 mod client_address;
 mod consistency;
 mod context;

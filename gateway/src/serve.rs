@@ -14,6 +14,7 @@ use signalbox_config::Config;
 use signalbox_datapoint_log::IdKey;
 use signalbox_messaging::{Bus, BusError, Mailbox};
 use signalbox_projections::Lookup;
+use signalbox_sealing::{SealError, Sealer};
 use sqlx::PgPool;
 use tokio::{
     net::TcpListener,
@@ -54,6 +55,9 @@ pub enum GatewayError {
     /// No passwords can be hashed.
     #[error(transparent)]
     Passwords(#[from] HashError),
+    /// Secrets cannot be sealed.
+    #[error(transparent)]
+    Sealing(#[from] SealError),
     /// The socket failed.
     #[error("the gateway cannot serve: {0}")]
     Serve(#[from] std::io::Error),
@@ -99,6 +103,7 @@ impl Gateway {
             open_sockets: OpenSockets::default(),
             exports: Arc::new(Semaphore::new(EXPORTS)),
             datapoint_ids: IdKey::load(&pool).await?,
+            sealer: Sealer::open(&pool, &clock).await?,
             wakeups: broadcast::Sender::new(WAKEUPS),
             blobs,
             pool,

@@ -10,6 +10,7 @@ use signalbox_projections::{
     Lookup,
     transfer::{JobRow, TransferRow},
 };
+use signalbox_sealing::Sealer;
 use sqlx::PgPool;
 use tokio::{
     sync::{Semaphore, broadcast},
@@ -55,6 +56,7 @@ pub(crate) struct State {
     pub(crate) live_agents: LiveAgents,
     pub(crate) catalogs: Catalogs,
     pub(crate) datapoint_ids: IdKey,
+    pub(crate) sealer: Sealer,
     pub(crate) live_values: LiveValues,
     pub(crate) open_sockets: OpenSockets,
     /// Places of exports.

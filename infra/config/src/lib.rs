@@ -37,6 +37,8 @@ pub struct Config {
     pub transfer: Transfer,
     /// Channels and datapoints.
     pub monitoring: Monitoring,
+    /// Requests to addresses that users name.
+    pub egress: Egress,
     /// What is logged.
     pub log: Log,
 }
@@ -161,6 +163,14 @@ pub struct Transfer {
 pub struct Monitoring {
     /// Days that datapoints are kept; 0 for ever.
     pub retention_days: u32,
+}
+
+/// Requests to addresses that users name.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Egress {
+    /// Networks that may be reached besides the public Internet.
+    pub allowed_networks: Vec<String>,
 }
 
 /// What is logged.

@@ -5,14 +5,17 @@ use std::{net::SocketAddr, path::Path};
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
+use signalbox_egress::{Egress, Policy};
 use signalbox_gateway::Gateway;
 use signalbox_messaging::{Bus, Mailbox};
 use signalbox_projections::{
     Runner,
+    automation::AutomationProjection,
     identity::IdentityProjection,
     monitoring::{MonitoringProjection, series::Folder},
     transfer::TransferProjection,
 };
+use signalbox_sealing::Sealer;
 use sqlx::PgPool;
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -51,6 +54,7 @@ impl Process {
         let retention_days = (days > 0).then_some(days);
         self.tasks.spawn(async move {
             tokio::join!(
+                Runner::<AutomationProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<MonitoringProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<TransferProjection>::run(pool.clone(), bus, stop.clone()),
@@ -61,12 +65,8 @@ impl Process {
 
     /// Takes the role of the workers.
     pub async fn work(&mut self) {
-        let (pool, bus, clock, stop) = self.parts();
-        let mailbox = Mailbox::open(&bus).await.unwrap();
-        let blobs = blobs(&self.config.storage.folder);
-        let config = self.config.clone();
-        let context = signalbox_workers::Context { pool, bus, mailbox, blobs, clock, config };
-        self.tasks.spawn(signalbox_workers::run(context, stop));
+        let context = self.worker_context().await;
+        self.tasks.spawn(signalbox_workers::run(context, self.stop.clone()));
     }
 
     /// What workers share in this process, for a worker that a test steps by hand.
@@ -74,7 +74,9 @@ impl Process {
         let (pool, bus, clock, _) = self.parts();
         let mailbox = Mailbox::open(&bus).await.unwrap();
         let (blobs, config) = (blobs(&self.config.storage.folder), self.config.clone());
-        signalbox_workers::Context { pool, bus, mailbox, blobs, clock, config }
+        let egress = Egress::new(Policy::allowing(&config.egress.allowed_networks).unwrap()).unwrap();
+        let sealer = Sealer::open(&pool, &clock).await.unwrap();
+        signalbox_workers::Context { pool, bus, mailbox, blobs, egress, sealer, clock, config }
     }
 
     /// Takes the role of a gateway on a free port; gives back its address.
