@@ -158,3 +158,58 @@ impl Processor {
         Self::ALL.into_iter().find(|known| known.as_str() == word)
     }
 }
+
+/// Languages with their codes of two letters and of three.
+const LANGUAGES: [(&str, &str); 40] = [
+    ("ar", "ara"),
+    ("bg", "bul"),
+    ("bs", "bos"),
+    ("ca", "cat"),
+    ("cs", "ces"),
+    ("cy", "cym"),
+    ("da", "dan"),
+    ("de", "deu"),
+    ("el", "ell"),
+    ("en", "eng"),
+    ("es", "spa"),
+    ("et", "est"),
+    ("eu", "eus"),
+    ("fa", "fas"),
+    ("fi", "fin"),
+    ("fr", "fra"),
+    ("ga", "gle"),
+    ("he", "heb"),
+    ("hi", "hin"),
+    ("hr", "hrv"),
+    ("hu", "hun"),
+    ("is", "isl"),
+    ("it", "ita"),
+    ("ja", "jpn"),
+    ("ko", "kor"),
+    ("la", "lat"),
+    ("lt", "lit"),
+    ("lv", "lav"),
+    ("nl", "nld"),
+    ("no", "nor"),
+    ("pl", "pol"),
+    ("pt", "por"),
+    ("ro", "ron"),
+    ("ru", "rus"),
+    ("sk", "slk"),
+    ("sl", "slv"),
+    ("sv", "swe"),
+    ("tr", "tur"),
+    ("uk", "ukr"),
+    ("vi", "vie"),
+];
+
+/// The code of three letters that `code`, of two or three letters, means.
+pub fn language(code: &str) -> Option<String> {
+    let code = code.trim().to_ascii_lowercase();
+    let is_code = code.bytes().all(|byte| byte.is_ascii_lowercase());
+    match code.len() {
+        3 if is_code => Some(code),
+        2 => LANGUAGES.iter().find(|(short, _)| *short == code).map(|(_, long)| (*long).to_owned()),
+        _ => None,
+    }
+}

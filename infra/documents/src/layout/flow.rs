@@ -100,7 +100,10 @@ pub(crate) fn groups(lines: Vec<Line>, usual: Usual) -> Vec<Group> {
     let right = lines.iter().map(|line| line.area.right).fold(0.0, f32::max);
     let mut groups: Vec<Group> = Vec::new();
     let mut lines = lines.into_iter().peekable();
-    while let Some(line) = lines.next() {
+    while let Some(mut line) = lines.next() {
+        if let Some(Kind::Item { marker: Marker::Number(last), .. }) = groups.last().map(|group| group.kind) {
+            list::part_marker(&mut line, last + 1);
+        }
         let next = lines.peek();
         let goes_on = groups.last().is_some_and(|open| continues(open, &line, right, usual, next));
         match groups.last_mut() {

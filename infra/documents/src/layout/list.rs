@@ -41,6 +41,23 @@ pub(crate) fn begins(line: &Line) -> Option<Marker> {
     marker(&first.text)
 }
 
+/// Parts the marker with this number from a word that it is stuck to: "10.Text".
+pub(crate) fn part_marker(line: &mut Line, number: u64) {
+    let Some(first) = line.words.first() else { return };
+    let marker = format!("{number}.");
+    let Some(rest) = first.text.strip_prefix(&marker).filter(|rest| rest.starts_with(char::is_alphabetic))
+    else {
+        return;
+    };
+    let (mut alone, mut word) = (first.clone(), first.clone());
+    let share = marker.len() as f32 / first.text.len() as f32;
+    let edge = first.area.left + share * first.area.width();
+    (alone.area.right, word.area.left) = (edge, edge);
+    word.text = rest.to_owned();
+    alone.text = marker;
+    line.words.splice(..1, [alone, word]);
+}
+
 /// Whether `before` stands alone as a marker of what `line` says: of an item, or the number of a heading.
 pub(crate) fn is_marker(before: &Line, line: &Line) -> bool {
     let [word] = before.words.as_slice() else { return false };

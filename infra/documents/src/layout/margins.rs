@@ -29,6 +29,10 @@ pub(crate) fn take(pages: &mut [Vec<Line>], heights: &[f32]) -> Vec<Margins> {
     }
     let least = (SHARE * pages.len() as f32).max(2.0);
     let repeats = |line: &Line| {
+        // The bullet of an item stands at the same place on many pages, too.
+        if !line.words.iter().any(|word| word.text.chars().any(char::is_alphanumeric)) {
+            return false;
+        }
         let (text, at) = key(line);
         let near = (-1..=1).filter_map(|shift| seen.get(&(text.clone(), at + shift)));
         near.sum::<usize>() as f32 >= least
