@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::{Config, Secret};
+use signalbox_documents::Documents;
 use signalbox_egress::{Egress, Policy};
 use signalbox_gateway::{FirstAdmin, Gateway, ensure_admin};
 use signalbox_messaging::{Bus, Mailbox};
@@ -83,6 +84,21 @@ pub(crate) async fn listen(config: &Config, roles: &[Role]) -> anyhow::Result<Op
         format!("the address {address} cannot be used: stop what uses it, or set SIGNALBOX_SERVER__ADDRESS to another one")
     })?;
     Ok(Some(listener))
+}
+
+/// Who reads documents. Without them, files and sensors go on.
+async fn documents(config: &Config) -> Option<Documents> {
+    let started = match env::current_exe() {
+        Ok(program) => Documents::start(&config.extraction, program).await.map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    let documents = started
+        .inspect_err(|error| tracing::error!(error, "documents cannot be read on this machine"))
+        .ok()?;
+    for note in documents.offer().await.notes {
+        tracing::warn!(note, "not everything is installed that documents may need");
+    }
+    Some(documents)
 }
 
 /// Creates the first admin if there is no user; gives back login and password of a new one.
@@ -164,7 +180,9 @@ impl Service {
             }
         }
         if let Some(listener) = listener {
-            let gateway = Gateway::open(pool, bus, blobs, clock, config.clone(), stop.clone()).await?;
+            let documents = documents(config).await;
+            let gateway =
+                Gateway::open(pool, bus, blobs, clock, config.clone(), documents, stop.clone()).await?;
             tasks.spawn(async move { Ok(gateway.serve(listener).await?) });
         }
         Ok(Self { tasks, stop: stop.clone() })

@@ -14,7 +14,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_swagger_ui::SwaggerUi;
 
 use crate::{
-    automation, identity, monitoring, problem::is_service_1, serve::health_routes, state::AppState, transfer,
+    automation, extraction, identity, monitoring, problem::is_service_1, serve::health_routes,
+    state::AppState, transfer,
 };
 
 /// What the description says of the whole.
@@ -47,6 +48,7 @@ pub(crate) fn described_routes() -> OpenApiRouter<AppState> {
     let mut routes = OpenApiRouter::with_openapi(Description::openapi())
         .merge(health_routes())
         .merge(automation::routes())
+        .merge(extraction::routes())
         .merge(identity::routes())
         .merge(monitoring::routes())
         .merge(transfer::routes());

@@ -11,6 +11,7 @@ mod consistency;
 mod context;
 mod docs;
 mod extract;
+mod extraction;
 mod first_admin;
 mod headers;
 mod health;

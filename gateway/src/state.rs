@@ -4,6 +4,7 @@ use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_datapoint_log::IdKey;
+use signalbox_documents::Documents;
 use signalbox_domain::kernel::{CommandOutcome, Decider, Metadata, Rejection};
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
 use signalbox_projections::{
@@ -61,6 +62,10 @@ pub(crate) struct State {
     pub(crate) open_sockets: OpenSockets,
     /// Places of exports.
     pub(crate) exports: Arc<Semaphore>,
+    /// Who reads documents; none where that cannot be started.
+    pub(crate) documents: Option<Documents>,
+    /// Places of documents that are being received.
+    pub(crate) uploads: Semaphore,
     /// Every wake-up that reaches this gateway.
     pub(crate) wakeups: broadcast::Sender<Wakeup>,
     /// Cancelled when the gateway stops, so that long waits end.

@@ -1,10 +1,14 @@
 //! The roles of the service, put together as the command line does it.
 
-use std::{net::SocketAddr, path::Path};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
+use signalbox_documents::Documents;
 use signalbox_egress::{Egress, Policy};
 use signalbox_gateway::Gateway;
 use signalbox_messaging::{Bus, Mailbox};
@@ -85,9 +89,20 @@ impl Process {
         let blobs = blobs(&self.config.storage.folder);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let gateway = Gateway::open(pool, bus, blobs, clock, self.config.clone(), stop).await.unwrap();
+        let documents = self.documents().await;
+        let config = self.config.clone();
+        let gateway = Gateway::open(pool, bus, blobs, clock, config, documents, stop).await.unwrap();
         self.tasks.spawn(async move { gateway.serve(listener).await.unwrap() });
         address
+    }
+
+    /// Who reads documents, for a test that turns it on by a number of parsers: starting them takes time.
+    async fn documents(&self) -> Option<Documents> {
+        if self.config.extraction.parsers == 0 {
+            return None;
+        }
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_signalbox"));
+        Some(Documents::start(&self.config.extraction, program).await.unwrap())
     }
 
     /// Stops all roles and waits for their end.

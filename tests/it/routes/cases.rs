@@ -208,6 +208,7 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
                 json!({"event_public_ids": ["unknown"], "minutes": 5, "max_points": 50, "aggregate": "avg"}),
             ),
         ),
+        "extract" | "extract_raw" | "extract_document" | "formats" => (Everybody, Nothing, None),
         "upload_file" | "download_file" | "get_manifest" => (Agent, File, None),
         "agent_connect" => (Agent, Nothing, Some(json!({"system_info": {"hostname": "h"}}))),
         "agent_send" => (Agent, Nothing, Some(json!({"type": "heartbeat", "data": {}}))),
