@@ -21,13 +21,15 @@ mod report;
 mod size;
 #[allow(dead_code, unused_imports, reason = "shared with the chaos test, which uses other parts")]
 mod system;
+mod webhooks;
 
 use std::{env, process::ExitCode};
 
 use anyhow::bail;
 
 /// All of them, in the order in which they run.
-const BENCHES: [&str; 7] = ["commands", "append", "rebuild", "files", "memory", "polling", "monitoring"];
+const BENCHES: [&str; 8] =
+    ["commands", "append", "rebuild", "files", "memory", "polling", "monitoring", "webhooks"];
 
 fn main() -> ExitCode {
     // Cargo adds the flag by itself.
@@ -63,6 +65,7 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
                 "files" => files::run().await?,
                 "memory" => memory::run().await?,
                 "polling" => polling::run().await?,
+                "webhooks" => webhooks::run().await?,
                 _ => monitoring::run().await?,
             }
         }

@@ -1,6 +1,7 @@
 //! `signalbox`: starts the service and tends it.
 
 mod embedded;
+mod extract;
 mod keys;
 mod projections;
 mod serve;
@@ -43,12 +44,17 @@ enum Command {
     Keys(keys::KeysCommand),
     /// Print the description of the interface (OpenAPI).
     Openapi,
+    /// Extract the text of documents, on this machine and without any server.
+    Extract(extract::ExtractArgs),
+    /// Parse documents for the process that starts this one.
+    #[command(hide = true)]
+    ParseDocuments,
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("signalbox: {error:#}");
             ExitCode::FAILURE
@@ -56,10 +62,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> anyhow::Result<()> {
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     if matches!(cli.command, Command::Openapi) {
         println!("{}", serde_json::to_string_pretty(&signalbox_gateway::openapi())?);
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
+    }
+    // First, and with nothing of the rest: this process meets hostile files.
+    if matches!(cli.command, Command::ParseDocuments) {
+        signalbox_documents::run_child()?;
+        return Ok(ExitCode::SUCCESS);
     }
     // Two providers of cryptography may be compiled in by accident; this one is meant. It fails only when set twice.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -74,7 +85,9 @@ fn run(cli: Cli) -> anyhow::Result<()> {
             Command::User(command) => user::run(config, command).await,
             Command::Projections(command) => projections::run(config, command).await,
             Command::Keys(command) => keys::run(config, command).await,
-            Command::Openapi => Ok(()),
+            Command::Extract(args) => return extract::run(&config, args).await,
+            Command::Openapi | Command::ParseDocuments => Ok(()),
         }
+        .map(|()| ExitCode::SUCCESS)
     })
 }

@@ -2,7 +2,9 @@ use anyhow::bail;
 use clap::Subcommand;
 use signalbox_config::Config;
 use signalbox_projections::{
-    Projection, RebuildReport, checkpoint,
+    Projection, RebuildReport,
+    automation::AutomationProjection,
+    checkpoint,
     identity::IdentityProjection,
     monitoring::{
         MonitoringProjection,
@@ -22,13 +24,18 @@ pub(crate) enum ProjectionsCommand {
     Status,
     /// Build read models anew beside the live ones, compare, and swap.
     Rebuild {
-        /// Which one: datapoints, identity, monitoring or transfer; all, if absent.
+        /// Which one: automation, datapoints, identity, monitoring or transfer; all, if absent.
         name: Option<String>,
     },
 }
 
 /// Every read model.
-const NAMES: [&str; 3] = [IdentityProjection::NAME, MonitoringProjection::NAME, TransferProjection::NAME];
+const NAMES: [&str; 4] = [
+    AutomationProjection::NAME,
+    IdentityProjection::NAME,
+    MonitoringProjection::NAME,
+    TransferProjection::NAME,
+];
 
 /// The read model of datapoints, which has a log of its own.
 const DATAPOINTS: &str = "datapoints";
@@ -56,6 +63,9 @@ async fn status(pool: &PgPool) -> anyhow::Result<()> {
 async fn rebuild_named(pool: &PgPool, name: Option<&str>) -> anyhow::Result<()> {
     if let Some(unknown) = name.filter(|name| *name != DATAPOINTS && !NAMES.contains(name)) {
         bail!("there is no read model {unknown}: choose among {DATAPOINTS}, {}", NAMES.join(", "));
+    }
+    if name.is_none_or(|name| name == AutomationProjection::NAME) {
+        report(AutomationProjection::NAME, &rebuild::<AutomationProjection>(pool).await?);
     }
     if name.is_none_or(|name| name == IdentityProjection::NAME) {
         report(IdentityProjection::NAME, &rebuild::<IdentityProjection>(pool).await?);

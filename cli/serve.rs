@@ -5,14 +5,18 @@ use clap::{Args, ValueEnum};
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::{Config, Secret};
+use signalbox_documents::Documents;
+use signalbox_egress::{Egress, Policy};
 use signalbox_gateway::{FirstAdmin, Gateway, ensure_admin};
 use signalbox_messaging::{Bus, Mailbox};
 use signalbox_projections::{
     Runner,
+    automation::AutomationProjection,
     identity::IdentityProjection,
     monitoring::{MonitoringProjection, series::Folder},
     transfer::TransferProjection,
 };
+use signalbox_sealing::Sealer;
 use sqlx::PgPool;
 use tokio::{
     net::TcpListener,
@@ -82,6 +86,21 @@ pub(crate) async fn listen(config: &Config, roles: &[Role]) -> anyhow::Result<Op
     Ok(Some(listener))
 }
 
+/// Who reads documents. Without them, files and sensors go on.
+async fn documents(config: &Config) -> Option<Documents> {
+    let started = match env::current_exe() {
+        Ok(program) => Documents::start(&config.extraction, program).await.map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    let documents = started
+        .inspect_err(|error| tracing::error!(error, "documents cannot be read on this machine"))
+        .ok()?;
+    for note in documents.offer().await.notes {
+        tracing::warn!(note, "not everything is installed that documents may need");
+    }
+    Some(documents)
+}
+
 /// Creates the first admin if there is no user; gives back login and password of a new one.
 pub(crate) async fn first_admin(
     config: &Config,
@@ -127,6 +146,7 @@ impl Service {
                     let retention_days = (days > 0).then_some(days);
                     tasks.spawn(async move {
                         tokio::join!(
+                            Runner::<AutomationProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                             Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                             Runner::<MonitoringProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                             Runner::<TransferProjection>::run(pool.clone(), bus, stop.clone()),
@@ -137,8 +157,20 @@ impl Service {
                 }
                 Role::Workers => {
                     let mailbox = Mailbox::open(&bus).await?;
+                    let policy = Policy::allowing(&config.egress.allowed_networks);
+                    let egress = Egress::new(policy.context("egress.allowed_networks")?)?;
+                    let sealer = Sealer::open(&pool, &clock).await?;
                     let (blobs, config) = (blobs.clone(), config.clone());
-                    let context = signalbox_workers::Context { pool, bus, mailbox, blobs, clock, config };
+                    let context = signalbox_workers::Context {
+                        pool,
+                        bus,
+                        mailbox,
+                        blobs,
+                        egress,
+                        sealer,
+                        clock,
+                        config,
+                    };
                     tasks.spawn(async move {
                         signalbox_workers::run(context, stop).await;
                         Ok(())
@@ -148,7 +180,9 @@ impl Service {
             }
         }
         if let Some(listener) = listener {
-            let gateway = Gateway::open(pool, bus, blobs, clock, config.clone(), stop.clone()).await?;
+            let documents = documents(config).await;
+            let gateway =
+                Gateway::open(pool, bus, blobs, clock, config.clone(), documents, stop.clone()).await?;
             tasks.spawn(async move { Ok(gateway.serve(listener).await?) });
         }
         Ok(Self { tasks, stop: stop.clone() })

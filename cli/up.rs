@@ -16,6 +16,7 @@ const START: Duration = Duration::from_secs(30);
 
 /// Starts everything on this machine and runs until a signal asks to stop.
 pub(crate) async fn run(mut config: Config) -> anyhow::Result<()> {
+    share_machine(&mut config);
     // Before anything is started: a taken port is told at once.
     let listener = listen(&config, &ALL).await?;
     let mut servers = Servers::start(&mut config).await?;
@@ -23,6 +24,13 @@ pub(crate) async fn run(mut config: Config) -> anyhow::Result<()> {
     let served = serve(&config, listener, &mut servers, &stop).await;
     servers.stop().await;
     served
+}
+
+/// Receivers of webhooks are mostly on this machine too, unless something else is configured.
+fn share_machine(config: &mut Config) {
+    if config.egress.allowed_networks.is_empty() {
+        config.egress.allowed_networks = ["127.0.0.0/8", "::1/128"].map(str::to_owned).into();
+    }
 }
 
 async fn serve(

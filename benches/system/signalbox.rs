@@ -56,6 +56,8 @@ impl Signalbox {
             ("SIGNALBOX_STORAGE__FOLDER", servers.folder().join("data").display().to_string()),
             ("SIGNALBOX_ADMIN_EMAIL", EMAIL.to_owned()),
             ("SIGNALBOX_ADMIN_PASSWORD", PASSWORD.to_owned()),
+            // Where the receivers of webhooks are.
+            ("SIGNALBOX_EGRESS__ALLOWED_NETWORKS", "127.0.0.0/8".to_owned()),
             ("SIGNALBOX_LIMITS__REQUESTS_PER_MINUTE", many.clone()),
             ("SIGNALBOX_LIMITS__REQUEST_BURST", many.clone()),
             ("SIGNALBOX_LIMITS__AGENT_REQUESTS_PER_MINUTE", many.clone()),

@@ -9,7 +9,7 @@ use crate::{locks::Locks, numbers::Numbers};
 /// What every handler needs. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Handler {
-    pool: PgPool,
+    pub(crate) pool: PgPool,
     appender: Appender,
     locks: Locks,
     pub(crate) numbers: Numbers,

@@ -1,4 +1,5 @@
-//! Datapoints: batches from gateways go to the log in shared commits, and what was committed is announced to sockets.
+//! Datapoints: batches from gateways go to the log in shared commits, and what was committed is announced to
+//! sockets and workers.
 //!
 //! Reads and writes: the datapoint log. Any number of processes may run it. If one dies, gateways ask another with the
 //! same batch id.
@@ -11,7 +12,7 @@ use signalbox_clock::Clock;
 use signalbox_datapoint_log::{
     Appender, Batch, Committed, Tombstone, add_days, append_tombstone, drop_old_batches,
 };
-use signalbox_messaging::{Bus, BusError, IngestMessage, IngestOutcome, LiveRow};
+use signalbox_messaging::{Bus, BusError, IngestMessage, IngestOutcome, LiveRow, Wakeup};
 use sqlx::PgPool;
 use tokio::{sync::mpsc, time::sleep};
 
@@ -58,6 +59,10 @@ async fn delete(pool: PgPool, clock: Clock, deletion: Tombstone) -> Option<bool>
 async fn announce(bus: &Bus, mut rows: mpsc::Receiver<Committed>) -> Result<(), BusError> {
     while let Some(Committed { position, payload, .. }) = rows.recv().await {
         bus.publish_live(&LiveRow { position, payload: Bytes::from(payload) }).await?;
+        // Rows that follow at once are told with the last of them.
+        if rows.is_empty() {
+            bus.wake(&Wakeup::DatapointsAppended { position }).await?;
+        }
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! Reads: the log. Writes: the log, through the group-commit writer, and nothing else. Any number of processes may
 //! run it; the log's optimistic lock keeps them apart. If one dies, senders ask another with the same command id.
 
+mod automation;
 mod handler;
 mod identity;
 mod ingest;
@@ -32,9 +33,11 @@ const REMIND: Duration = Duration::from_secs(1);
 pub async fn run(pool: PgPool, bus: Bus, clock: Clock, stop: CancellationToken) -> Result<(), BusError> {
     let appender = Appender::start(pool.clone(), clock.clone());
     let handler = Handler::new(pool.clone(), appender.clone());
-    let (identity, monitoring, transfer) = (handler.clone(), handler.clone(), handler);
+    let (automation, identity) = (handler.clone(), handler.clone());
+    let (monitoring, transfer) = (handler.clone(), handler);
     let work = async {
         tokio::try_join!(
+            bus.serve("automation", move |message| automation::handle(automation.clone(), message)),
             bus.serve("identity", move |message| identity::handle(identity.clone(), message)),
             bus.serve("monitoring", move |message| monitoring::handle(monitoring.clone(), message)),
             bus.serve("transfer", move |message| transfer::handle(transfer.clone(), message)),

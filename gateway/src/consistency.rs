@@ -5,8 +5,8 @@ use std::{collections::HashMap, time::Duration};
 use signalbox_domain::kernel::{Decider, ErrorKind, Rejection};
 use signalbox_event_store::stream_position;
 use signalbox_projections::{
-    Projection, checkpoint, identity::IdentityProjection, monitoring::MonitoringProjection,
-    transfer::TransferProjection,
+    Projection, automation::AutomationProjection, checkpoint, identity::IdentityProjection,
+    monitoring::MonitoringProjection, transfer::TransferProjection,
 };
 use sqlx::PgPool;
 use tokio::{
@@ -34,7 +34,12 @@ pub(crate) struct ReadGate {
 
 impl ReadGate {
     pub(crate) fn new(pool: PgPool) -> Self {
-        let names = [IdentityProjection::NAME, MonitoringProjection::NAME, TransferProjection::NAME];
+        let names = [
+            AutomationProjection::NAME,
+            IdentityProjection::NAME,
+            MonitoringProjection::NAME,
+            TransferProjection::NAME,
+        ];
         Self { pool, positions: names.map(|name| (name, watch::Sender::new(0))).into() }
     }
 

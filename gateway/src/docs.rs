@@ -13,7 +13,10 @@ use utoipa::{
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_swagger_ui::SwaggerUi;
 
-use crate::{identity, monitoring, problem::is_service_1, serve::health_routes, state::AppState, transfer};
+use crate::{
+    automation, extraction, identity, monitoring, problem::is_service_1, serve::health_routes,
+    state::AppState, transfer,
+};
 
 /// What the description says of the whole.
 #[derive(OpenApi)]
@@ -44,6 +47,8 @@ impl Modify for Security {
 pub(crate) fn described_routes() -> OpenApiRouter<AppState> {
     let mut routes = OpenApiRouter::with_openapi(Description::openapi())
         .merge(health_routes())
+        .merge(automation::routes())
+        .merge(extraction::routes())
         .merge(identity::routes())
         .merge(monitoring::routes())
         .merge(transfer::routes());

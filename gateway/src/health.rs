@@ -11,6 +11,7 @@ use axum::{
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 use serde_json::json;
+use signalbox_documents::Offer;
 use signalbox_projections::monitoring::series::last_time;
 use tokio::{sync::Mutex, time::timeout};
 use utoipa::ToSchema;
@@ -110,23 +111,51 @@ pub(crate) async fn health(State(state): State<AppState>) -> Response {
 #[utoipa::path(get, path = "/health", tag = "health", operation_id = "health",
     responses((status = 200, body = FullHealthOut), (status = 503, body = FullHealthOut)))]
 pub(crate) async fn root_health(State(state): State<AppState>) -> Response {
-    let (database, last_datapoint) =
-        tokio::join!(database_answers(&state), state.pulse.last_datapoint(&state));
+    let (database, out) = full_health(&state).await;
+    (status_code(database), Json(out)).into_response()
+}
+
+/// Whether the database answers, and the whole record.
+async fn full_health(state: &Gateway) -> (bool, FullHealthOut) {
+    let (database, last_datapoint) = tokio::join!(database_answers(state), state.pulse.last_datapoint(state));
     let up = state.clock.now() - state.pulse.started;
     let out = FullHealthOut {
-        health: HealthOut::new(&state, database),
+        health: HealthOut::new(state, database),
         database: word(database),
         last_datapoint,
         uptime_seconds: (up.num_milliseconds() / 100) as f64 / 10.0,
     };
-    (status_code(database), Json(out)).into_response()
+    (database, out)
 }
 
-/// Whether the service works, since when, and when the last datapoint was measured.
+/// The same, and who reads documents.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct V1HealthOut {
+    #[serde(flatten)]
+    health: FullHealthOut,
+    /// Engines that work.
+    extractors: Vec<&'static str>,
+    /// Whether text in pictures can be recognised.
+    ocr_available: bool,
+}
+
+/// Whether the service works, since when, when the last datapoint was measured, and who reads documents.
 #[utoipa::path(get, path = "/api/v1/health", tag = "health", operation_id = "api_v1_health",
-    responses((status = 200, body = FullHealthOut), (status = 503, body = FullHealthOut)))]
-pub(crate) async fn v1_health(state: State<AppState>) -> Response {
-    root_health(state).await
+    responses((status = 200, body = V1HealthOut), (status = 503, body = V1HealthOut)))]
+pub(crate) async fn v1_health(State(state): State<AppState>) -> Response {
+    let offer = async {
+        match &state.documents {
+            Some(documents) => timeout(PATIENCE, documents.offer()).await.unwrap_or_default(),
+            None => Offer::default(),
+        }
+    };
+    let ((database, health), offer) = tokio::join!(full_health(&state), offer);
+    let out = V1HealthOut {
+        health,
+        ocr_available: offer.ocr_engines.iter().any(|engine| *engine != "none"),
+        extractors: offer.engines.into_iter().filter(|engine| *engine != "auto").collect(),
+    };
+    (status_code(database), Json(out)).into_response()
 }
 
 /// Whether the process runs.

@@ -21,6 +21,7 @@ use crate::{
     client_address::ClientAddress,
     context::Seed,
     extract::read_body,
+    extraction::is_pure,
     problem::{Problem, ProblemKind},
     state::AppState,
 };
@@ -43,7 +44,8 @@ struct Known {
 
 /// Answers a repeated POST as the first time.
 pub(crate) async fn once(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    if request.method() != Method::POST || !request.headers().contains_key(KEY) {
+    let path = request.uri().path();
+    if request.method() != Method::POST || !request.headers().contains_key(KEY) || is_pure(path) {
         return next.run(request).await;
     }
     once_with_key(&state, request, next).await.unwrap_or_else(IntoResponse::into_response)

@@ -5,11 +5,13 @@
 
 mod answer;
 mod auth;
+mod automation;
 mod client_address;
 mod consistency;
 mod context;
 mod docs;
 mod extract;
+mod extraction;
 mod first_admin;
 mod headers;
 mod health;

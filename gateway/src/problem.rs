@@ -49,12 +49,16 @@ pub enum ProblemKind {
     TooLarge,
     /// The range lies outside the file.
     RangeNotSatisfiable,
+    /// The bytes are of a type that is not read here.
+    UnsupportedType,
     /// Too many requests.
     TooMany,
     /// Our fault.
     Internal,
     /// Not now.
     Unavailable,
+    /// It took longer than is allowed.
+    TimedOut,
 }
 
 impl ProblemKind {
@@ -72,9 +76,11 @@ impl ProblemKind {
             Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
+            Self::UnsupportedType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 }

@@ -12,8 +12,10 @@ use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_datapoint_log::IdKey;
+use signalbox_documents::Documents;
 use signalbox_messaging::{Bus, BusError, Mailbox};
 use signalbox_projections::Lookup;
+use signalbox_sealing::{SealError, Sealer};
 use sqlx::PgPool;
 use tokio::{
     net::TcpListener,
@@ -29,6 +31,7 @@ use crate::{
     consistency::ReadGate,
     context::frame,
     docs,
+    extraction::UPLOADS,
     health::{self, Pulse},
     idempotency,
     limits::Limiter,
@@ -54,6 +57,9 @@ pub enum GatewayError {
     /// No passwords can be hashed.
     #[error(transparent)]
     Passwords(#[from] HashError),
+    /// Secrets cannot be sealed.
+    #[error(transparent)]
+    Sealing(#[from] SealError),
     /// The socket failed.
     #[error("the gateway cannot serve: {0}")]
     Serve(#[from] std::io::Error),
@@ -78,6 +84,7 @@ impl Gateway {
         blobs: BlobStore,
         clock: Clock,
         config: Config,
+        documents: Option<Documents>,
         stop: CancellationToken,
     ) -> Result<Self, GatewayError> {
         let state = State {
@@ -98,7 +105,10 @@ impl Gateway {
             live_values: LiveValues::default(),
             open_sockets: OpenSockets::default(),
             exports: Arc::new(Semaphore::new(EXPORTS)),
+            documents,
+            uploads: Semaphore::new(UPLOADS),
             datapoint_ids: IdKey::load(&pool).await?,
+            sealer: Sealer::open(&pool, &clock).await?,
             wakeups: broadcast::Sender::new(WAKEUPS),
             blobs,
             pool,

@@ -4,12 +4,14 @@ use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_datapoint_log::IdKey;
+use signalbox_documents::Documents;
 use signalbox_domain::kernel::{CommandOutcome, Decider, Metadata, Rejection};
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
 use signalbox_projections::{
     Lookup,
     transfer::{JobRow, TransferRow},
 };
+use signalbox_sealing::Sealer;
 use sqlx::PgPool;
 use tokio::{
     sync::{Semaphore, broadcast},
@@ -55,10 +57,15 @@ pub(crate) struct State {
     pub(crate) live_agents: LiveAgents,
     pub(crate) catalogs: Catalogs,
     pub(crate) datapoint_ids: IdKey,
+    pub(crate) sealer: Sealer,
     pub(crate) live_values: LiveValues,
     pub(crate) open_sockets: OpenSockets,
     /// Places of exports.
     pub(crate) exports: Arc<Semaphore>,
+    /// Who reads documents; none where that cannot be started.
+    pub(crate) documents: Option<Documents>,
+    /// Places of documents that are being received.
+    pub(crate) uploads: Semaphore,
     /// Every wake-up that reaches this gateway.
     pub(crate) wakeups: broadcast::Sender<Wakeup>,
     /// Cancelled when the gateway stops, so that long waits end.

@@ -78,7 +78,7 @@ fn hear(state: &State, gateway: Uuid, wakeup: Wakeup) {
             // Nobody may be waiting.
             let _ = state.wakeups.send(wakeup);
         }
-        Wakeup::LogAppended { .. } | Wakeup::RateTaken { .. } => {}
+        Wakeup::LogAppended { .. } | Wakeup::DatapointsAppended { .. } | Wakeup::RateTaken { .. } => {}
     }
 }
 

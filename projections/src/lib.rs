@@ -4,6 +4,7 @@
 //! [`rebuild()`] fills a second copy beside them, compares and swaps. Both use the same fold, so live and replay
 //! cannot differ. The `queries` of each context are what gateway and workers read.
 
+pub mod automation;
 mod contexts;
 pub mod identity;
 mod lease;

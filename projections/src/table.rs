@@ -80,6 +80,11 @@ impl<R: ReadRow> Table<R> {
         kept.row.as_mut()
     }
 
+    /// The row `id`, to look at.
+    pub(crate) fn get(&self, id: Uuid) -> Option<&R> {
+        self.rows.get(&id)?.row.as_ref()
+    }
+
     pub(crate) fn remove(&mut self, id: Uuid) {
         if let Some(kept) = self.touch(id) {
             (kept.row, kept.changed) = (None, true);

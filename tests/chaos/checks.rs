@@ -6,7 +6,7 @@ use sqlx::PgPool;
 
 use crate::{
     system::{Servers, wait_until},
-    work::Work,
+    work::{Progress, Work},
 };
 
 /// How long waiting work may take to be done once all transfers have ended.
@@ -92,7 +92,7 @@ async fn nothing_waits(servers: &Servers, pool: &PgPool) -> anyhow::Result<()> {
     .await
 }
 
-async fn sentences(pool: &PgPool, statements: &[&str]) -> anyhow::Result<Vec<String>> {
+pub async fn sentences(pool: &PgPool, statements: &[&str]) -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     for statement in statements {
         found.extend(sqlx::query_scalar::<_, String>(statement).fetch_all(pool).await?);

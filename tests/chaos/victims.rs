@@ -5,7 +5,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     system::{AgentAccount, AgentSettings, Api, Program, Role, Servers, Signalbox},
-    work::Work,
+    work::Progress,
 };
 
 /// The next one is killed when so many seconds have passed, even if nothing has moved since the last.
@@ -87,11 +87,11 @@ impl Victims {
         Ok(Self { slots, agents, gateways: [first, second], ended_by_themselves: 0 })
     }
 
-    /// Kills every process `rounds` times while the transfers of `work` run, spread evenly over them.
+    /// Kills every process `rounds` times while `work` is done, spread evenly over them.
     pub async fn disturb(
         &mut self,
         servers: &mut Servers,
-        work: &Work,
+        work: &impl Progress,
         rounds: u64,
         seed: u64,
         wiped: bool,
@@ -129,7 +129,7 @@ impl Victims {
         Ok(())
     }
 
-    async fn wait_for_progress(&mut self, work: &Work, done: usize) -> anyhow::Result<()> {
+    async fn wait_for_progress(&mut self, work: &impl Progress, done: usize) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             self.tend()?;

@@ -1,5 +1,6 @@
 use signalbox_blob_store::BlobError;
 use signalbox_domain::kernel::Rejection;
+use signalbox_event_store::DecodeError;
 use signalbox_messaging::BusError;
 
 /// Why a step did not succeed; the next one tries again.
@@ -14,6 +15,9 @@ pub enum WorkerError {
     /// A command was not taken.
     #[error("a command was not taken: {0}")]
     Rejected(#[from] Rejection),
+    /// An event cannot be read by this program.
+    #[error(transparent)]
+    Unreadable(#[from] DecodeError),
     /// The blob store failed.
     #[error("the blob store failed: {0}")]
     Blob(#[from] BlobError),

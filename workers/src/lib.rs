@@ -2,26 +2,34 @@
 //!
 //! Every worker is level-triggered: a wake-up or a period starts one bounded, idempotent step that looks at the read
 //! models and the log and does what is outstanding. Its results are commands. One process is active per kind of
-//! worker, by a lease; should two ever be, the aggregates let one of them win.
+//! worker, by a lease, but for those that share their work; should two ever do the same, the aggregates let one of them
+//! win.
 
+mod checkpoint;
 mod cleanup;
 mod dispatch;
 mod error;
+mod health;
 mod housekeeping;
 mod presence;
 mod reconcile;
 mod relay;
+mod rules;
 mod scheduler;
 mod stall;
+mod webhooks;
 mod worker;
 
 pub use cleanup::Cleanup;
 pub use dispatch::Dispatcher;
 pub use error::WorkerError;
+pub use health::{HealthReporter, HealthWatch};
 pub use housekeeping::Housekeeping;
 pub use presence::PresenceSweep;
 pub use reconcile::Reconciler;
 pub use relay::Relay;
+pub use rules::{RuleEvaluation, RuleLog};
 pub use scheduler::Scheduler;
 pub use stall::StallSweep;
+pub use webhooks::{WebhookDelivery, WebhookFanOut, WebhookReplay};
 pub use worker::{Context, Worker, run};

@@ -11,10 +11,9 @@ use serde_json::value::RawValue;
 use signalbox_event_store::{RecordedEvent, read_after};
 use signalbox_messaging::{BusError, EventStream, OutgoingEvent, Wakeup};
 use signalbox_projections::context_of;
-use sqlx::PgPool;
 use tokio::sync::OnceCell;
 
-use crate::{Context, Worker, WorkerError};
+use crate::{Context, Worker, WorkerError, checkpoint};
 
 /// Events published before the checkpoint moves.
 const BATCH: i64 = 500;
@@ -46,7 +45,7 @@ impl Worker for Relay {
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         let stream = self.stream.get_or_try_init(|| EventStream::open(&context.bus)).await?;
-        let position = checkpoint(&context.pool).await?;
+        let position = checkpoint::read(&context.pool, CHECKPOINT).await?;
         let events: Vec<Relayed> = read_after(&context.pool, position, BATCH).await?;
         let Some(last) = events.last() else { return Ok(false) };
         if let Err(error) = publish(stream, &events).await {
@@ -54,7 +53,7 @@ impl Worker for Relay {
             stream.ensure().await?;
             return Err(error.into());
         }
-        move_checkpoint(&context.pool, position, last.position).await?;
+        checkpoint::advance(&context.pool, CHECKPOINT, position, last.position).await?;
         Ok(events.len() as i64 == BATCH)
     }
 }
@@ -71,34 +70,4 @@ fn outgoing(event: &Relayed) -> Result<OutgoingEvent, serde_json::Error> {
         position: event.position,
         payload: Bytes::from(serde_json::to_vec(event)?),
     })
-}
-
-async fn checkpoint(pool: &PgPool) -> Result<i64, sqlx::Error> {
-    let position = sqlx::query_scalar("SELECT position FROM ops.relay_checkpoint WHERE relay = $1")
-        .bind(CHECKPOINT)
-        .fetch_optional(pool)
-        .await?;
-    if let Some(position) = position {
-        return Ok(position);
-    }
-    sqlx::query("INSERT INTO ops.relay_checkpoint (relay, position) VALUES ($1, 0) ON CONFLICT DO NOTHING")
-        .bind(CHECKPOINT)
-        .execute(pool)
-        .await?;
-    Ok(0)
-}
-
-/// Does not wait for the disk: should the server crash and take it back, the same events are published again.
-async fn move_checkpoint(pool: &PgPool, from: i64, to: i64) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "UPDATE ops.relay_checkpoint SET position = $3
-           FROM (SELECT set_config('synchronous_commit', 'off', true)) AS setting
-          WHERE relay = $1 AND position = $2",
-    )
-    .bind(CHECKPOINT)
-    .bind(from)
-    .bind(to)
-    .execute(pool)
-    .await?;
-    Ok(())
 }

@@ -5,15 +5,19 @@ use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_domain::kernel::{Actor, CommandOutcome, Decider, ErrorKind, Metadata, Rejection};
+use signalbox_egress::Egress;
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
 use signalbox_projections::Lease;
+use signalbox_sealing::Sealer;
 use sqlx::PgPool;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    Cleanup, Dispatcher, Housekeeping, PresenceSweep, Reconciler, Relay, Scheduler, StallSweep, WorkerError,
+    Cleanup, Dispatcher, HealthReporter, HealthWatch, Housekeeping, PresenceSweep, Reconciler, Relay,
+    RuleEvaluation, RuleLog, Scheduler, StallSweep, WebhookDelivery, WebhookFanOut, WebhookReplay,
+    WorkerError,
 };
 
 /// Pause after a failed step.
@@ -30,6 +34,10 @@ pub struct Context {
     pub mailbox: Mailbox,
     /// Staged bytes.
     pub blobs: BlobStore,
+    /// Requests to addresses that users name.
+    pub egress: Egress,
+    /// Opens secrets of webhooks.
+    pub sealer: Sealer,
     /// The time.
     pub clock: Clock,
     /// The settings.
@@ -107,7 +115,8 @@ impl Context {
     }
 }
 
-fn due(name: &str, sent: Result<CommandOutcome, Rejection>) -> Result<Option<CommandOutcome>, WorkerError> {
+/// What became of work that may have been done already, or that nobody wants any more: then nothing is left to do.
+pub(crate) fn due<T>(name: &str, sent: Result<T, Rejection>) -> Result<Option<T>, WorkerError> {
     match sent {
         Ok(outcome) => Ok(Some(outcome)),
         Err(rejection) if rejection.kind == ErrorKind::Unavailable => Err(rejection.into()),
@@ -120,8 +129,11 @@ fn due(name: &str, sent: Result<CommandOutcome, Rejection>) -> Result<Option<Com
 
 /// Runs all workers until `stop`.
 pub async fn run(context: Context, stop: CancellationToken) {
+    let health = HealthWatch::default();
     let work = async {
         tokio::join!(
+            health.observe(&context),
+            run_one(HealthReporter(health.clone()), &context),
             run_one(Relay::default(), &context),
             run_one(Dispatcher, &context),
             run_one(Scheduler, &context),
@@ -130,6 +142,11 @@ pub async fn run(context: Context, stop: CancellationToken) {
             run_one(PresenceSweep, &context),
             run_one(Cleanup, &context),
             run_one(Housekeeping, &context),
+            run_one(RuleLog, &context),
+            run_everywhere(RuleEvaluation::default(), &context),
+            run_one(WebhookFanOut::default(), &context),
+            run_one(WebhookDelivery::default(), &context),
+            run_one(WebhookReplay, &context),
         )
     };
     tokio::select! { _ = work => {}, () = stop.cancelled() => {} }
@@ -142,6 +159,13 @@ async fn run_one<W: Worker>(worker: W, context: &Context) {
             work(&worker, context).await;
         }
         tracing::warn!(worker = W::NAME, "the lease is lost; asking for it again");
+    }
+}
+
+/// For workers that share their work among all processes.
+async fn run_everywhere<W: Worker>(worker: W, context: &Context) {
+    loop {
+        work(&worker, context).await;
     }
 }
 

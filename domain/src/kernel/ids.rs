@@ -70,3 +70,11 @@ id_type!(
     /// Key of a widget on a dashboard.
     WidgetId
 );
+id_type!(
+    /// Key of a webhook subscription.
+    WebhookId
+);
+id_type!(
+    /// Key of a delivery: it follows from webhook and event.
+    DeliveryId
+);

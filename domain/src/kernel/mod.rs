@@ -6,6 +6,7 @@ mod decider;
 mod error;
 mod ids;
 mod metadata;
+mod patch;
 mod sha256;
 mod text;
 
@@ -13,7 +14,10 @@ pub use actor::Actor;
 pub use claim::{Claim, ClaimOp};
 pub use decider::Decider;
 pub use error::{ErrorKind, Rejection};
-pub use ids::{AgentId, AgentTokenId, ChannelId, JobId, SessionId, TransferId, UserId, WidgetId};
+pub use ids::{
+    AgentId, AgentTokenId, ChannelId, DeliveryId, JobId, SessionId, TransferId, UserId, WebhookId, WidgetId,
+};
 pub use metadata::{CommandOutcome, Metadata};
+pub use patch::present;
 pub use sha256::{InvalidSha256, Sha256Hex};
 pub use text::{TextError, clean_text, required_text};

@@ -1,8 +1,8 @@
 use cqrs_es::DomainEvent;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId, clean_text, required_text};
+use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId, clean_text, present, required_text};
 
 /// Longest name and unit, in characters.
 const MAX_TEXT: usize = 255;
@@ -87,13 +87,6 @@ pub struct ChannelChanges {
     pub max_value: Option<Option<f64>>,
 }
 
-/// Null is a value that is present.
-fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
-}
-
 /// A line of values over time: a sensor, an output or a command.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Channel {
@@ -149,7 +142,7 @@ impl DomainEvent for ChannelEvent {
 
 const NAME_CLAIM: &str = "channel.name";
 /// Taken as long as the channel exists; others require it.
-pub(super) const CHANNEL_CLAIM: &str = "channel";
+pub(crate) const CHANNEL_CLAIM: &str = "channel";
 
 impl Decider for Channel {
     const TYPE: &'static str = "channel";

@@ -1,6 +1,6 @@
 //! Channels (which the specification calls events), experiments, dashboards, and the log that people read.
 
-mod channel;
+pub(crate) mod channel;
 mod dashboard;
 mod experiment;
 mod log_entry;

@@ -37,6 +37,10 @@ pub struct Config {
     pub transfer: Transfer,
     /// Channels and datapoints.
     pub monitoring: Monitoring,
+    /// Requests to addresses that users name.
+    pub egress: Egress,
+    /// Documents.
+    pub extraction: Extraction,
     /// What is logged.
     pub log: Log,
 }
@@ -139,6 +143,8 @@ pub struct Limits {
     pub logins_per_account: u32,
     /// Attempts per minute.
     pub logins_per_address: u32,
+    /// Documents per minute of one address without a login.
+    pub anonymous_extractions_per_minute: u32,
 }
 
 /// File transfer.
@@ -161,6 +167,58 @@ pub struct Transfer {
 pub struct Monitoring {
     /// Days that datapoints are kept; 0 for ever.
     pub retention_days: u32,
+}
+
+/// Requests to addresses that users name.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Egress {
+    /// Networks that may be reached besides the public Internet.
+    pub allowed_networks: Vec<String>,
+}
+
+/// Documents: who reads them, and what one of them may take.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Extraction {
+    /// Whether a login or token is needed.
+    pub require_auth: bool,
+    /// Largest file, in bytes.
+    pub max_file_bytes: u64,
+    /// Processes that parse; 0 for one per core.
+    pub parsers: usize,
+    /// Seconds that a document may wait for one of them.
+    pub patience_seconds: u64,
+    /// Address space of such a process, in MiB.
+    pub memory_mb: u64,
+    /// Time on the processor for one document, in seconds.
+    pub cpu_seconds: u64,
+    /// Time on the clock for one document, in seconds.
+    pub wall_seconds: u64,
+    /// Pages of a document.
+    pub max_pages: usize,
+    /// Pixels of a picture, in millions.
+    pub max_megapixels: u32,
+    /// Path of libpdfium.so; empty to look for it.
+    pub pdfium: String,
+    /// Folder of Tesseract's language data; empty to look for it.
+    pub tessdata: String,
+    /// Address of an Apache Tika server; empty for none.
+    pub tika_url: String,
+    /// Seconds that Tika may take for a document.
+    pub tika_seconds: u64,
+    /// Address of Google Cloud Vision.
+    pub google_vision_url: String,
+    /// Its key; empty for none.
+    pub google_vision_key: Secret,
+    /// Address of an OpenAI-compatible service, up to and with its version; empty for none.
+    pub llm_url: String,
+    /// Its key, if it needs one.
+    pub llm_key: Secret,
+    /// The model that is asked.
+    pub llm_model: String,
+    /// Seconds that it may take for a piece of a document.
+    pub llm_seconds: u64,
 }
 
 /// What is logged.
@@ -233,6 +291,8 @@ impl Config {
             ("limits.ingest_request_burst", self.limits.ingest_request_burst),
             ("limits.logins_per_account", self.limits.logins_per_account),
             ("limits.logins_per_address", self.limits.logins_per_address),
+            ("limits.anonymous_extractions_per_minute", self.limits.anonymous_extractions_per_minute),
+            ("extraction.max_megapixels", self.extraction.max_megapixels),
         ];
         match positive.iter().find(|(_, value)| *value == 0) {
             Some((key, _)) => Err(invalid(&format!("{key} must be at least 1"))),

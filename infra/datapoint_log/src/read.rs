@@ -98,6 +98,21 @@ impl LogRow {
         }
     }
 
+    /// The points of each of the row's batches, and who sent it, in the order of their index; none of a deletion.
+    ///
+    /// # Errors
+    /// [`UnreadableRow`].
+    pub fn batches(&self) -> Result<Vec<(Origin, Vec<Point>)>, UnreadableRow> {
+        let mut batches = Vec::new();
+        let mut rest = if self.kind == POINTS { self.payload.as_slice() } else { &[] };
+        while !rest.is_empty() {
+            let batch = decode_block(&mut rest)
+                .map_err(|error| UnreadableRow { position: self.position, reason: error.to_string() })?;
+            batches.push(batch);
+        }
+        Ok(batches)
+    }
+
     /// The point at `index`, and who sent it.
     ///
     /// # Errors

@@ -1,3 +1,4 @@
+use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
@@ -45,6 +46,28 @@ pub async fn read_all_for(
     .bind(position)
     .bind(limit)
     .bind(aggregates)
+    .fetch_all(executor)
+    .await
+}
+
+/// All events after `position`, at most `limit`, in order; those that are not of `event_types` without their payload, and all
+/// without their metadata: for readers that want few kinds of events and yet have to know that none is missing.
+///
+/// # Errors
+/// The database's error.
+pub async fn read_all_with(
+    executor: impl PgExecutor<'_>,
+    position: i64,
+    limit: i64,
+    event_types: &[&str],
+) -> Result<Vec<RecordedEvent>, sqlx::Error> {
+    sqlx::query_as(&format!(
+        "{HEADER}, CASE WHEN event_type = ANY($3) THEN payload ELSE 'null' END AS payload, 'null'::jsonb AS metadata
+           FROM events WHERE position > $1 ORDER BY position LIMIT $2"
+    ))
+    .bind(position)
+    .bind(limit)
+    .bind(event_types)
     .fetch_all(executor)
     .await
 }
@@ -121,6 +144,25 @@ pub async fn stream_position(
     .bind(id.to_string())
     .fetch_optional(pool)
     .await
+}
+
+/// Position of the last event that was recorded before `time`; 0 when there is none. Positions are in the order of time, but
+/// for steps of the clock.
+///
+/// # Errors
+/// The database's error.
+pub async fn position_before(pool: &PgPool, time: DateTime<Utc>) -> Result<i64, sqlx::Error> {
+    let (mut before, mut end) = (0, head_position(pool).await? + 1);
+    while end - before > 1 {
+        let middle = before + (end - before) / 2;
+        let recorded_at: DateTime<Utc> =
+            sqlx::query_scalar("SELECT recorded_at FROM events WHERE position = $1")
+                .bind(middle)
+                .fetch_one(pool)
+                .await?;
+        if recorded_at < time { before = middle } else { end = middle }
+    }
+    Ok(before)
 }
 
 /// Position of the newest event; 0 when the log is empty.

@@ -22,6 +22,11 @@ pub enum Wakeup {
         /// Types of the aggregates that changed; none when that is not known.
         aggregates: Vec<String>,
     },
+    /// The datapoint log has grown.
+    DatapointsAppended {
+        /// Its newest position.
+        position: i64,
+    },
     /// A read model has caught up.
     ReadAdvanced {
         /// Name of the projection.
@@ -61,6 +66,7 @@ impl Wakeup {
     fn subject(&self) -> &'static str {
         match self {
             Self::LogAppended { .. } => "wake.log.appended",
+            Self::DatapointsAppended { .. } => "wake.datapoints.appended",
             Self::ReadAdvanced { .. } => "wake.read.advanced",
             Self::AgentSession { .. } => "wake.agent.session",
             Self::TestEcho { .. } => "wake.agent.echo",

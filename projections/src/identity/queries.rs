@@ -1,5 +1,7 @@
 //! What gateway and workers ask about users, sessions and API tokens.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
@@ -192,4 +194,20 @@ pub async fn api_tokens(
 /// The database's error.
 pub async fn api_token(pool: &PgPool, id: Uuid) -> Result<Option<ApiTokenRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.api_tokens WHERE id = $1").bind(id).fetch_optional(pool).await
+}
+
+/// The names of those of `tokens` that have not been revoked.
+///
+/// # Errors
+/// The database's error.
+pub async fn token_names(
+    pool: &PgPool,
+    tokens: impl IntoIterator<Item = Uuid>,
+) -> Result<HashMap<Uuid, String>, sqlx::Error> {
+    let tokens: Vec<_> = tokens.into_iter().collect();
+    let names: Vec<_> = sqlx::query_as("SELECT id, name FROM read.api_tokens WHERE id = ANY($1)")
+        .bind(tokens)
+        .fetch_all(pool)
+        .await?;
+    Ok(names.into_iter().collect())
 }

@@ -1,5 +1,7 @@
 //! What gateway and workers ask about channels.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
@@ -59,6 +61,22 @@ pub async fn channels_since(pool: &PgPool, position: i64) -> Result<Vec<ChannelR
         .bind(position)
         .fetch_all(pool)
         .await
+}
+
+/// The names of those of `channels` that there are, or were.
+///
+/// # Errors
+/// The database's error.
+pub async fn channel_names(
+    pool: &PgPool,
+    channels: impl IntoIterator<Item = Uuid>,
+) -> Result<HashMap<Uuid, String>, sqlx::Error> {
+    let channels: Vec<_> = channels.into_iter().collect();
+    let names: Vec<_> = sqlx::query_as("SELECT id, name FROM read.channels WHERE id = ANY($1)")
+        .bind(channels)
+        .fetch_all(pool)
+        .await?;
+    Ok(names.into_iter().collect())
 }
 
 /// When an experiment ran; datapoints of that time belong to it.

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use signalbox_event_store::RecordedEvent;
 use signalbox_projections::{
-    Projection, Rows, identity::IdentityProjection, monitoring::MonitoringProjection,
-    transfer::TransferProjection,
+    Projection, Rows, automation::AutomationProjection, identity::IdentityProjection,
+    monitoring::MonitoringProjection, transfer::TransferProjection,
 };
 use uuid::Uuid;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Events that leave the rows as they are, on purpose.
-const WITHOUT_EFFECT: [&str; 1] = ["late_report_received"];
+const WITHOUT_EFFECT: [&str; 2] = ["late_report_received", "health_changed"];
 /// Columns that every event of an aggregate changes.
 const BOOKKEEPING: [&str; 5] = ["version", "position", "updated_at", "active_at", "last_seen"];
 
@@ -73,6 +73,7 @@ async fn every_event_changes_its_read_model_or_is_listed_as_without_effect() {
     let of = |aggregates: &[&str]| -> Vec<_> {
         log().into_iter().filter(|event| aggregates.contains(&event.aggregate_type.as_str())).collect()
     };
+    assert_decided::<AutomationProjection>(&world, &of(AutomationProjection::AGGREGATES)).await;
     assert_decided::<IdentityProjection>(&world, &of(IdentityProjection::AGGREGATES)).await;
     assert_decided::<MonitoringProjection>(&world, &of(MonitoringProjection::AGGREGATES)).await;
     assert_decided::<TransferProjection>(&world, &of(TransferProjection::AGGREGATES)).await;
@@ -81,8 +82,12 @@ async fn every_event_changes_its_read_model_or_is_listed_as_without_effect() {
 
 #[test]
 fn every_aggregate_belongs_to_exactly_one_projection() {
-    let projections =
-        [IdentityProjection::AGGREGATES, MonitoringProjection::AGGREGATES, TransferProjection::AGGREGATES];
+    let projections = [
+        AutomationProjection::AGGREGATES,
+        IdentityProjection::AGGREGATES,
+        MonitoringProjection::AGGREGATES,
+        TransferProjection::AGGREGATES,
+    ];
     for event in log() {
         let owners =
             projections.iter().filter(|aggregates| aggregates.contains(&event.aggregate_type.as_str()));

@@ -1,6 +1,10 @@
 //! A history in which every kind of thing happens, written by one task.
 
 use signalbox_domain::{
+    automation::{
+        Condition, DatapointPlace, NewRule, Operator, Reading, Rule, RuleAction, RuleChanges, RuleCommand,
+        RuleSpec,
+    },
     identity::{
         ApiToken, ApiTokenCommand, NewApiToken, Role, Session, SessionCommand, User, UserChanges, UserCommand,
     },
@@ -166,4 +170,42 @@ async fn dashboards(writer: &Writer, [gone, kept]: [Uuid; 2]) {
         }
     }
     writer.run::<Channel>(gone, ChannelCommand::Delete).await;
+}
+
+/// One that fires, is changed and fires again, and may be gone in the end.
+pub(crate) async fn rules(writer: &Writer, number: i64) {
+    let channel = ChannelId(writer.channel(100 + number, "vat").await);
+    let rule = writer.clock.new_id();
+    let spec = RuleSpec {
+        name: format!("hot {number}"),
+        channel,
+        condition: Condition { operator: Operator::Gt, threshold: 80.0, threshold_high: None },
+        action: RuleAction::Log,
+        cooldown_seconds: 0,
+        enabled: true,
+    };
+    writer.run::<Rule>(rule, RuleCommand::Create(NewRule { owner: OWNER, spec, after: 3 })).await;
+    judge(writer, rule, channel, 4).await;
+    let disable = RuleChanges { enabled: Some(false), ..Default::default() };
+    let enable = RuleChanges { enabled: Some(true), threshold_high: Some(Some(90.0)), ..Default::default() };
+    for changes in [disable, enable] {
+        writer.run::<Rule>(rule, RuleCommand::Change { changes, after: 6 }).await;
+    }
+    judge(writer, rule, channel, 7).await;
+    if number % 2 == 0 {
+        writer.run::<Rule>(rule, RuleCommand::Delete { after: 8 }).await;
+    }
+}
+
+async fn judge(writer: &Writer, rule: Uuid, channel: ChannelId, position: i64) {
+    let reading = |index| Reading {
+        datapoint_id: format!("{position}-{index}"),
+        place: DatapointPlace { position, index },
+        channel_id: channel,
+        channel_name: "vat".to_owned(),
+        value: 79.5 + f64::from(index),
+        device: "api".to_owned(),
+        occurred_at: writer.clock.now(),
+    };
+    writer.run::<Rule>(rule, RuleCommand::Judge { readings: (0..3).map(reading).collect() }).await;
 }

@@ -4,6 +4,7 @@ use signalbox_domain::{
 };
 use signalbox_projections::{
     Page, Portions, Projection, Runner,
+    automation::AutomationProjection,
     identity::{
         IdentityProjection,
         queries::{self, UserFilter},
@@ -17,7 +18,7 @@ use sqlx::Executor;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    history,
+    history, history_webhooks,
     world::{World, dump},
 };
 
@@ -42,6 +43,8 @@ async fn a_rebuild_in_one_step_equals_what_was_folded_event_by_event() {
             history::users(&writer, number).await;
             history::transfers(&writer, number).await;
             history::monitoring(&writer, number).await;
+            history::rules(&writer, number).await;
+            history_webhooks::webhooks(&writer, number).await;
         }
     });
     while !writing.is_finished() {
@@ -49,6 +52,7 @@ async fn a_rebuild_in_one_step_equals_what_was_folded_event_by_event() {
     }
     writing.await.unwrap();
     world.fold().await;
+    rebuild_unchanged::<AutomationProjection>(&world).await;
     rebuild_unchanged::<IdentityProjection>(&world).await;
     rebuild_unchanged::<MonitoringProjection>(&world).await;
     rebuild_unchanged::<TransferProjection>(&world).await;
@@ -63,6 +67,8 @@ async fn a_rebuild_in_small_portions_equals_the_live_tables() {
         history::users(&world.writer, number).await;
         history::transfers(&world.writer, number).await;
         history::monitoring(&world.writer, number).await;
+        history::rules(&world.writer, number).await;
+        history_webhooks::webhooks(&world.writer, number).await;
     }
     world.fold().await;
     for (events, rows) in [(1, 0), (1, 1), (3, 2), (20, 1), (50, 5)] {
@@ -70,8 +76,9 @@ async fn a_rebuild_in_small_portions_equals_the_live_tables() {
         let identity = rebuild_in::<IdentityProjection>(world.pool(), portions).await.unwrap();
         let transfer = rebuild_in::<TransferProjection>(world.pool(), portions).await.unwrap();
         let monitoring = rebuild_in::<MonitoringProjection>(world.pool(), portions).await.unwrap();
-        let differences = [identity, transfer, monitoring].map(|report| report.differences);
-        assert_eq!(differences, [0; 3], "{portions:?}");
+        let automation = rebuild_in::<AutomationProjection>(world.pool(), portions).await.unwrap();
+        let differences = [identity, transfer, monitoring, automation].map(|report| report.differences);
+        assert_eq!(differences, [0; 4], "{portions:?}");
     }
     world.servers.finish().await;
 }

@@ -1,18 +1,25 @@
 //! The roles of the service, put together as the command line does it.
 
-use std::{net::SocketAddr, path::Path};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
+use signalbox_documents::Documents;
+use signalbox_egress::{Egress, Policy};
 use signalbox_gateway::Gateway;
 use signalbox_messaging::{Bus, Mailbox};
 use signalbox_projections::{
     Runner,
+    automation::AutomationProjection,
     identity::IdentityProjection,
     monitoring::{MonitoringProjection, series::Folder},
     transfer::TransferProjection,
 };
+use signalbox_sealing::Sealer;
 use sqlx::PgPool;
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -51,6 +58,7 @@ impl Process {
         let retention_days = (days > 0).then_some(days);
         self.tasks.spawn(async move {
             tokio::join!(
+                Runner::<AutomationProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<MonitoringProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<TransferProjection>::run(pool.clone(), bus, stop.clone()),
@@ -61,12 +69,8 @@ impl Process {
 
     /// Takes the role of the workers.
     pub async fn work(&mut self) {
-        let (pool, bus, clock, stop) = self.parts();
-        let mailbox = Mailbox::open(&bus).await.unwrap();
-        let blobs = blobs(&self.config.storage.folder);
-        let config = self.config.clone();
-        let context = signalbox_workers::Context { pool, bus, mailbox, blobs, clock, config };
-        self.tasks.spawn(signalbox_workers::run(context, stop));
+        let context = self.worker_context().await;
+        self.tasks.spawn(signalbox_workers::run(context, self.stop.clone()));
     }
 
     /// What workers share in this process, for a worker that a test steps by hand.
@@ -74,7 +78,9 @@ impl Process {
         let (pool, bus, clock, _) = self.parts();
         let mailbox = Mailbox::open(&bus).await.unwrap();
         let (blobs, config) = (blobs(&self.config.storage.folder), self.config.clone());
-        signalbox_workers::Context { pool, bus, mailbox, blobs, clock, config }
+        let egress = Egress::new(Policy::allowing(&config.egress.allowed_networks).unwrap()).unwrap();
+        let sealer = Sealer::open(&pool, &clock).await.unwrap();
+        signalbox_workers::Context { pool, bus, mailbox, blobs, egress, sealer, clock, config }
     }
 
     /// Takes the role of a gateway on a free port; gives back its address.
@@ -83,9 +89,20 @@ impl Process {
         let blobs = blobs(&self.config.storage.folder);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let gateway = Gateway::open(pool, bus, blobs, clock, self.config.clone(), stop).await.unwrap();
+        let documents = self.documents().await;
+        let config = self.config.clone();
+        let gateway = Gateway::open(pool, bus, blobs, clock, config, documents, stop).await.unwrap();
         self.tasks.spawn(async move { gateway.serve(listener).await.unwrap() });
         address
+    }
+
+    /// Who reads documents, for a test that turns it on by a number of parsers: starting them takes time.
+    async fn documents(&self) -> Option<Documents> {
+        if self.config.extraction.parsers == 0 {
+            return None;
+        }
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_signalbox"));
+        Some(Documents::start(&self.config.extraction, program).await.unwrap())
     }
 
     /// Stops all roles and waits for their end.

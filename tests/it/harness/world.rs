@@ -59,6 +59,7 @@ impl World {
         config.limits.logins_per_account = 1000;
         config.limits.logins_per_address = 1000;
         config.limits.request_burst = 100_000;
+        config.egress.allowed_networks = vec!["127.0.0.0/8".to_owned()];
         adjust(&mut config);
         let mut main = Process::new(&config, &clock).await;
         main.handle_commands();
@@ -95,6 +96,11 @@ impl World {
         let process = Process::new(&self.config, &self.clock).await;
         self.others.push(process);
         self.others.last_mut().unwrap()
+    }
+
+    /// Stops the process that was started last.
+    pub async fn stop_last(&mut self) {
+        self.others.pop().unwrap().stop().await;
     }
 
     /// Makes a user with [`PASSWORD`] and logs it in.

@@ -202,6 +202,19 @@ async fn no_route_takes_a_value_that_its_rules_forbid() {
         ("max_points", json!(9)),
         ("max_points", json!(2001)),
         ("aggregate", json!("geheim")),
+        ("operator", json!("geheim")),
+        ("threshold_high", json!(0.25)),
+        ("action_type", json!("geheim")),
+        ("webhook_event_type", json!("sensor.geheim")),
+        ("cooldown_seconds", json!(31_622_401)),
+        ("url", json!("ftp://geheim")),
+        ("url", json!("http://geheim:geheim@example.org/")),
+        ("events", json!([])),
+        ("events", json!(["sensor.geheim"])),
+        ("secret", json!("x".repeat(256))),
+        ("since", json!("geheim")),
+        ("from", json!("geheim")),
+        ("to", json!("2026-03-01T09:00:00Z")),
     ];
     let mut tried = 0;
     for route in routes_with_body() {

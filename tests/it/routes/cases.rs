@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{AgentAccount, Client, World, description};
+use crate::harness::{AgentAccount, Client, Receiver, World, description, eventually, seconds};
 
 /// Who may call a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,9 @@ pub enum Subject {
     /// Changed by the dashboard's owner alone.
     Widget,
     Event,
+    Rule,
+    Webhook,
+    Delivery,
     Datapoint,
     /// Seen by the transfer's agents alone.
     File,
@@ -62,14 +65,17 @@ pub struct Subjects {
     pub dashboard: String,
     pub widget: String,
     pub event: String,
+    pub rule: String,
+    pub webhook: String,
+    pub delivery: String,
     pub datapoint: String,
 }
 
 fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
     use Subject::{
-        ApiToken, Dashboard, Datapoint, Event, Experiment, File, Job, LogEntry, Nothing, Token, Transfer,
-        User, Widget,
+        ApiToken, Dashboard, Datapoint, Delivery, Event, Experiment, File, Job, LogEntry, Nothing, Rule,
+        Token, Transfer, User, Webhook, Widget,
     };
     let credentials = || Some(json!({"email": "nobody@example.org", "password": "not the password"}));
     let job = || {
@@ -91,6 +97,15 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
             json!({"widget_type": "gauge", "title": "t", "event_public_id": null, "x": 1, "y": 1, "w": 1, "h": 1,
             "config_json": "{}"}),
         )
+    };
+    let rule = |name: &str| {
+        Some(json!({"name": name, "event_public_id": "unknown", "operator": "between", "threshold": 0.5,
+            "threshold_high": 9, "action_type": "webhook", "webhook_event_type": "sensor.threshold_exceeded",
+            "cooldown_seconds": 60, "enabled": true}))
+    };
+    let webhook = |name: &str| {
+        Some(json!({"url": format!("https://example.org/{name}"), "secret": "a shared secret",
+            "events": ["experiment.started"], "enabled": false}))
     };
     match operation_id {
         "api_health" | "health" | "api_v1_health" | "livez" | "readyz" | "info" => (Everybody, Nothing, None),
@@ -136,6 +151,19 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "create_event" => (Operator, Nothing, event()),
         "update_event" => (Operator, Event, event()),
         "delete_event" => (Operator, Event, None),
+        "list_webhooks" => (Admin, Nothing, None),
+        "create_webhook" => (Admin, Nothing, webhook("new")),
+        "update_webhook" => (Admin, Webhook, webhook("changed")),
+        "get_webhook" | "delete_webhook" | "list_deliveries" | "test_webhook" => (Admin, Webhook, None),
+        "replay_webhook" | "dry_run_webhook" => {
+            (Admin, Webhook, Some(json!({"from": "2026-03-01T10:00:00Z", "to": "2026-03-01T11:00:00Z"})))
+        }
+        "redeliver_failed" => (Admin, Webhook, Some(json!({"since": "2026-03-01T10:00:00Z"}))),
+        "get_delivery" | "redeliver" => (Admin, Delivery, None),
+        "list_rules" => (Admin, Nothing, None),
+        "create_rule" => (Admin, Nothing, rule("new")),
+        "get_rule" | "delete_rule" => (Admin, Rule, None),
+        "update_rule" => (Admin, Rule, rule("changed")),
         "list_experiments" | "list_dashboards" | "list_log_entries" => (AnyUser, Nothing, None),
         "get_experiment" | "export_experiment" => (AnyUser, Experiment, None),
         "create_experiment" => (Operator, Nothing, Some(json!({"name": "new"}))),
@@ -180,6 +208,7 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
                 json!({"event_public_ids": ["unknown"], "minutes": 5, "max_points": 50, "aggregate": "avg"}),
             ),
         ),
+        "extract" | "extract_raw" | "extract_document" | "formats" => (Everybody, Nothing, None),
         "upload_file" | "download_file" | "get_manifest" => (Agent, File, None),
         "agent_connect" => (Agent, Nothing, Some(json!({"system_info": {"hostname": "h"}}))),
         "agent_send" => (Agent, Nothing, Some(json!({"type": "heartbeat", "data": {}}))),
@@ -215,6 +244,12 @@ impl Route {
             Subject::User => subjects.user.clone(),
             Subject::ApiToken => subjects.api_token.clone(),
             Subject::Event => subjects.event.clone(),
+            Subject::Rule => subjects.rule.clone(),
+            Subject::Webhook => subjects.webhook.clone(),
+            Subject::Delivery => {
+                let of_webhook = self.template.replace("{id}", &subjects.webhook);
+                return of_webhook.replace("{did}", &subjects.delivery);
+            }
             Subject::Experiment => subjects.experiment.clone(),
             Subject::LogEntry => subjects.log_entry.clone(),
             Subject::Dashboard => subjects.dashboard.clone(),
@@ -228,7 +263,7 @@ impl Route {
     }
 
     pub fn path_with(&self, id: &str) -> String {
-        self.template.replace("{id}", id).replace("{wid}", id)
+        self.template.replace("{id}", id).replace("{wid}", id).replace("{did}", id)
     }
 
     /// Whether what is well-formed but wrong is answered by 422.
@@ -309,6 +344,10 @@ impl Subjects {
         let (user, api_token, event) = (id(&user), id(&token), id(&event));
         let made = async |path: &str, body: Value| id(&world.admin.post(path, body).await.expect(201));
         let datapoint = made("/api/v1/datapoints", json!({"value": 1.5, "event_public_id": event})).await;
+        let rule = json!({"name": "subject", "event_public_id": event, "operator": "gt", "threshold": 9000,
+            "action_type": "log"});
+        let rule = made("/api/v1/rules", rule).await;
+        let (webhook, delivery) = delivered(world).await;
         let experiment = made("/api/v1/experiments", json!({"name": "subject"})).await;
         let log_entry = made("/api/v1/logging", json!({"content": "subject"})).await;
         let dashboard = made("/api/v1/dashboards", json!({"name": "subject"})).await;
@@ -321,6 +360,9 @@ impl Subjects {
             user,
             api_token,
             event,
+            rule,
+            webhook,
+            delivery,
             datapoint,
             experiment,
             log_entry,
@@ -328,4 +370,21 @@ impl Subjects {
             widget,
         }
     }
+}
+
+/// A webhook and a delivery that has come: nothing happens to it any more by itself.
+async fn delivered(world: &World) -> (String, String) {
+    let receiver = Receiver::start().await;
+    let webhook = json!({"url": receiver.url(), "events": ["system.health_changed"]});
+    let webhook = world.admin.post("/api/v1/webhooks", webhook).await.expect(201)["public_id"].clone();
+    let path = format!("/api/v1/webhooks/{}", webhook.as_str().unwrap());
+    let delivery =
+        world.admin.post(&format!("{path}/test"), json!({})).await.expect(201)["public_id"].clone();
+    let delivery = delivery.as_str().unwrap().to_owned();
+    eventually(seconds(20), async || {
+        let shown = world.admin.get(&format!("{path}/deliveries/{delivery}")).await.expect(200);
+        shown["status"] == "delivered"
+    })
+    .await;
+    (webhook.as_str().unwrap().to_owned(), delivery)
 }

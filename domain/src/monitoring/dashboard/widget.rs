@@ -1,6 +1,6 @@
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
-use crate::kernel::{ChannelId, Rejection, clean_text, required_text};
+use crate::kernel::{ChannelId, Rejection, clean_text, present, required_text};
 
 /// Longest title, in characters.
 const MAX_TITLE: usize = 255;
@@ -83,13 +83,6 @@ pub struct WidgetChanges {
     /// New configuration.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub config: Option<Option<String>>,
-}
-
-/// Null is a value that is present.
-fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
 }
 
 impl WidgetSpec {

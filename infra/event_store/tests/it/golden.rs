@@ -10,6 +10,7 @@ use std::{
 use chrono::DateTime;
 use serde_json::Value;
 use signalbox_domain::{
+    automation::{Consignment, Health, Rule, Webhook},
     identity::{ApiToken, Session, User},
     kernel::Decider,
     monitoring::{Channel, Dashboard, Experiment, LogEntry},
@@ -76,6 +77,10 @@ fn rewritten(event: &RecordedEvent) -> Value {
         Experiment::TYPE => through::<Experiment>(event),
         Dashboard::TYPE => through::<Dashboard>(event),
         LogEntry::TYPE => through::<LogEntry>(event),
+        Rule::TYPE => through::<Rule>(event),
+        Webhook::TYPE => through::<Webhook>(event),
+        Consignment::TYPE => through::<Consignment>(event),
+        Health::TYPE => through::<Health>(event),
         other => panic!("add the aggregate {other} here"),
     }
 }

@@ -1,12 +1,19 @@
 //! One value of every event of the domain. A new event does not compile until it has its place here, and then its
 //! golden file and its projection are asked for by the tests that enumerate these.
 
+#[path = "samples_webhooks.rs"]
+mod webhooks;
+
 use std::iter::successors;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use cqrs_es::DomainEvent;
 use serde_json::Value;
 use signalbox_domain::{
+    automation::{
+        Condition, Consignment, DatapointPlace, EventType, Firing, Health, NewRule, Operator, Reading, Rule,
+        RuleAction, RuleEvent, RuleSpec, Webhook,
+    },
     identity::{ApiToken, ApiTokenEvent, NewApiToken, NewUser, Role, Session, SessionEvent, User, UserEvent},
     kernel::{AgentId, ChannelId, Decider, JobId, Sha256Hex, UserId, WidgetId},
     monitoring::{
@@ -44,6 +51,10 @@ pub(crate) fn all() -> Vec<Sample> {
         samples::<Experiment>(after_experiment),
         samples::<Dashboard>(after_dashboard),
         samples::<LogEntry>(after_log_entry),
+        samples::<Rule>(after_rule),
+        samples::<Webhook>(webhooks::after_webhook),
+        samples::<Consignment>(webhooks::after_consignment),
+        samples::<Health>(webhooks::after_health),
     ]
     .concat()
 }
@@ -381,5 +392,52 @@ fn after_log_entry(event: Option<&LogEntryEvent>) -> Option<LogEntryEvent> {
             Some(LogEntryEvent::LogEntryEdited { from: "too hot".to_owned(), to: "far too hot".to_owned() })
         }
         LogEntryEvent::LogEntryEdited { .. } => None,
+    }
+}
+
+fn rule_spec() -> RuleSpec {
+    RuleSpec {
+        name: "too hot".to_owned(),
+        channel: ChannelId(id(3)),
+        condition: Condition { operator: Operator::Gt, threshold: 80.5, threshold_high: None },
+        action: RuleAction::Log,
+        cooldown_seconds: 60,
+        enabled: false,
+    }
+}
+
+fn reading() -> Reading {
+    Reading {
+        datapoint_id: "01234567-89ab-8cde-8f01-23456789abcd".to_owned(),
+        place: DatapointPlace { position: 12, index: 3 },
+        channel_id: ChannelId(id(3)),
+        channel_name: "boiler".to_owned(),
+        value: 81.25,
+        device: "press".to_owned(),
+        occurred_at: time(),
+    }
+}
+
+fn after_rule(event: Option<&RuleEvent>) -> Option<RuleEvent> {
+    let webhook = RuleAction::Webhook { event_type: EventType::SensorThresholdExceeded };
+    let condition = Condition { operator: Operator::Between, threshold: 80.0, threshold_high: Some(90.0) };
+    let changed =
+        RuleSpec { name: "hot".to_owned(), condition, action: webhook, enabled: true, ..rule_spec() };
+    let Some(event) = event else {
+        let new = NewRule { owner: UserId(id(7)), spec: rule_spec(), after: 9 };
+        return Some(RuleEvent::RuleCreated(new));
+    };
+    match event {
+        RuleEvent::RuleCreated(_) => {
+            Some(RuleEvent::RuleUpdated { from: rule_spec(), to: changed, after: 11 })
+        }
+        RuleEvent::RuleUpdated { .. } => Some(RuleEvent::RuleTriggered(Firing {
+            reading: reading(),
+            rule_name: "hot".to_owned(),
+            condition,
+            action: webhook,
+        })),
+        RuleEvent::RuleTriggered(_) => Some(RuleEvent::RuleDeleted { name: "hot".to_owned(), after: 13 }),
+        RuleEvent::RuleDeleted { .. } => None,
     }
 }

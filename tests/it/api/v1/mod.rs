@@ -5,6 +5,8 @@ mod events;
 mod experiments;
 mod export;
 mod logging;
+mod rules;
 mod tokens;
 mod users;
+mod webhooks;
 mod webmacs;

@@ -1,0 +1,50 @@
+//! Webhooks: how many deliveries in a second, beside a bare loop of reqwest in the same run; what bad receivers cost the
+//! others; how long from an accepted datapoint to the receiver.
+//!
+//! `BENCH_DELIVERIES`, `BENCH_ROUNDS`, `BENCH_SECONDS` of each load. `BENCH_PARTS=throughput,bad` runs some of it.
+
+mod bad;
+mod latency;
+mod sink;
+mod throughput;
+
+use std::env;
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+
+use crate::system::Api;
+
+const PARTS: [&str; 3] = ["throughput", "bad", "latency"];
+const EVENTS: [&str; 2] = ["experiment.started", "experiment.stopped"];
+
+/// Runs it.
+pub async fn run() -> anyhow::Result<()> {
+    let chosen = env::var("BENCH_PARTS").unwrap_or_else(|_| PARTS.join(","));
+    for part in chosen.split(',').map(str::trim) {
+        match part {
+            "throughput" => throughput::run().await?,
+            "bad" => bad::run().await?,
+            "latency" => latency::run().await?,
+            unknown => bail!("there is no part {unknown}: choose among {}", PARTS.join(", ")),
+        }
+    }
+    Ok(())
+}
+
+async fn subscribe(api: &Api, url: &str, events: &[&str]) -> anyhow::Result<String> {
+    let webhook = json!({"url": url, "secret": "a shared secret", "events": events});
+    public_id(&api.post("/api/v1/webhooks", &webhook).await?)
+}
+
+fn public_id(made: &Value) -> anyhow::Result<String> {
+    Ok(made["public_id"].as_str().context("no id")?.to_owned())
+}
+
+/// Starts an experiment and stops it: two events.
+async fn experiment(api: &Api, number: usize) -> anyhow::Result<()> {
+    let made = api.post("/api/v1/experiments", &json!({"name": format!("bench {number}")})).await?;
+    let stop = format!("/api/v1/experiments/{}/stop", public_id(&made)?);
+    api.call(reqwest::Method::PUT, &stop, None).await?;
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! Receivers: one that answers as fast as it can, and those that mean no good.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinHandle,
+};
+
+/// What a receiver does with a request.
+#[derive(Debug, Clone, Copy)]
+pub enum Manner {
+    Accept,
+    Hang,
+    Fail,
+    Reset,
+    Redirect,
+    /// Sends a gigabyte back.
+    Flood,
+}
+
+/// A body that came, and when, in seconds since 1970.
+pub type Arrival = (f64, Vec<u8>);
+
+pub struct Sink {
+    pub address: SocketAddr,
+    arrivals: Arc<Mutex<Vec<Arrival>>>,
+    count: watch::Receiver<usize>,
+    server: JoinHandle<()>,
+}
+
+impl Sink {
+    pub async fn start(manner: Manner) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let arrivals = Arc::<Mutex<Vec<Arrival>>>::default();
+        let (counted, count) = watch::channel(0);
+        let (shared, counted) = (arrivals.clone(), Arc::new(counted));
+        let server = tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                let (arrivals, counted) = (shared.clone(), counted.clone());
+                tokio::spawn(async move {
+                    let note = |body| {
+                        let mut arrivals = arrivals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                        arrivals.push((now(), body));
+                        counted.send_replace(arrivals.len());
+                    };
+                    // A connection that breaks is the sender's affair.
+                    let _ = serve(socket, manner, note).await;
+                });
+            }
+        });
+        Ok(Self { address, arrivals, count, server })
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.address)
+    }
+
+    /// Waits until `count` requests have come.
+    pub async fn until(&self, count: usize) -> anyhow::Result<()> {
+        self.count.clone().wait_for(|came| *came >= count).await?;
+        Ok(())
+    }
+
+    /// What has come since the last call.
+    pub fn take(&self) -> Vec<Arrival> {
+        std::mem::take(&mut self.arrivals.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+pub fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+async fn serve(mut socket: TcpStream, manner: Manner, note: impl Fn(Vec<u8>)) -> std::io::Result<()> {
+    socket.set_nodelay(true)?;
+    let mut buffer = Vec::with_capacity(4096);
+    loop {
+        let Some((head, length)) = head(&buffer) else {
+            if socket.read_buf(&mut buffer).await? == 0 {
+                return Ok(());
+            }
+            continue;
+        };
+        while buffer.len() < head + length {
+            if socket.read_buf(&mut buffer).await? == 0 {
+                return Ok(());
+            }
+        }
+        note(buffer[head..head + length].to_vec());
+        buffer.drain(..head + length);
+        match manner {
+            Manner::Accept => socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await?,
+            Manner::Hang => return std::future::pending().await,
+            Manner::Fail => socket.write_all(b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n").await?,
+            Manner::Reset => return socket.set_zero_linger(),
+            Manner::Redirect => {
+                let answer =
+                    b"HTTP/1.1 307 Away\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n";
+                socket.write_all(answer).await?;
+            }
+            Manner::Flood => {
+                socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n").await?;
+                let zeros = vec![0; 64 * 1024];
+                for _ in 0..(1 << 30) / zeros.len() {
+                    socket.write_all(&zeros).await?;
+                }
+            }
+        }
+    }
+}
+
+/// Where the body begins and how long it is.
+fn head(bytes: &[u8]) -> Option<(usize, usize)> {
+    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
+    let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+    Some((end, length.unwrap_or(0)))
+}

@@ -1,0 +1,50 @@
+//! Commands for rules, webhooks, deliveries and the system's health.
+
+use signalbox_datapoint_log::head;
+use signalbox_domain::{
+    automation::{Consignment, Health, NewRule, Rule, RuleCommand, Webhook},
+    kernel::Decider,
+};
+use signalbox_messaging::{CommandMessage, CommandReply};
+
+use crate::handler::{Handler, parse, unavailable, unknown};
+
+pub(crate) async fn handle(handler: Handler, message: CommandMessage) -> CommandReply {
+    run(handler, message).await.unwrap_or_else(|refused| refused)
+}
+
+async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, CommandReply> {
+    match message.aggregate_type.as_str() {
+        Rule::TYPE => {
+            let mut command = parse::<Rule>(&message.command)?;
+            if let Some(after) = place(&mut command) {
+                // Read before the rule is appended: what is sent after the answer comes behind it.
+                *after = head(&handler.pool).await.map_err(|error| unavailable(&error))?.position;
+            }
+            Ok(handler.run::<Rule>(message, command).await)
+        }
+        Webhook::TYPE => {
+            let command = parse::<Webhook>(&message.command)?;
+            Ok(handler.run::<Webhook>(message, command).await)
+        }
+        Consignment::TYPE => {
+            let command = parse::<Consignment>(&message.command)?;
+            Ok(handler.run::<Consignment>(message, command).await)
+        }
+        Health::TYPE => {
+            let command = parse::<Health>(&message.command)?;
+            Ok(handler.run::<Health>(message, command).await)
+        }
+        _ => Err(unknown(&message)),
+    }
+}
+
+/// Where the end of the datapoint log belongs, which tells values before the command from those behind it.
+fn place(command: &mut RuleCommand) -> Option<&mut i64> {
+    match command {
+        RuleCommand::Create(NewRule { after, .. })
+        | RuleCommand::Change { after, .. }
+        | RuleCommand::Delete { after } => Some(after),
+        RuleCommand::Judge { .. } => None,
+    }
+}

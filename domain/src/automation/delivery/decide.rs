@@ -1,0 +1,139 @@
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use uuid::Uuid;
+
+use super::{
+    AttemptResult, Begun, Consignment, ConsignmentCommand, ConsignmentEvent, Ended, NewDelivery, Requeued,
+    state::Phase,
+};
+use crate::{
+    automation::webhook::WEBHOOK_CLAIM,
+    kernel::{Claim, ClaimOp, Decider, DeliveryId, Rejection, WebhookId},
+};
+
+impl Decider for Consignment {
+    const TYPE: &'static str = "delivery";
+    const CONTEXT: &'static str = "automation";
+    const STATE_VERSION: i32 = 1;
+    type Command = ConsignmentCommand;
+    type Event = ConsignmentEvent;
+
+    fn decide(&self, command: ConsignmentCommand) -> Result<Vec<ConsignmentEvent>, Rejection> {
+        match command {
+            ConsignmentCommand::Queue { webhook, deliveries } => self.queue(webhook, deliveries),
+            ConsignmentCommand::Begin { claim, at, ids } => self.begin(claim, at, ids),
+            ConsignmentCommand::Record { claim, results } => self.record(claim, results),
+            ConsignmentCommand::Redeliver { at, ids } => self.redeliver(at, ids),
+        }
+    }
+
+    fn evolve(&mut self, event: ConsignmentEvent) {
+        self.apply(event);
+    }
+
+    /// Nothing is queued for a subscription that has been deleted meanwhile.
+    fn claims(_id: Uuid, event: &ConsignmentEvent) -> Vec<Claim> {
+        match event {
+            ConsignmentEvent::DeliveriesQueued { webhook, .. } => {
+                vec![Claim::new(ClaimOp::Require, WEBHOOK_CLAIM, webhook.to_string())]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn claim_rejection(_op: ClaimOp, _kind: &str) -> Rejection {
+        Rejection::not_found("Webhook")
+    }
+}
+
+impl Consignment {
+    fn queue(
+        &self,
+        webhook: WebhookId,
+        deliveries: Vec<NewDelivery>,
+    ) -> Result<Vec<ConsignmentEvent>, Rejection> {
+        if self.webhook.is_some_and(|present| present != webhook) {
+            return Err(Rejection::conflict("other_webhook", "These deliveries are another webhook's."));
+        }
+        let mut seen = BTreeSet::new();
+        let new =
+            |delivery: &NewDelivery| !self.deliveries.contains_key(&delivery.id) && seen.insert(delivery.id);
+        let deliveries: Vec<_> = deliveries.into_iter().filter(new).collect();
+        Ok(if deliveries.is_empty() {
+            Vec::new()
+        } else {
+            vec![ConsignmentEvent::DeliveriesQueued { webhook, deliveries }]
+        })
+    }
+
+    fn begin(
+        &self,
+        claim: Uuid,
+        at: DateTime<Utc>,
+        ids: Vec<DeliveryId>,
+    ) -> Result<Vec<ConsignmentEvent>, Rejection> {
+        let begin = |id: DeliveryId| {
+            let delivery = self.deliveries.get(&id).filter(|delivery| delivery.is_due(at))?;
+            Some(Begun { id, round: delivery.round, attempt: delivery.attempts + 1 })
+        };
+        let not_due =
+            || Rejection::conflict("not_due", "Another worker has claimed one of these deliveries.");
+        let attempts: Vec<_> = ids.into_iter().map(begin).collect::<Option<_>>().ok_or_else(not_due)?;
+        if attempts.is_empty() {
+            Err(not_due())
+        } else {
+            Ok(vec![ConsignmentEvent::AttemptsBegun { claim, at, attempts }])
+        }
+    }
+
+    fn record(&self, claim: Uuid, results: Vec<AttemptResult>) -> Result<Vec<ConsignmentEvent>, Rejection> {
+        let Some(webhook) = self.webhook else { return Err(Rejection::not_found("Delivery")) };
+        let mut claimed: BTreeSet<_> = self
+            .deliveries
+            .iter()
+            .filter(|(_, delivery)| delivery.is_claimed_by(claim))
+            .map(|(id, _)| *id)
+            .collect();
+        if claimed.is_empty() {
+            let message = "The claim has lapsed, and another worker makes these attempts.";
+            return Err(Rejection::conflict("claim_lapsed", message));
+        }
+        let mut attempts = Vec::new();
+        for result in results {
+            if !claimed.remove(&result.id) {
+                continue;
+            }
+            let Some(delivery) = self.deliveries.get(&result.id) else { continue };
+            let ended_at = result.started_at + TimeDelta::milliseconds(result.duration_ms.into());
+            attempts.push(Ended {
+                round: delivery.round,
+                attempt: delivery.attempts + 1,
+                verdict: delivery.judge(result.error.is_none(), ended_at),
+                result,
+            });
+        }
+        let returned = claimed.into_iter().collect();
+        Ok(vec![ConsignmentEvent::AttemptsEnded { claim, webhook, attempts, returned }])
+    }
+
+    fn redeliver(&self, at: DateTime<Utc>, ids: Vec<DeliveryId>) -> Result<Vec<ConsignmentEvent>, Rejection> {
+        let ids: BTreeSet<_> = ids.into_iter().collect();
+        let mut deliveries = Vec::new();
+        for id in ids {
+            let Some(delivery) = self.deliveries.get(&id) else {
+                return Err(Rejection::not_found("Delivery"));
+            };
+            if delivery.phase != Phase::Ended {
+                let message = "The delivery is still on its way: wait until its attempts have ended.";
+                return Err(Rejection::conflict("delivery_pending", message));
+            }
+            deliveries.push(Requeued { id, round: delivery.round + 1 });
+        }
+        Ok(if deliveries.is_empty() {
+            Vec::new()
+        } else {
+            vec![ConsignmentEvent::DeliveriesRequeued { at, deliveries }]
+        })
+    }
+}

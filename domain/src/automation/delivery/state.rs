@@ -1,0 +1,128 @@
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{ConsignmentEvent, Verdict};
+use crate::kernel::{DeliveryId, WebhookId};
+
+/// Attempts of one round.
+pub const MAX_ATTEMPTS: u32 = 3;
+/// A claim lapses after so many seconds: longer than any request that is made under it may take, so that the attempts of
+/// a worker that died are not made twice at the same time.
+pub const CLAIM_SECONDS: i64 = 15;
+
+/// The wait after the first attempt and after the second.
+const WAITS: [TimeDelta; 2] = [TimeDelta::seconds(2), TimeDelta::seconds(4)];
+
+/// What a short stretch of the log brings one subscription: deliveries that are claimed and recorded together, because one
+/// event for many of them is what makes it cheap to record every attempt.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct Consignment {
+    pub(super) webhook: Option<WebhookId>,
+    pub(super) deliveries: BTreeMap<DeliveryId, Delivery>,
+}
+
+/// One of its deliveries.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Delivery {
+    pub(super) round: u32,
+    /// Attempts of this round that have ended.
+    pub(super) attempts: u32,
+    pub(super) phase: Phase,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Phase {
+    /// For its next attempt; the first is due at once.
+    Waiting {
+        due_at: Option<DateTime<Utc>>,
+    },
+    Claimed {
+        claim: Uuid,
+        at: DateTime<Utc>,
+        due_at: Option<DateTime<Utc>>,
+    },
+    /// Delivered or dead.
+    Ended,
+}
+
+impl Delivery {
+    fn new(round: u32) -> Self {
+        Self { round, attempts: 0, phase: Phase::Waiting { due_at: None } }
+    }
+
+    pub(super) fn is_due(&self, now: DateTime<Utc>) -> bool {
+        match self.phase {
+            Phase::Waiting { due_at } => due_at.is_none_or(|due_at| due_at <= now),
+            Phase::Claimed { at, .. } => at + TimeDelta::seconds(CLAIM_SECONDS) <= now,
+            Phase::Ended => false,
+        }
+    }
+
+    pub(super) fn is_claimed_by(&self, claim: Uuid) -> bool {
+        matches!(self.phase, Phase::Claimed { claim: holder, .. } if holder == claim)
+    }
+
+    /// What follows from an attempt that ended at `at`.
+    pub(super) fn judge(&self, is_success: bool, at: DateTime<Utc>) -> Verdict {
+        match WAITS.get(self.attempts as usize) {
+            _ if is_success => Verdict::Delivered,
+            Some(wait) => Verdict::Retry { due_at: at + *wait },
+            None => Verdict::DeadLetter,
+        }
+    }
+}
+
+impl Consignment {
+    pub(super) fn apply(&mut self, event: ConsignmentEvent) {
+        match event {
+            ConsignmentEvent::DeliveriesQueued { webhook, deliveries } => {
+                self.webhook = Some(webhook);
+                self.deliveries.extend(deliveries.into_iter().map(|new| (new.id, Delivery::new(1))));
+            }
+            ConsignmentEvent::AttemptsBegun { claim, at, attempts } => {
+                for begun in attempts {
+                    self.change(begun.id, |delivery| {
+                        let due_at = match delivery.phase {
+                            Phase::Waiting { due_at } | Phase::Claimed { due_at, .. } => due_at,
+                            Phase::Ended => None,
+                        };
+                        delivery.phase = Phase::Claimed { claim, at, due_at };
+                    });
+                }
+            }
+            ConsignmentEvent::AttemptsEnded { attempts, returned, .. } => {
+                for ended in attempts {
+                    self.change(ended.result.id, |delivery| {
+                        delivery.attempts = ended.attempt;
+                        delivery.phase = match ended.verdict {
+                            Verdict::Retry { due_at } => Phase::Waiting { due_at: Some(due_at) },
+                            Verdict::Delivered | Verdict::DeadLetter => Phase::Ended,
+                        };
+                    });
+                }
+                for id in returned {
+                    self.change(id, |delivery| {
+                        if let Phase::Claimed { due_at, .. } = delivery.phase {
+                            delivery.phase = Phase::Waiting { due_at };
+                        }
+                    });
+                }
+            }
+            ConsignmentEvent::DeliveriesRequeued { deliveries, .. } => {
+                for requeued in deliveries {
+                    self.change(requeued.id, |delivery| *delivery = Delivery::new(requeued.round));
+                }
+            }
+        }
+    }
+
+    fn change(&mut self, id: DeliveryId, change: impl FnOnce(&mut Delivery)) {
+        if let Some(delivery) = self.deliveries.get_mut(&id) {
+            change(delivery);
+        }
+    }
+}

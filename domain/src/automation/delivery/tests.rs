@@ -1,0 +1,136 @@
+use chrono::{DateTime, TimeDelta, Utc};
+use uuid::Uuid;
+
+use super::*;
+use crate::kernel::{Decider, DeliveryId, Rejection, WebhookId};
+
+const ONE: DeliveryId = DeliveryId(Uuid::from_u128(1));
+const TWO: DeliveryId = DeliveryId(Uuid::from_u128(2));
+const WEBHOOK: WebhookId = WebhookId(Uuid::from_u128(9));
+
+fn at(seconds: i64) -> DateTime<Utc> {
+    DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds)
+}
+
+fn claim(number: u128) -> Uuid {
+    Uuid::from_u128(100 + number)
+}
+
+fn new(id: DeliveryId) -> NewDelivery {
+    NewDelivery { id, event_id: id.0, event_type: "experiment.started".to_owned(), body: "{}".to_owned() }
+}
+
+fn run(
+    consignment: &mut Consignment,
+    command: ConsignmentCommand,
+) -> Result<Vec<ConsignmentEvent>, Rejection> {
+    let events = consignment.decide(command)?;
+    events.iter().for_each(|event| consignment.evolve(event.clone()));
+    Ok(events)
+}
+
+fn queue(ids: &[DeliveryId]) -> ConsignmentCommand {
+    ConsignmentCommand::Queue { webhook: WEBHOOK, deliveries: ids.iter().copied().map(new).collect() }
+}
+
+fn begin(number: u128, seconds: i64, ids: &[DeliveryId]) -> ConsignmentCommand {
+    ConsignmentCommand::Begin { claim: claim(number), at: at(seconds), ids: ids.to_vec() }
+}
+
+fn result(id: DeliveryId, seconds: i64, status: u16) -> AttemptResult {
+    let error = (status != 200).then(|| format!("HTTP {status}"));
+    AttemptResult { id, started_at: at(seconds), duration_ms: 0, status: Some(status), error }
+}
+
+fn record(number: u128, results: Vec<AttemptResult>) -> ConsignmentCommand {
+    ConsignmentCommand::Record { claim: claim(number), results }
+}
+
+fn begun(events: &[ConsignmentEvent]) -> Vec<(u32, u32)> {
+    let [ConsignmentEvent::AttemptsBegun { attempts, .. }] = events else { panic!("{events:?}") };
+    attempts.iter().map(|begun| (begun.round, begun.attempt)).collect()
+}
+
+fn verdict(events: &[ConsignmentEvent]) -> Verdict {
+    let [ConsignmentEvent::AttemptsEnded { attempts, .. }] = events else { panic!("{events:?}") };
+    attempts[0].verdict
+}
+
+#[test]
+fn what_is_there_is_not_queued_again() {
+    let mut consignment = Consignment::default();
+    assert_eq!(run(&mut consignment, queue(&[ONE, ONE])).unwrap().len(), 1);
+    assert_eq!(run(&mut consignment, queue(&[ONE])), Ok(vec![]));
+    let events = run(&mut consignment, queue(&[ONE, TWO])).unwrap();
+    let expected = ConsignmentEvent::DeliveriesQueued { webhook: WEBHOOK, deliveries: vec![new(TWO)] };
+    assert_eq!(events, [expected]);
+}
+
+#[test]
+fn three_attempts_with_waits_of_two_and_four_seconds_and_then_it_is_dead() {
+    let mut consignment = Consignment::default();
+    run(&mut consignment, queue(&[ONE])).unwrap();
+    let mut attempt = |number: u128, seconds: i64| {
+        let events = run(&mut consignment, begin(number, seconds, &[ONE]))?;
+        assert_eq!(begun(&events), [(1, number as u32)]);
+        run(&mut consignment, record(number, vec![result(ONE, seconds, 500)])).map(|events| verdict(&events))
+    };
+    assert_eq!(attempt(1, 0), Ok(Verdict::Retry { due_at: at(2) }));
+    assert!(attempt(2, 1).is_err(), "it is not due yet");
+    assert_eq!(attempt(2, 2), Ok(Verdict::Retry { due_at: at(6) }));
+    assert!(attempt(3, 5).is_err(), "it is not due yet");
+    assert_eq!(attempt(3, 6), Ok(Verdict::DeadLetter));
+    assert!(attempt(4, 100).is_err(), "there is no fourth");
+}
+
+#[test]
+fn an_attempt_is_claimed_by_one_worker_until_the_claim_lapses() {
+    let mut consignment = Consignment::default();
+    run(&mut consignment, queue(&[ONE])).unwrap();
+    run(&mut consignment, begin(1, 0, &[ONE])).unwrap();
+    assert!(run(&mut consignment, begin(2, CLAIM_SECONDS - 1, &[ONE])).is_err());
+    // The worker has died: the attempt is made again, under its number.
+    let again = run(&mut consignment, begin(2, CLAIM_SECONDS, &[ONE])).unwrap();
+    assert_eq!(begun(&again), [(1, 1)]);
+    // It was only slow: what it says does not count any more.
+    assert!(run(&mut consignment, record(1, vec![result(ONE, 0, 200)])).is_err());
+    let ended = run(&mut consignment, record(2, vec![result(ONE, CLAIM_SECONDS, 200)])).unwrap();
+    assert_eq!(verdict(&ended), Verdict::Delivered);
+}
+
+#[test]
+fn all_are_claimed_or_none() {
+    let mut consignment = Consignment::default();
+    run(&mut consignment, queue(&[ONE, TWO])).unwrap();
+    run(&mut consignment, begin(1, 0, &[ONE])).unwrap();
+    assert!(run(&mut consignment, begin(2, 0, &[ONE, TWO])).is_err());
+    assert!(run(&mut consignment, begin(2, 0, &[])).is_err());
+    assert_eq!(begun(&run(&mut consignment, begin(2, 0, &[TWO])).unwrap()), [(1, 1)]);
+}
+
+#[test]
+fn attempts_that_were_not_made_are_given_back_with_their_number() {
+    let mut consignment = Consignment::default();
+    run(&mut consignment, queue(&[ONE, TWO])).unwrap();
+    run(&mut consignment, begin(1, 0, &[ONE, TWO])).unwrap();
+    let ended = run(&mut consignment, record(1, vec![result(ONE, 0, 500)])).unwrap();
+    let [ConsignmentEvent::AttemptsEnded { attempts, returned, .. }] = ended.as_slice() else { panic!() };
+    assert_eq!((attempts.len(), returned.as_slice()), (1, &[TWO][..]));
+    assert_eq!(begun(&run(&mut consignment, begin(2, 1, &[TWO])).unwrap()), [(1, 1)]);
+    // A claim ends once.
+    assert!(run(&mut consignment, record(1, vec![result(ONE, 0, 200)])).is_err());
+}
+
+#[test]
+fn what_has_ended_may_be_delivered_again_with_attempts_of_its_own() {
+    let mut consignment = Consignment::default();
+    run(&mut consignment, queue(&[ONE, TWO])).unwrap();
+    let redeliver = |ids: &[DeliveryId]| ConsignmentCommand::Redeliver { at: at(1), ids: ids.to_vec() };
+    assert!(run(&mut consignment, redeliver(&[ONE])).is_err(), "it is on its way");
+    run(&mut consignment, begin(1, 0, &[ONE])).unwrap();
+    run(&mut consignment, record(1, vec![result(ONE, 0, 200)])).unwrap();
+    assert!(run(&mut consignment, redeliver(&[ONE, TWO])).is_err(), "one of them is on its way");
+    assert!(run(&mut consignment, redeliver(&[DeliveryId(Uuid::nil())])).is_err(), "it is unknown");
+    run(&mut consignment, redeliver(&[ONE, ONE])).unwrap();
+    assert_eq!(begun(&run(&mut consignment, begin(2, 1, &[ONE])).unwrap()), [(2, 1)]);
+}

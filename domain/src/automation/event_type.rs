@@ -1,0 +1,62 @@
+use serde::{Deserialize, Serialize};
+
+/// What a webhook can tell of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum EventType {
+    /// A value came in on a sensor; at most one in five seconds and channel.
+    #[serde(rename = "sensor.reading")]
+    SensorReading,
+    /// A rule fired.
+    #[serde(rename = "sensor.threshold_exceeded")]
+    SensorThresholdExceeded,
+    /// An experiment began.
+    #[serde(rename = "experiment.started")]
+    ExperimentStarted,
+    /// An experiment ended.
+    #[serde(rename = "experiment.stopped")]
+    ExperimentStopped,
+    /// The service became worse or better.
+    #[serde(rename = "system.health_changed")]
+    SystemHealthChanged,
+}
+
+impl EventType {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::SensorReading,
+        Self::SensorThresholdExceeded,
+        Self::ExperimentStarted,
+        Self::ExperimentStopped,
+        Self::SystemHealthChanged,
+    ];
+
+    /// The word that clients see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SensorReading => "sensor.reading",
+            Self::SensorThresholdExceeded => "sensor.threshold_exceeded",
+            Self::ExperimentStarted => "experiment.started",
+            Self::ExperimentStopped => "experiment.stopped",
+            Self::SystemHealthChanged => "system.health_changed",
+        }
+    }
+
+    /// The type that clients call `word`.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_is_the_same_everywhere() {
+        for known in EventType::ALL {
+            assert_eq!(serde_json::to_value(known).unwrap(), known.as_str());
+            assert_eq!(EventType::parse(known.as_str()), Some(known));
+        }
+        assert_eq!(EventType::parse("sensor.*"), None);
+    }
+}

@@ -1,0 +1,249 @@
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    automation::EventType,
+    kernel::{ChannelId, Rejection, present, required_text},
+};
+
+/// Longest name, in characters.
+const MAX_NAME: usize = 255;
+/// Longest pause between two firings, in seconds: a year.
+const MAX_COOLDOWN: u32 = 366 * 24 * 3600;
+/// How far apart two values may be that count as equal.
+const TOLERANCE: f64 = 1e-9;
+
+/// How a value is compared with the thresholds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operator {
+    /// Greater than the threshold.
+    Gt,
+    /// Less than the threshold.
+    Lt,
+    /// Greater than the threshold, or the same.
+    Gte,
+    /// Less than the threshold, or the same.
+    Lte,
+    /// The threshold, within 1e-9.
+    Eq,
+    /// From the threshold to the high threshold, both included.
+    Between,
+    /// Below the threshold or above the high threshold.
+    NotBetween,
+}
+
+/// When a value matters.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Condition {
+    /// How it is compared.
+    pub operator: Operator,
+    /// What it is compared with; the lower bound of a range.
+    pub threshold: f64,
+    /// The upper bound of a range.
+    pub threshold_high: Option<f64>,
+}
+
+/// What a rule does when it fires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RuleAction {
+    /// It writes a log entry.
+    Log,
+    /// It tells webhook subscriptions.
+    Webhook {
+        /// As which event.
+        event_type: EventType,
+    },
+}
+
+/// The kind of a [`RuleAction`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActionType {
+    /// A log entry.
+    Log,
+    /// A webhook event.
+    Webhook,
+}
+
+/// What an admin says of a rule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RuleSpec {
+    /// Unique name, 1–255 characters.
+    pub name: String,
+    /// The channel whose values it watches.
+    pub channel: ChannelId,
+    /// When a value matters.
+    #[serde(flatten)]
+    pub condition: Condition,
+    /// What happens then.
+    pub action: RuleAction,
+    /// Least time between two firings, in seconds; with 0 it fires on every value that matters.
+    pub cooldown_seconds: u32,
+    /// Whether it watches at all.
+    pub enabled: bool,
+}
+
+/// Changes of a rule; what is absent stays as it is, `Some(None)` clears.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RuleChanges {
+    /// New name.
+    pub name: Option<String>,
+    /// Another channel.
+    pub channel: Option<ChannelId>,
+    /// Another comparison.
+    pub operator: Option<Operator>,
+    /// New threshold.
+    pub threshold: Option<f64>,
+    /// New upper bound.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub threshold_high: Option<Option<f64>>,
+    /// Another kind of action.
+    pub action_type: Option<ActionType>,
+    /// Another webhook event.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub webhook_event_type: Option<Option<EventType>>,
+    /// New pause between two firings, in seconds.
+    pub cooldown_seconds: Option<u32>,
+    /// Whether it watches.
+    pub enabled: Option<bool>,
+}
+
+impl Operator {
+    /// The word that clients see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Gt => "gt",
+            Self::Lt => "lt",
+            Self::Gte => "gte",
+            Self::Lte => "lte",
+            Self::Eq => "eq",
+            Self::Between => "between",
+            Self::NotBetween => "not_between",
+        }
+    }
+
+    /// The operator that clients call `word`.
+    pub fn parse(word: &str) -> Option<Self> {
+        use Operator::{Between, Eq, Gt, Gte, Lt, Lte, NotBetween};
+        [Gt, Lt, Gte, Lte, Eq, Between, NotBetween].into_iter().find(|known| known.as_str() == word)
+    }
+}
+
+impl Condition {
+    /// Whether it holds for `value`. A range without an upper bound holds for none.
+    pub fn holds(&self, value: f64) -> bool {
+        let (low, high) = (self.threshold, self.threshold_high);
+        match self.operator {
+            Operator::Gt => value > low,
+            Operator::Lt => value < low,
+            Operator::Gte => value >= low,
+            Operator::Lte => value <= low,
+            Operator::Eq => (value - low).abs() <= TOLERANCE,
+            Operator::Between => high.is_some_and(|high| low <= value && value <= high),
+            Operator::NotBetween => high.is_some_and(|high| value < low || value > high),
+        }
+    }
+
+    fn validate(&self) -> Result<(), Rejection> {
+        for (field, value) in [("threshold", Some(self.threshold)), ("threshold_high", self.threshold_high)] {
+            if value.is_some_and(|value| !value.is_finite()) {
+                return Err(invalid(format!("{field} must be a finite number")));
+            }
+        }
+        let is_range = matches!(self.operator, Operator::Between | Operator::NotBetween);
+        match self.threshold_high {
+            None if is_range => {
+                Err(invalid(format!("threshold_high is required for operator {}", self.operator.as_str())))
+            }
+            Some(high) if high < self.threshold => {
+                Err(invalid("threshold_high must not be less than threshold"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl RuleAction {
+    /// Its kind.
+    pub fn kind(self) -> ActionType {
+        match self {
+            Self::Log => ActionType::Log,
+            Self::Webhook { .. } => ActionType::Webhook,
+        }
+    }
+
+    /// The webhook event, if it is one.
+    pub fn event_type(self) -> Option<EventType> {
+        match self {
+            Self::Log => None,
+            Self::Webhook { event_type } => Some(event_type),
+        }
+    }
+
+    /// The action of `kind`, which tells of `event_type` if it is a webhook.
+    ///
+    /// # Errors
+    /// A [`Rejection`] when a webhook lacks its event.
+    pub fn of(kind: ActionType, event_type: Option<EventType>) -> Result<Self, Rejection> {
+        match (kind, event_type) {
+            (ActionType::Log, _) => Ok(Self::Log),
+            (ActionType::Webhook, Some(event_type)) => Ok(Self::Webhook { event_type }),
+            (ActionType::Webhook, None) => {
+                Err(invalid("webhook_event_type is required for action_type webhook"))
+            }
+        }
+    }
+}
+
+impl ActionType {
+    /// The word that clients see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Webhook => "webhook",
+        }
+    }
+}
+
+impl RuleSpec {
+    /// This rule after `changes`.
+    ///
+    /// # Errors
+    /// A [`Rejection`] when what comes out is no valid rule.
+    pub fn with(&self, changes: RuleChanges) -> Result<Self, Rejection> {
+        let kind = changes.action_type.unwrap_or(self.action.kind());
+        let event_type = changes.webhook_event_type.unwrap_or(self.action.event_type());
+        let condition = Condition {
+            operator: changes.operator.unwrap_or(self.condition.operator),
+            threshold: changes.threshold.unwrap_or(self.condition.threshold),
+            threshold_high: changes.threshold_high.unwrap_or(self.condition.threshold_high),
+        };
+        let changed = Self {
+            name: changes.name.unwrap_or_else(|| self.name.clone()),
+            channel: changes.channel.unwrap_or(self.channel),
+            condition,
+            action: RuleAction::of(kind, event_type)?,
+            cooldown_seconds: changes.cooldown_seconds.unwrap_or(self.cooldown_seconds),
+            enabled: changes.enabled.unwrap_or(self.enabled),
+        };
+        changed.validate()
+    }
+
+    /// This rule, with its name trimmed.
+    ///
+    /// # Errors
+    /// A [`Rejection`] that says what is wrong.
+    pub fn validate(self) -> Result<Self, Rejection> {
+        let name = required_text("name", &self.name, MAX_NAME)?;
+        self.condition.validate()?;
+        if self.cooldown_seconds > MAX_COOLDOWN {
+            return Err(invalid(format!("cooldown_seconds must be at most {MAX_COOLDOWN}")));
+        }
+        Ok(Self { name, ..self })
+    }
+}
+
+fn invalid(message: impl Into<String>) -> Rejection {
+    Rejection::invalid("invalid_field", message)
+}

@@ -1,0 +1,283 @@
+use chrono::{DateTime, TimeDelta, Utc};
+use uuid::Uuid;
+
+use super::*;
+use crate::{
+    automation::{DatapointPlace, EventType, Reading},
+    kernel::{ChannelId, Decider, Rejection, UserId},
+};
+
+const CHANNEL: ChannelId = ChannelId(Uuid::from_u128(3));
+
+fn at(milliseconds: i64) -> DateTime<Utc> {
+    DateTime::UNIX_EPOCH + TimeDelta::milliseconds(milliseconds)
+}
+
+fn condition(operator: Operator) -> Condition {
+    Condition { operator, threshold: 10.0, threshold_high: Some(20.0) }
+}
+
+fn spec() -> RuleSpec {
+    RuleSpec {
+        name: "too hot".to_owned(),
+        channel: CHANNEL,
+        condition: condition(Operator::Gt),
+        action: RuleAction::Webhook { event_type: EventType::SensorThresholdExceeded },
+        cooldown_seconds: 60,
+        enabled: true,
+    }
+}
+
+/// A rule that watches what comes after row 7.
+fn rule(spec: RuleSpec) -> Rule {
+    let mut rule = Rule::default();
+    rule.evolve(RuleEvent::RuleCreated(NewRule { owner: UserId(Uuid::nil()), spec, after: 7 }));
+    rule
+}
+
+fn reading(position: i64, index: u32, value: f64, at: DateTime<Utc>) -> Reading {
+    Reading {
+        datapoint_id: format!("{position}-{index}"),
+        place: DatapointPlace { position, index },
+        channel_id: CHANNEL,
+        channel_name: "boiler".to_owned(),
+        value,
+        device: "api".to_owned(),
+        occurred_at: at,
+    }
+}
+
+/// Lets `rule` judge, and gives back the ids of the datapoints on which it fired.
+fn judge(rule: &mut Rule, readings: Vec<Reading>) -> Vec<String> {
+    let events = rule.decide(RuleCommand::Judge { readings }).unwrap();
+    let fired = events.iter().map(|event| match event {
+        RuleEvent::RuleTriggered(firing) => firing.reading.datapoint_id.clone(),
+        other => panic!("{other:?}"),
+    });
+    let fired = fired.collect();
+    events.into_iter().for_each(|event| rule.evolve(event));
+    fired
+}
+
+fn change(rule: &mut Rule, changes: RuleChanges, after: i64) -> Result<Vec<RuleEvent>, Rejection> {
+    let events = rule.decide(RuleCommand::Change { changes, after })?;
+    events.iter().cloned().for_each(|event| rule.evolve(event));
+    Ok(events)
+}
+
+#[test]
+fn every_operator_holds_where_it_should() {
+    use Operator::{Between, Eq, Gt, Gte, Lt, Lte, NotBetween};
+    let just_below = 10.0_f64.next_down();
+    let just_above = 10.0_f64.next_up();
+    let cases: [(Operator, &[f64], &[f64]); 7] = [
+        (Gt, &[just_above, 20.0, f64::MAX], &[10.0, just_below, -1.0]),
+        (Lt, &[just_below, 0.0, f64::MIN], &[10.0, just_above]),
+        (Gte, &[10.0, just_above], &[just_below]),
+        (Lte, &[10.0, just_below], &[just_above]),
+        (Eq, &[10.0, 10.0 + 9e-10, 10.0 - 9e-10], &[10.0 + 2e-9, 10.0 - 2e-9, f64::MAX]),
+        (Between, &[10.0, 15.0, 20.0], &[just_below, 20.0_f64.next_up()]),
+        (NotBetween, &[just_below, 20.0_f64.next_up()], &[10.0, 15.0, 20.0]),
+    ];
+    for (operator, holds, fails) in cases {
+        for value in holds {
+            assert!(condition(operator).holds(*value), "{operator:?} {value}");
+        }
+        for value in fails {
+            assert!(!condition(operator).holds(*value), "{operator:?} {value}");
+        }
+        assert_eq!(Operator::parse(operator.as_str()), Some(operator));
+        assert_eq!(serde_json::to_value(operator).unwrap(), operator.as_str());
+    }
+}
+
+#[test]
+fn the_tolerance_is_included() {
+    let zero = Condition { operator: Operator::Eq, threshold: 0.0, threshold_high: None };
+    assert!(zero.holds(1e-9) && zero.holds(-1e-9) && !zero.holds(1.1e-9));
+}
+
+#[test]
+fn a_firing_says_why() {
+    let rule = rule(spec());
+    let hot = reading(8, 0, 11.5, at(0));
+    let events = rule.decide(RuleCommand::Judge { readings: vec![hot.clone()] }).unwrap();
+    let expected = Firing {
+        reading: hot,
+        rule_name: "too hot".to_owned(),
+        condition: condition(Operator::Gt),
+        action: spec().action,
+    };
+    assert_eq!(events, vec![RuleEvent::RuleTriggered(expected)]);
+    let payload = serde_json::to_value(&events[0]).unwrap();
+    assert_eq!(payload["value"], 11.5);
+    assert_eq!(payload["action"]["webhook"]["event_type"], "sensor.threshold_exceeded");
+    assert_eq!(serde_json::from_value::<RuleEvent>(payload).unwrap(), events[0]);
+}
+
+#[test]
+fn between_two_firings_the_cooldown_passes() {
+    let mut rule = rule(spec());
+    let values = [
+        (8, 10.0, 0),
+        (9, 10.5, 1_000),
+        (10, 11.0, 60_999),
+        (11, 11.0, 61_000),
+        (12, 9.0, 200_000),
+        (13, 12.0, 200_001),
+    ];
+    let readings = values.map(|(position, value, ms)| reading(position, 0, value, at(ms)));
+    assert_eq!(judge(&mut rule, readings.to_vec()), ["9-0", "11-0", "13-0"]);
+}
+
+#[test]
+fn without_a_cooldown_it_fires_on_every_value_that_matters() {
+    let mut rule = rule(RuleSpec { cooldown_seconds: 0, ..spec() });
+    let readings = (0..5).map(|index| reading(8, index, 9.0 + f64::from(index), at(0))).collect();
+    assert_eq!(judge(&mut rule, readings), ["8-2", "8-3", "8-4"]);
+}
+
+#[test]
+fn what_was_judged_fires_nothing_when_it_is_judged_again() {
+    for cooldown_seconds in [0, 60] {
+        let mut rule = rule(RuleSpec { cooldown_seconds, ..spec() });
+        let readings: Vec<_> = (8..20).map(|row| reading(row, 0, 11.0, at(row * 20_000))).collect();
+        let fired = judge(&mut rule, readings[..6].to_vec());
+        assert_eq!(fired.len(), if cooldown_seconds == 0 { 6 } else { 2 });
+        assert_eq!(judge(&mut rule, readings[..6].to_vec()), [""; 0]);
+        // A worker that died half-way is followed by one that begins anew.
+        let rest = judge(&mut rule, readings.clone());
+        assert_eq!(rest.len() + fired.len(), if cooldown_seconds == 0 { 12 } else { 4 });
+    }
+}
+
+#[test]
+fn each_value_is_judged_by_the_rule_as_it_was_when_the_value_came_in() {
+    let mut rule = rule(RuleSpec { cooldown_seconds: 0, ..spec() });
+    let enabled = |enabled| RuleChanges { enabled: Some(enabled), ..Default::default() };
+    let threshold = |threshold| RuleChanges { threshold: Some(threshold), ..Default::default() };
+    for (changes, after) in
+        [(enabled(false), 9), (enabled(true), 11), (threshold(5.0), 13), (threshold(8.0), 13)]
+    {
+        change(&mut rule, changes, after).unwrap();
+    }
+    rule.evolve(RuleEvent::RuleDeleted { name: "too hot".to_owned(), after: 15 });
+    // Evaluation is far behind: none of them has been judged when the last change was made.
+    let values = [
+        (7, 11.0),
+        (8, 11.0),
+        (9, 9.0),
+        (10, 11.0),
+        (11, 11.0),
+        (12, 11.0),
+        (13, 9.0),
+        (14, 9.0),
+        (15, 7.0),
+        (16, 11.0),
+    ];
+    let readings: Vec<_> = values.iter().map(|(row, value)| reading(*row, 0, *value, at(0))).collect();
+    assert_eq!(judge(&mut rule, readings.clone()), ["8-0", "12-0", "14-0"]);
+    assert_eq!(judge(&mut rule, readings), [""; 0]);
+    assert!(change(&mut rule, enabled(true), 20).is_err(), "it is gone");
+    assert!(rule.decide(RuleCommand::Delete { after: 20 }).is_err());
+}
+
+#[test]
+fn a_rule_that_was_moved_begins_where_it_watches_now() {
+    let mut rule = rule(RuleSpec { cooldown_seconds: 0, ..spec() });
+    let other = ChannelId(Uuid::from_u128(4));
+    change(&mut rule, RuleChanges { channel: Some(other), ..Default::default() }, 20).unwrap();
+    let on_other = |reading| Reading { channel_id: other, ..reading };
+    let [a, b, c, d] = [19, 20, 21, 22].map(|row| reading(row, 0, 11.0, at(0)));
+    assert_eq!(judge(&mut rule, vec![a, on_other(b), c, on_other(d)]), ["22-0"]);
+}
+
+#[test]
+fn more_changes_than_are_remembered_do_no_harm() {
+    let mut rule = rule(RuleSpec { cooldown_seconds: 0, ..spec() });
+    for row in 10..100 {
+        let threshold = Some(if row % 2 == 0 { 1000.0 } else { 5.0 });
+        change(&mut rule, RuleChanges { threshold, ..Default::default() }, row).unwrap();
+    }
+    let readings = (8..110).map(|row| reading(row, 0, 11.0, at(0))).collect();
+    let fired = judge(&mut rule, readings);
+    assert!(fired.contains(&"100-0".to_owned()) && fired.contains(&"98-0".to_owned()), "{fired:?}");
+    assert!(!fired.contains(&"97-0".to_owned()), "{fired:?}");
+}
+
+#[test]
+fn another_threshold_goes_on_with_the_cooldown() {
+    let mut rule = rule(spec());
+    assert_eq!(judge(&mut rule, vec![reading(8, 0, 11.0, at(0))]), ["8-0"]);
+    change(&mut rule, RuleChanges { threshold: Some(5.0), ..Default::default() }, 8).unwrap();
+    let readings = vec![reading(9, 0, 6.0, at(59_000)), reading(10, 0, 6.0, at(60_000))];
+    assert_eq!(judge(&mut rule, readings), ["10-0"]);
+}
+
+#[test]
+fn wrong_rules_are_refused() {
+    let with = |condition: Condition| RuleSpec { condition, ..spec() };
+    let range = |threshold_high| Condition { threshold_high, ..condition(Operator::Between) };
+    let wrong = [
+        RuleSpec { name: " ".to_owned(), ..spec() },
+        RuleSpec { name: "x".repeat(256), ..spec() },
+        RuleSpec { cooldown_seconds: u32::MAX, ..spec() },
+        with(range(None)),
+        with(range(Some(9.0))),
+        with(range(Some(f64::INFINITY))),
+        with(Condition { threshold: f64::NAN, ..condition(Operator::Gt) }),
+    ];
+    for spec in wrong {
+        let create = RuleCommand::Create(NewRule { owner: UserId(Uuid::nil()), spec, after: 0 });
+        assert!(Rule::default().decide(create.clone()).is_err(), "{create:?}");
+    }
+    assert!(with(range(Some(10.0))).validate().is_ok(), "a range of one value");
+}
+
+#[test]
+fn changes_are_judged_by_what_comes_out() {
+    let mut log_rule = rule(RuleSpec {
+        action: RuleAction::Log,
+        condition: Condition { threshold_high: None, ..condition(Operator::Gt) },
+        ..spec()
+    });
+    let operator = RuleChanges { operator: Some(Operator::Between), ..Default::default() };
+    assert!(change(&mut log_rule, operator.clone(), 0).is_err(), "there is no upper bound");
+    let bound = RuleChanges { threshold_high: Some(Some(20.0)), ..operator };
+    assert!(change(&mut log_rule, bound, 0).is_ok());
+    assert!(
+        change(&mut log_rule, RuleChanges { threshold: Some(21.0), ..Default::default() }, 0).is_err(),
+        "the bounds would cross"
+    );
+    let webhook = RuleChanges { action_type: Some(ActionType::Webhook), ..Default::default() };
+    assert!(change(&mut log_rule, webhook.clone(), 0).is_err(), "there is no event");
+    let event = RuleChanges { webhook_event_type: Some(Some(EventType::SensorReading)), ..webhook };
+    assert!(change(&mut log_rule, event, 0).is_ok());
+    assert_eq!(change(&mut log_rule, RuleChanges::default(), 0), Ok(vec![]));
+}
+
+#[test]
+fn commands_survive_the_bus() {
+    let changes = RuleChanges {
+        threshold_high: Some(None),
+        webhook_event_type: Some(None),
+        threshold: Some(0.1),
+        ..Default::default()
+    };
+    let command = RuleCommand::Change { changes: changes.clone(), after: 3 };
+    let text = serde_json::to_string(&command).unwrap();
+    let RuleCommand::Change { changes: read, after: 3 } = serde_json::from_str(&text).unwrap() else {
+        panic!("{text}");
+    };
+    assert_eq!(read, changes);
+}
+
+#[test]
+fn only_what_changes_touches_the_claims() {
+    let claims = |to: RuleSpec| {
+        Rule::claims(Uuid::nil(), &RuleEvent::RuleUpdated { from: spec(), to, after: 0 }).len()
+    };
+    assert_eq!(claims(RuleSpec { enabled: false, ..spec() }), 0);
+    assert_eq!(claims(RuleSpec { name: "other".to_owned(), ..spec() }), 2);
+    assert_eq!(claims(RuleSpec { channel: ChannelId(Uuid::nil()), ..spec() }), 1);
+}

@@ -1,0 +1,339 @@
+use cqrs_es::DomainEvent;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::EventType;
+use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId};
+
+/// What an admin says of a subscription.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebhookSpec {
+    /// Where events are posted to; unique.
+    pub url: String,
+    /// Signs deliveries; encrypted, and only the worker that signs opens it.
+    pub sealed_secret: Option<String>,
+    /// What it is told of: at least one, each once, sorted.
+    pub events: Vec<EventType>,
+    /// Whether it is told anything.
+    pub enabled: bool,
+}
+
+/// A new subscription.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewWebhook {
+    /// Who made it.
+    pub owner: UserId,
+    /// What an admin says of it.
+    #[serde(flatten)]
+    pub spec: WebhookSpec,
+}
+
+/// What becomes of a secret.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SecretChange {
+    /// It stays.
+    #[default]
+    Keep,
+    /// Deliveries are signed no more.
+    Clear,
+    /// Another one, encrypted.
+    Seal(String),
+}
+
+/// Changes of a subscription; what is absent stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebhookChanges {
+    /// New address.
+    pub url: Option<String>,
+    /// What becomes of the secret.
+    pub secret: SecretChange,
+    /// New list.
+    pub events: Option<Vec<EventType>>,
+    /// On or off.
+    pub enabled: Option<bool>,
+}
+
+/// A stretch of the log whose events a subscription is to be told although they are past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replay {
+    /// Its key.
+    pub id: Uuid,
+    /// Events after this position.
+    pub after: i64,
+    /// The last of them.
+    pub last: i64,
+}
+
+/// An address that is told of events.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct Webhook {
+    spec: Option<WebhookSpec>,
+    replay: Option<Replay>,
+}
+
+/// What can be asked of a subscription.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum WebhookCommand {
+    /// Create it.
+    Create(NewWebhook),
+    /// Change what is present.
+    Change(WebhookChanges),
+    /// Tell it of past events; one stretch at a time.
+    Replay(Replay),
+    /// The stretch has been worked off up to a position.
+    AdvanceReplay {
+        /// Which.
+        id: Uuid,
+        /// How far.
+        to: i64,
+    },
+    /// Remove it; what waits for it is not delivered any more.
+    Delete,
+}
+
+/// What can have happened to a subscription.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum WebhookEvent {
+    /// A subscription exists now.
+    WebhookCreated(NewWebhook),
+    /// It is another one.
+    WebhookUpdated {
+        /// Before.
+        from: WebhookSpec,
+        /// Now.
+        to: WebhookSpec,
+    },
+    /// It is to be told of past events.
+    WebhookReplayRequested(Replay),
+    /// It has been told of them up to a position.
+    WebhookReplayAdvanced {
+        /// Which stretch.
+        id: Uuid,
+        /// How far.
+        to: i64,
+        /// Whether that is all of it.
+        finished: bool,
+    },
+    /// It is gone.
+    WebhookDeleted {
+        /// Its address, which is free again.
+        url: String,
+    },
+}
+
+impl DomainEvent for WebhookEvent {
+    fn event_type(&self) -> String {
+        match self {
+            Self::WebhookCreated(_) => "webhook_created",
+            Self::WebhookUpdated { .. } => "webhook_updated",
+            Self::WebhookReplayRequested(_) => "webhook_replay_requested",
+            Self::WebhookReplayAdvanced { .. } => "webhook_replay_advanced",
+            Self::WebhookDeleted { .. } => "webhook_deleted",
+        }
+        .to_owned()
+    }
+
+    fn event_version(&self) -> String {
+        "1".to_owned()
+    }
+}
+
+const URL_CLAIM: &str = "webhook.url";
+/// Others may require that the subscription exists.
+pub(super) const WEBHOOK_CLAIM: &str = "webhook";
+
+impl Decider for Webhook {
+    const TYPE: &'static str = "webhook";
+    const CONTEXT: &'static str = "automation";
+    const STATE_VERSION: i32 = 1;
+    type Command = WebhookCommand;
+    type Event = WebhookEvent;
+
+    fn decide(&self, command: WebhookCommand) -> Result<Vec<WebhookEvent>, Rejection> {
+        let Some(present) = &self.spec else {
+            return match command {
+                WebhookCommand::Create(new) => {
+                    let spec = new.spec.validate()?;
+                    Ok(vec![WebhookEvent::WebhookCreated(NewWebhook { spec, ..new })])
+                }
+                _ => Err(Rejection::not_found("Webhook")),
+            };
+        };
+        match command {
+            WebhookCommand::Create(_) => {
+                Err(Rejection::conflict("webhook_exists", "This webhook exists already."))
+            }
+            WebhookCommand::Change(changes) => {
+                let (from, to) = (present.clone(), present.with(changes)?);
+                Ok(if from == to { Vec::new() } else { vec![WebhookEvent::WebhookUpdated { from, to }] })
+            }
+            WebhookCommand::Replay(_) if self.replay.is_some() => Err(Rejection::conflict(
+                "replay_running",
+                "Past events are being delivered to this webhook already: try again when they are.",
+            )),
+            WebhookCommand::Replay(replay) => Ok(vec![WebhookEvent::WebhookReplayRequested(replay)]),
+            WebhookCommand::AdvanceReplay { id, to } => Ok(self.advance(id, to)),
+            WebhookCommand::Delete => Ok(vec![WebhookEvent::WebhookDeleted { url: present.url.clone() }]),
+        }
+    }
+
+    fn evolve(&mut self, event: WebhookEvent) {
+        match event {
+            WebhookEvent::WebhookCreated(new) => self.spec = Some(new.spec),
+            WebhookEvent::WebhookUpdated { to, .. } => self.spec = Some(to),
+            WebhookEvent::WebhookReplayRequested(replay) => self.replay = Some(replay),
+            WebhookEvent::WebhookReplayAdvanced { finished: true, .. } => self.replay = None,
+            WebhookEvent::WebhookReplayAdvanced { to, .. } => {
+                if let Some(replay) = &mut self.replay {
+                    replay.after = to;
+                }
+            }
+            WebhookEvent::WebhookDeleted { .. } => *self = Self::default(),
+        }
+    }
+
+    fn claims(id: Uuid, event: &WebhookEvent) -> Vec<Claim> {
+        let url = |op, url: &str| Claim::new(op, URL_CLAIM, without_spelling(url));
+        let own = |op| Claim::new(op, WEBHOOK_CLAIM, id.to_string());
+        match event {
+            WebhookEvent::WebhookCreated(new) => vec![url(ClaimOp::Take, &new.spec.url), own(ClaimOp::Take)],
+            WebhookEvent::WebhookUpdated { from, to } if from.url != to.url => {
+                vec![url(ClaimOp::Release, &from.url), url(ClaimOp::Take, &to.url)]
+            }
+            WebhookEvent::WebhookDeleted { url: old } => {
+                vec![url(ClaimOp::Release, old), own(ClaimOp::Release)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn claim_rejection(_op: ClaimOp, _kind: &str) -> Rejection {
+        let message = "Another webhook has this url: change that one, or choose another url.";
+        Rejection::conflict("webhook_url_taken", message)
+    }
+}
+
+impl Webhook {
+    fn advance(&self, id: Uuid, to: i64) -> Vec<WebhookEvent> {
+        match self.replay {
+            Some(replay) if replay.id == id && to > replay.after => {
+                vec![WebhookEvent::WebhookReplayAdvanced { id, to, finished: to >= replay.last }]
+            }
+            // Another worker was faster.
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl WebhookSpec {
+    fn with(&self, changes: WebhookChanges) -> Result<Self, Rejection> {
+        let sealed_secret = match changes.secret {
+            SecretChange::Keep => self.sealed_secret.clone(),
+            SecretChange::Clear => None,
+            SecretChange::Seal(sealed) => Some(sealed),
+        };
+        let changed = Self {
+            url: changes.url.unwrap_or_else(|| self.url.clone()),
+            sealed_secret,
+            events: changes.events.unwrap_or_else(|| self.events.clone()),
+            enabled: changes.enabled.unwrap_or(self.enabled),
+        };
+        changed.validate()
+    }
+
+    fn validate(mut self) -> Result<Self, Rejection> {
+        self.events.sort_unstable();
+        self.events.dedup();
+        if self.events.is_empty() {
+            return Err(Rejection::invalid("invalid_field", "events must name at least one type of event"));
+        }
+        Ok(self)
+    }
+}
+
+/// What two spellings of one address have in common: scheme and host mean the same in any case of letters, and the empty
+/// path the same as `/`.
+fn without_spelling(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let host_ends = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (host, path) = rest.split_at(host_ends);
+    let path = if path == "/" { "" } else { path };
+    format!("{}://{}{path}", scheme.to_ascii_lowercase(), host.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(events: &[EventType]) -> WebhookSpec {
+        WebhookSpec {
+            url: "https://example.org/hook".to_owned(),
+            sealed_secret: Some("sealed".to_owned()),
+            events: events.to_vec(),
+            enabled: true,
+        }
+    }
+
+    fn created() -> Webhook {
+        let mut webhook = Webhook::default();
+        let new = NewWebhook { owner: UserId(Uuid::nil()), spec: spec(&[EventType::ExperimentStarted]) };
+        webhook.evolve(WebhookEvent::WebhookCreated(new));
+        webhook
+    }
+
+    #[test]
+    fn the_list_has_at_least_one_event_and_each_once() {
+        use EventType::{ExperimentStarted, SensorReading};
+        let create = |events: &[EventType]| {
+            let new = NewWebhook { owner: UserId(Uuid::nil()), spec: spec(events) };
+            Webhook::default().decide(WebhookCommand::Create(new))
+        };
+        assert!(create(&[]).is_err());
+        let events = create(&[ExperimentStarted, SensorReading, ExperimentStarted]).unwrap();
+        let [WebhookEvent::WebhookCreated(new)] = events.as_slice() else { panic!("{events:?}") };
+        assert_eq!(new.spec.events, [SensorReading, ExperimentStarted]);
+        let none = WebhookChanges { events: Some(Vec::new()), ..Default::default() };
+        assert!(created().decide(WebhookCommand::Change(none)).is_err());
+    }
+
+    #[test]
+    fn what_is_absent_stays_and_a_change_of_nothing_is_no_event() {
+        let change = |changes| created().decide(WebhookCommand::Change(changes)).unwrap();
+        assert_eq!(change(WebhookChanges::default()), []);
+        let off = change(WebhookChanges { enabled: Some(false), ..Default::default() });
+        let [WebhookEvent::WebhookUpdated { to, .. }] = off.as_slice() else { panic!("{off:?}") };
+        assert_eq!(to.sealed_secret.as_deref(), Some("sealed"));
+        let cleared = change(WebhookChanges { secret: SecretChange::Clear, ..Default::default() });
+        let [WebhookEvent::WebhookUpdated { to, .. }] = cleared.as_slice() else { panic!("{cleared:?}") };
+        assert_eq!(to.sealed_secret, None);
+    }
+
+    #[test]
+    fn two_spellings_of_an_address_are_one() {
+        let same = ["http://Example.org/", "HTTP://example.ORG", "http://example.org/"];
+        assert!(same.iter().all(|url| without_spelling(url) == "http://example.org"));
+        assert_ne!(without_spelling("http://example.org/a"), without_spelling("http://example.org/A"));
+        assert_ne!(without_spelling("http://example.org/a"), without_spelling("http://example.org/a/"));
+    }
+
+    #[test]
+    fn one_stretch_of_the_past_at_a_time_and_its_progress_only_forward() {
+        let (mut webhook, id) = (created(), Uuid::from_u128(7));
+        let replay = Replay { id, after: 10, last: 30 };
+        let mut run = |command| {
+            let events = webhook.decide(command);
+            events.iter().flatten().for_each(|event| webhook.evolve(event.clone()));
+            events.map(|events| events.len())
+        };
+        assert_eq!(run(WebhookCommand::Replay(replay)), Ok(1));
+        assert!(run(WebhookCommand::Replay(replay)).is_err());
+        assert_eq!(run(WebhookCommand::AdvanceReplay { id, to: 20 }), Ok(1));
+        assert_eq!(run(WebhookCommand::AdvanceReplay { id, to: 20 }), Ok(0));
+        assert_eq!(run(WebhookCommand::AdvanceReplay { id: Uuid::nil(), to: 30 }), Ok(0));
+        assert_eq!(run(WebhookCommand::AdvanceReplay { id, to: 30 }), Ok(1));
+        assert_eq!(run(WebhookCommand::Replay(replay)), Ok(1));
+    }
+}

@@ -1,0 +1,286 @@
+use std::collections::BTreeMap;
+
+use axum::{
+    Json,
+    extract::{FromRequestParts, Path, State},
+    http::{StatusCode, request::Parts},
+    response::Response,
+};
+use chrono::{DateTime, Utc};
+use futures::{StreamExt, TryStreamExt, stream};
+use serde::{Deserialize, Serialize};
+use signalbox_domain::{
+    automation::{Consignment, ConsignmentCommand},
+    kernel::DeliveryId,
+};
+use signalbox_projections::automation::deliveries::{self, Attempt, DeliveryFilter, DeliveryRow};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::webhooks;
+use crate::{
+    answer::{self, Page},
+    auth::Admin,
+    context::RequestContext,
+    extract::{EnvelopeParams, JsonBody, Params, Text},
+    problem::{Problem, ProblemOut},
+    state::{AppState, State as Gateway, Written},
+};
+
+/// Deliveries that one request makes again.
+const MOST_AT_ONCE: i64 = 1000;
+/// Commands under way at the same time.
+const CONCURRENT: usize = 16;
+
+/// An event on its way to a subscriber, or there.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DeliveryOut {
+    pub(super) public_id: String,
+    /// Equal in all deliveries of one event; receivers get it as `id` and as `X-Webhook-ID`.
+    event_id: String,
+    event_type: String,
+    /// `pending`, `delivered`, `failed` (another attempt follows) or `dead_letter`.
+    status: String,
+    /// Attempts that have ended, at most 3.
+    attempts: i32,
+    /// What went wrong last; null after a success.
+    last_error: Option<String>,
+    /// HTTP status of the subscriber's last answer; null when none came.
+    response_code: Option<i32>,
+    created_on: DateTime<Utc>,
+    delivered_on: Option<DateTime<Utc>>,
+    /// When the last attempt ended, or the delivery was queued.
+    updated_on: DateTime<Utc>,
+    /// When the next attempt may begin; null when none follows.
+    next_attempt_on: Option<DateTime<Utc>>,
+    /// How often it was made again from the beginning.
+    redeliveries: i32,
+}
+
+/// A delivery with all there is to know of it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DeliveryDetailOut {
+    #[serde(flatten)]
+    delivery: DeliveryOut,
+    /// What is posted, byte for byte.
+    body: String,
+    /// The newest 30 attempts, oldest first.
+    attempt_log: Vec<AttemptOut>,
+}
+
+/// What came of one attempt.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AttemptOut {
+    /// From 1; begins anew with each redelivery.
+    attempt: u32,
+    /// From 0.
+    redelivery: u32,
+    started_on: DateTime<Utc>,
+    duration_ms: u32,
+    /// HTTP status of the answer; null when none came.
+    response_code: Option<u16>,
+    /// What went wrong; null after a success.
+    error: Option<String>,
+}
+
+/// How a delivery stands.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Pending,
+    Delivered,
+    Failed,
+    DeadLetter,
+}
+
+/// Which deliveries are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DeliveryParams {
+    /// `pending`, `delivered`, `failed` or `dead_letter`.
+    #[param(value_type = Option<String>)]
+    status: Option<Status>,
+    /// Type of the event.
+    event_type: Option<String>,
+    /// Queued at or after, RFC 3339.
+    from: Option<DateTime<Utc>>,
+    /// Queued before, RFC 3339.
+    to: Option<DateTime<Utc>>,
+}
+
+/// What is to be delivered again.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct RedeliverIn {
+    /// Dead-lettered deliveries that were given up at this time or later, RFC 3339.
+    since: DateTime<Utc>,
+}
+
+/// What is delivered again.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RedeliveredOut {
+    status: &'static str,
+    message: String,
+    /// How many.
+    redelivered: usize,
+    /// Whether there are others that one request could not take: ask again.
+    more: bool,
+}
+
+/// `{id}` and `{did}`; what is no text names nothing.
+pub(crate) struct DeliveryPath {
+    webhook: String,
+    delivery: String,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for DeliveryPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let Path((webhook, delivery)) = path.map_err(|_| Problem::not_found("Delivery"))?;
+        Ok(Self { webhook, delivery })
+    }
+}
+
+/// List the deliveries of a webhook subscription, newest first.
+#[utoipa::path(get, path = "/api/v1/webhooks/{id}/deliveries", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), EnvelopeParams, DeliveryParams), operation_id = "list_deliveries",
+    responses((status = 200, body = Page<DeliveryOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 422, body = ProblemOut)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    _: Admin,
+    Text(id): Text,
+    Params(envelope): Params<EnvelopeParams>,
+    Params(params): Params<DeliveryParams>,
+) -> Result<Json<Page<DeliveryOut>>, Problem> {
+    let page = envelope.page()?;
+    let webhook = webhooks::find(&state, &id).await?;
+    let DeliveryParams { status, event_type, from, to } = params;
+    let filter = DeliveryFilter { status: status.map(Status::as_str), event_type, from, to };
+    let (rows, total) = deliveries::deliveries(&state.pool, webhook.id, &filter, page).await?;
+    Ok(Json(envelope.envelope(total, rows.iter().map(Into::into).collect())))
+}
+
+/// One delivery, with its body and its attempts.
+#[utoipa::path(get, path = "/api/v1/webhooks/{id}/deliveries/{did}", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), ("did" = String, Path,)), operation_id = "get_delivery",
+    responses((status = 200, body = DeliveryDetailOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut)))]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    _: Admin,
+    path: DeliveryPath,
+) -> Result<Json<DeliveryDetailOut>, Problem> {
+    Ok(Json(find(&state, &path).await?.into()))
+}
+
+/// Deliver again what was delivered or given up, with up to three new attempts.
+#[utoipa::path(post, path = "/api/v1/webhooks/{id}/deliveries/{did}/redeliver", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), ("did" = String, Path,)),
+    operation_id = "redeliver",
+    responses((status = 200, body = DeliveryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut)))]
+pub(crate) async fn redeliver(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    path: DeliveryPath,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let row = find(&state, &path).await?;
+    let command = ConsignmentCommand::Redeliver { at: state.clock.now(), ids: vec![DeliveryId(row.id)] };
+    let metadata = context.metadata(who.actor(), "redeliver");
+    let written = state.write::<Consignment>(row.consignment_id, None, &metadata, &command).await?;
+    let row = find(&state, &path).await?;
+    Ok(answer::written(written, StatusCode::OK, None, &DeliveryOut::from(&row)))
+}
+
+/// Deliver again all that was given up since a time, oldest first, at most 1000 of them.
+#[utoipa::path(post, path = "/api/v1/webhooks/{id}/redeliver", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), request_body = RedeliverIn, operation_id = "redeliver_failed",
+    responses((status = 200, body = RedeliveredOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
+        (status = 422, body = ProblemOut)))]
+pub(crate) async fn redeliver_failed(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    Text(id): Text,
+    context: RequestContext,
+    JsonBody(wanted): JsonBody<RedeliverIn>,
+) -> Result<Response, Problem> {
+    let webhook = webhooks::find(&state, &id).await?;
+    let dead = deliveries::dead_since(&state.pool, webhook.id, wanted.since, MOST_AT_ONCE).await?;
+    let (redelivered, more) = (dead.len(), dead.len() as i64 == MOST_AT_ONCE);
+    let mut consignments = BTreeMap::<Uuid, Vec<DeliveryId>>::new();
+    for (consignment, delivery) in dead {
+        consignments.entry(consignment).or_default().push(DeliveryId(delivery));
+    }
+    let at = state.clock.now();
+    let sent = stream::iter(consignments).map(|(consignment, ids)| {
+        let metadata = context.metadata(who.actor(), &format!("redeliver {consignment}"));
+        let state = state.clone();
+        async move {
+            let command = ConsignmentCommand::Redeliver { at, ids };
+            state.write::<Consignment>(consignment, None, &metadata, &command).await
+        }
+    });
+    let written: Vec<Written> = sent.buffer_unordered(CONCURRENT).try_collect().await?;
+    let visible = written.iter().all(|written| written.visible);
+    let message = format!("{redelivered} deliveries are made again.");
+    let out = RedeliveredOut { status: "success", message, redelivered, more };
+    Ok(answer::written(Written { visible }, StatusCode::OK, None, &out))
+}
+
+async fn find(state: &Gateway, path: &DeliveryPath) -> Result<DeliveryRow, Problem> {
+    let webhook = webhooks::find(state, &path.webhook).await?;
+    let missing = || Problem::not_found("Delivery");
+    let id = Uuid::parse_str(&path.delivery).map_err(|_| missing())?;
+    deliveries::delivery(&state.pool, webhook.id, id).await?.ok_or_else(missing)
+}
+
+impl Status {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+            Self::DeadLetter => "dead_letter",
+        }
+    }
+}
+
+impl From<&DeliveryRow> for DeliveryOut {
+    fn from(row: &DeliveryRow) -> Self {
+        Self {
+            public_id: row.id.to_string(),
+            event_id: row.event_id.to_string(),
+            event_type: row.event_type.clone(),
+            status: row.status.clone(),
+            attempts: row.attempts,
+            last_error: row.last_error.clone(),
+            response_code: row.response_code,
+            created_on: row.created_at,
+            delivered_on: row.ended_at.filter(|_| row.status == Status::Delivered.as_str()),
+            updated_on: row.updated_at,
+            next_attempt_on: row.due_at,
+            redeliveries: row.round - 1,
+        }
+    }
+}
+
+impl From<DeliveryRow> for DeliveryDetailOut {
+    fn from(row: DeliveryRow) -> Self {
+        Self {
+            delivery: (&row).into(),
+            body: row.body,
+            attempt_log: row.history.0.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<Attempt> for AttemptOut {
+    fn from(attempt: Attempt) -> Self {
+        let Attempt { round, attempt, result } = attempt;
+        Self {
+            attempt,
+            redelivery: round - 1,
+            started_on: result.started_at,
+            duration_ms: result.duration_ms,
+            response_code: result.status,
+            error: result.error,
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Rules that watch the values of channels, webhooks and their deliveries.
+
+mod deliveries;
+mod rules;
+mod webhook_trials;
+mod webhooks;
+
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::state::AppState;
+
+/// The routes of automation.
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(rules::list, rules::create))
+        .routes(routes!(rules::get, rules::update, rules::delete))
+        .routes(routes!(webhooks::list, webhooks::create))
+        .routes(routes!(webhooks::get, webhooks::update, webhooks::delete))
+        .routes(routes!(webhook_trials::test))
+        .routes(routes!(webhook_trials::replay))
+        .routes(routes!(webhook_trials::dry_run))
+        .routes(routes!(deliveries::list))
+        .routes(routes!(deliveries::get))
+        .routes(routes!(deliveries::redeliver))
+        .routes(routes!(deliveries::redeliver_failed))
+}

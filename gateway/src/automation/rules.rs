@@ -1,0 +1,287 @@
+use axum::{Json, extract::State, http::StatusCode, response::Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_domain::{
+    automation::{
+        ActionType, Condition, EventType, NewRule, Operator, Rule, RuleAction, RuleChanges, RuleCommand,
+        RuleSpec,
+    },
+    kernel::ChannelId,
+};
+use signalbox_projections::{
+    automation::rules::{self, RuleFilter, RuleRow},
+    monitoring,
+};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use crate::{
+    answer::{self, Page},
+    auth::Admin,
+    context::RequestContext,
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, present},
+    identity::StatusOut,
+    problem::{Problem, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// Seconds between two firings, if nothing else is said.
+const DEFAULT_COOLDOWN: u32 = 60;
+
+/// A rule.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RuleOut {
+    public_id: String,
+    name: String,
+    /// The event whose datapoints it watches.
+    event_public_id: String,
+    /// `gt`, `lt`, `gte`, `lte`, `eq`, `between` or `not_between`.
+    operator: String,
+    /// What values are compared with; the lower bound of a range.
+    threshold: f64,
+    /// Upper bound of a range.
+    threshold_high: Option<f64>,
+    /// `log` or `webhook`.
+    action_type: String,
+    /// The webhook event that it dispatches.
+    webhook_event_type: Option<String>,
+    /// Least time between two firings.
+    cooldown_seconds: i64,
+    enabled: bool,
+    /// When the datapoint came in on which it fired last.
+    last_triggered_at: Option<DateTime<Utc>>,
+    /// Who made it.
+    user_public_id: String,
+    created_on: DateTime<Utc>,
+    updated_on: DateTime<Utc>,
+}
+
+/// A new rule.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct RuleIn {
+    /// Unique, 1 to 255 characters.
+    name: String,
+    /// The event whose datapoints it watches.
+    event_public_id: String,
+    /// `gt`, `lt`, `gte`, `lte`, `eq` (within 1e-9), `between` or `not_between`.
+    #[schema(value_type = String)]
+    operator: Operator,
+    /// What values are compared with; the lower bound of a range.
+    threshold: f64,
+    /// Upper bound of a range: required by `between` and `not_between`, not less than `threshold`.
+    threshold_high: Option<f64>,
+    /// `log` or `webhook`.
+    #[schema(value_type = String)]
+    action_type: ActionType,
+    /// Required by `webhook`: the event type that is dispatched.
+    #[schema(value_type = Option<String>)]
+    webhook_event_type: Option<EventType>,
+    /// Least time between two firings, 60 if absent; with 0 it fires on every datapoint that matters.
+    cooldown_seconds: Option<u32>,
+    /// True, if absent.
+    enabled: Option<bool>,
+}
+
+/// Changes of a rule; absent fields stay as they are, null clears the upper bound and the event type.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct RuleChangesIn {
+    name: Option<String>,
+    event_public_id: Option<String>,
+    #[schema(value_type = Option<String>)]
+    operator: Option<Operator>,
+    threshold: Option<f64>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<f64>)]
+    threshold_high: Option<Option<f64>>,
+    #[schema(value_type = Option<String>)]
+    action_type: Option<ActionType>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    webhook_event_type: Option<Option<EventType>>,
+    cooldown_seconds: Option<u32>,
+    enabled: Option<bool>,
+}
+
+/// A created rule.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RuleCreatedOut {
+    status: &'static str,
+    message: &'static str,
+    #[serde(flatten)]
+    rule: RuleOut,
+}
+
+/// Which rules are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RuleParams {
+    /// Part of the name, in any case of letters.
+    name: Option<String>,
+    /// The event that they watch.
+    event_public_id: Option<String>,
+    /// Whether they watch.
+    enabled: Option<bool>,
+    /// `log` or `webhook`.
+    #[param(value_type = Option<String>)]
+    action_type: Option<ActionType>,
+}
+
+/// List rules, newest first.
+#[utoipa::path(get, path = "/api/v1/rules", tag = "rules", security(("jwt" = [])), params(EnvelopeParams, RuleParams), operation_id = "list_rules",
+    responses((status = 200, body = Page<RuleOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    _: Admin,
+    Params(envelope): Params<EnvelopeParams>,
+    Params(params): Params<RuleParams>,
+) -> Result<Json<Page<RuleOut>>, Problem> {
+    let RuleParams { name, event_public_id, enabled, action_type } = params;
+    // What is no id names no event, and no rule watches that.
+    let channel = event_public_id.map(|id| Uuid::parse_str(&id).unwrap_or_default());
+    let filter = RuleFilter { name, channel, enabled, action_type: action_type.map(ActionType::as_str) };
+    let (rows, total) = rules::rules(&state.pool, &filter, envelope.page()?).await?;
+    Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
+}
+
+/// One rule.
+#[utoipa::path(get, path = "/api/v1/rules/{id}", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_rule",
+    responses((status = 200, body = RuleOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut)))]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    _: Admin,
+    Text(id): Text,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    Ok(answer::resource(row.version, &RuleOut::from(row)))
+}
+
+/// Create a rule. It watches every datapoint that is sent after the answer.
+#[utoipa::path(post, path = "/api/v1/rules", tag = "rules", security(("jwt" = [])), request_body = RuleIn, operation_id = "create_rule",
+    responses((status = 201, body = RuleCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    context: RequestContext,
+    JsonBody(rule): JsonBody<RuleIn>,
+) -> Result<Response, Problem> {
+    let action = RuleAction::of(rule.action_type, rule.webhook_event_type)?;
+    let spec = RuleSpec {
+        name: rule.name,
+        channel: ChannelId(Uuid::nil()),
+        condition: Condition {
+            operator: rule.operator,
+            threshold: rule.threshold,
+            threshold_high: rule.threshold_high,
+        },
+        action,
+        cooldown_seconds: rule.cooldown_seconds.unwrap_or(DEFAULT_COOLDOWN),
+        enabled: rule.enabled.unwrap_or(true),
+    };
+    // What is wrong with the body is said before what it names is looked up.
+    let spec = spec.validate()?;
+    let spec = RuleSpec { channel: channel(&state, &rule.event_public_id).await?, ..spec };
+    let command = RuleCommand::Create(NewRule { owner: who.user, spec, after: 0 });
+    let metadata = context.metadata(who.actor(), "create rule");
+    let written = state.write::<Rule>(context.resource, None, &metadata, &command).await?;
+    let row = find(&state, &context.resource.to_string()).await?;
+    let (version, location) = (row.version, format!("/api/v1/rules/{}", row.id));
+    let out = RuleCreatedOut { status: "success", message: "Rule successfully created.", rule: row.into() };
+    Ok(answer::created(written, &location, version, &out))
+}
+
+/// Change a rule. The change is in force for every datapoint that is sent after the answer.
+#[utoipa::path(put, path = "/api/v1/rules/{id}", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,)), request_body = RuleChangesIn, operation_id = "update_rule",
+    responses((status = 200, body = RuleOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn update(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+    JsonBody(changes): JsonBody<RuleChangesIn>,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    let event = changes.event_public_id;
+    let mut changes = RuleChanges {
+        name: changes.name,
+        channel: None,
+        operator: changes.operator,
+        threshold: changes.threshold,
+        threshold_high: changes.threshold_high,
+        action_type: changes.action_type,
+        webhook_event_type: changes.webhook_event_type,
+        cooldown_seconds: changes.cooldown_seconds,
+        enabled: changes.enabled,
+    };
+    // What is wrong with the body is said before what it names is looked up.
+    if let Some(spec) = row.spec() {
+        spec.with(changes.clone())?;
+    }
+    if let Some(id) = &event {
+        changes.channel = Some(channel(&state, id).await?);
+    }
+    // What is left out is left to the aggregate, so changes at once lose nothing.
+    let command = RuleCommand::Change { changes, after: 0 };
+    let metadata = context.metadata(who.actor(), "change rule");
+    let written = state.write::<Rule>(row.id, version, &metadata, &command).await?;
+    let row = find(&state, &id).await?;
+    let version = row.version;
+    Ok(answer::changed(written, version, &RuleOut::from(row)))
+}
+
+/// Delete a rule.
+#[utoipa::path(delete, path = "/api/v1/rules/{id}", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_rule",
+    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    let metadata = context.metadata(who.actor(), "delete rule");
+    let written = state.write::<Rule>(row.id, version, &metadata, &RuleCommand::Delete { after: 0 }).await?;
+    let out = StatusOut { status: "success", message: "Rule successfully deleted." };
+    Ok(answer::written(written, StatusCode::OK, None, &out))
+}
+
+async fn find(state: &Gateway, id: &str) -> Result<RuleRow, Problem> {
+    let missing = || Problem::not_found("Rule");
+    let id = Uuid::parse_str(id).map_err(|_| missing())?;
+    rules::rule(&state.pool, id).await?.ok_or_else(missing)
+}
+
+/// The channel that a client calls `id`.
+async fn channel(state: &Gateway, id: &str) -> Result<ChannelId, Problem> {
+    if id.contains('\0') || id.len() > 255 {
+        return Err(Problem::invalid("event_public_id must be the id of an event"));
+    }
+    let missing = || Problem::not_found("Event");
+    let id = Uuid::parse_str(id).map_err(|_| missing())?;
+    let row = monitoring::queries::channel(&state.pool, id).await?.ok_or_else(missing)?;
+    Ok(ChannelId(row.id))
+}
+
+impl From<RuleRow> for RuleOut {
+    fn from(row: RuleRow) -> Self {
+        Self {
+            public_id: row.id.to_string(),
+            name: row.name,
+            event_public_id: row.channel_id.to_string(),
+            operator: row.operator,
+            threshold: row.threshold,
+            threshold_high: row.threshold_high,
+            action_type: row.action_type,
+            webhook_event_type: row.webhook_event_type,
+            cooldown_seconds: row.cooldown_seconds,
+            enabled: row.enabled,
+            last_triggered_at: row.last_triggered_at,
+            user_public_id: row.owner_id.to_string(),
+            created_on: row.created_at,
+            updated_on: row.updated_at,
+        }
+    }
+}

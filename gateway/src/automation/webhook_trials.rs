@@ -1,0 +1,184 @@
+//! Trying a subscription out: a test delivery, what its filter would let through, and what it has missed.
+
+use axum::{Json, extract::State, http::StatusCode, response::Response};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use signalbox_domain::{
+    automation::{Consignment, ConsignmentCommand, EventType, NewDelivery, Replay, Webhook, WebhookCommand},
+    kernel::{DeliveryId, WebhookId},
+};
+use signalbox_event_store::{head_position, position_before, read_all_with};
+use signalbox_projections::automation::{
+    deliveries,
+    outgoing::{OutgoingError, TOLD, outgoing},
+};
+use utoipa::ToSchema;
+
+use super::{deliveries::DeliveryOut, webhooks, webhooks::WebhookOut};
+use crate::{
+    answer,
+    auth::Admin,
+    context::RequestContext,
+    extract::{JsonBody, Text},
+    problem::{Problem, ProblemOut},
+    state::AppState,
+};
+
+/// Type of the event that a test delivery carries; no subscription lists it.
+const TEST_EVENT: &str = "webhook.test";
+/// Events that a dry run shows.
+const SHOWN: usize = 100;
+/// Events of the log that a dry run looks at, all kinds of events counted.
+const LOOKED_AT: i64 = 100_000;
+/// Events of the log that are read at once.
+const PORTION: i64 = 10_000;
+
+/// Which past events are to be delivered.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct ReplayIn {
+    /// What happened at this time or later, RFC 3339.
+    from: DateTime<Utc>,
+    /// What happened before, RFC 3339; now, if absent.
+    to: Option<DateTime<Utc>>,
+}
+
+/// Which filter is tried out, on what.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct DryRunIn {
+    /// What happened at this time or later, RFC 3339; a day ago, if absent.
+    from: Option<DateTime<Utc>>,
+    /// What happened before, RFC 3339; now, if absent.
+    to: Option<DateTime<Utc>>,
+    /// Another list than the subscription's.
+    #[schema(value_type = Option<Vec<String>>)]
+    events: Option<Vec<EventType>>,
+}
+
+/// What the filter lets through. Nothing was sent.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DryRunOut {
+    /// How many events would have been delivered.
+    matched: usize,
+    /// Whether the whole time was looked at; otherwise only its beginning, because there are too many events in it.
+    complete: bool,
+    /// The first 100 of them, oldest first.
+    data: Vec<DryRunEventOut>,
+}
+
+/// An event that would have been delivered.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DryRunEventOut {
+    event_id: String,
+    event_type: &'static str,
+    time: DateTime<Utc>,
+    /// What would have been posted, byte for byte.
+    body: String,
+}
+
+/// Send the subscriber an event of type `webhook.test`, whatever it is subscribed to. Its delivery is in the delivery log.
+#[utoipa::path(post, path = "/api/v1/webhooks/{id}/test", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "test_webhook",
+    responses((status = 201, body = DeliveryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut)))]
+pub(crate) async fn test(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    Text(id): Text,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let webhook = webhooks::find(&state, &id).await?;
+    if !webhook.enabled {
+        let message = "The webhook is disabled and receives nothing: enable it first.";
+        return Err(Problem::conflict("webhook_disabled", message));
+    }
+    let event_id = context.resource;
+    let time = state.clock.now().to_rfc3339_opts(SecondsFormat::Micros, false);
+    let body = json!({"type": TEST_EVENT, "time": time, "id": event_id}).to_string();
+    let event_type = TEST_EVENT.to_owned();
+    let delivery = NewDelivery { id: DeliveryId(event_id), event_id, event_type, body };
+    let command = ConsignmentCommand::Queue { webhook: WebhookId(webhook.id), deliveries: vec![delivery] };
+    let metadata = context.metadata(who.actor(), "test webhook");
+    let written = state.write::<Consignment>(event_id, None, &metadata, &command).await?;
+    let row = deliveries::delivery(&state.pool, webhook.id, event_id).await?;
+    let row = row.ok_or_else(|| Problem::not_found("Delivery"))?;
+    let location = format!("/api/v1/webhooks/{}/deliveries/{}", webhook.id, row.id);
+    Ok(answer::written(written, StatusCode::CREATED, Some(&location), &DeliveryOut::from(&row)))
+}
+
+/// Deliver past events that the subscription lists and was not told of, in the background.
+#[utoipa::path(post, path = "/api/v1/webhooks/{id}/replay", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), request_body = ReplayIn, operation_id = "replay_webhook",
+    responses((status = 202, body = WebhookOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
+        (status = 422, body = ProblemOut)))]
+pub(crate) async fn replay(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    Text(id): Text,
+    context: RequestContext,
+    JsonBody(wanted): JsonBody<ReplayIn>,
+) -> Result<Response, Problem> {
+    let webhook = webhooks::find(&state, &id).await?;
+    let (after, last) = stretch(&state, wanted.from, wanted.to).await?;
+    let command = WebhookCommand::Replay(Replay { id: context.resource, after, last });
+    let metadata = context.metadata(who.actor(), "replay webhook");
+    let written = state.write::<Webhook>(webhook.id, None, &metadata, &command).await?;
+    let row = webhooks::find(&state, &id).await?;
+    Ok(answer::written(written, StatusCode::ACCEPTED, None, &WebhookOut::from(row)))
+}
+
+/// See what a subscription's filter lets through of recorded events, without sending anything.
+#[utoipa::path(post, path = "/api/v1/webhooks/{id}/dry-run", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), request_body = DryRunIn, operation_id = "dry_run_webhook",
+    responses((status = 200, body = DryRunOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
+        (status = 422, body = ProblemOut)))]
+pub(crate) async fn dry_run(
+    State(state): State<AppState>,
+    _: Admin,
+    Text(id): Text,
+    JsonBody(wanted): JsonBody<DryRunIn>,
+) -> Result<Json<DryRunOut>, Problem> {
+    let webhook = webhooks::find(&state, &id).await?;
+    let from = wanted.from.unwrap_or_else(|| state.clock.now() - TimeDelta::days(1));
+    let (mut after, last) = stretch(&state, from, wanted.to).await?;
+    let lists = |event: EventType| match &wanted.events {
+        Some(events) => events.contains(&event),
+        None => webhook.events.iter().any(|word| word == event.as_str()),
+    };
+    let end = last.min(after + LOOKED_AT);
+    let mut out = DryRunOut { matched: 0, complete: end == last, data: Vec::new() };
+    while after < end {
+        let events = read_all_with(&state.pool, after, PORTION.min(end - after), &TOLD).await?;
+        let Some(reached) = events.last() else { break };
+        after = reached.position;
+        for recorded in events.iter().filter(|event| !event.payload.is_null()) {
+            let told = match outgoing(&state.pool, recorded).await {
+                Ok(told) => told.filter(|event| lists(event.event_type)),
+                Err(OutgoingError::Database(error)) => return Err(error.into()),
+                Err(error) => return Err(Problem::internal(&error)),
+            };
+            let Some(event) = told else { continue };
+            out.matched += 1;
+            if out.data.len() < SHOWN {
+                out.data.push(DryRunEventOut {
+                    event_id: event.id.to_string(),
+                    event_type: event.event_type.as_str(),
+                    time: event.time,
+                    body: event.body,
+                });
+            }
+        }
+    }
+    Ok(Json(out))
+}
+
+/// The positions of what was recorded from `from` to `to`: after the first and up to the second.
+async fn stretch(
+    state: &AppState,
+    from: DateTime<Utc>,
+    to: Option<DateTime<Utc>>,
+) -> Result<(i64, i64), Problem> {
+    let after = position_before(&state.pool, from).await?;
+    let last = match to {
+        Some(to) if to < from => return Err(Problem::invalid("to must not be before from")),
+        Some(to) => position_before(&state.pool, to).await?,
+        None => head_position(&state.pool).await?,
+    };
+    Ok((after, last.max(after)))
+}

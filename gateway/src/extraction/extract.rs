@@ -1,0 +1,164 @@
+use std::time::Instant;
+
+use axum::{
+    Json,
+    extract::{Query, Request, State},
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use signalbox_documents::{Extraction, Options, OutputFormat, Processor, Source};
+use utoipa::ToSchema;
+
+use super::{
+    Caller, documents,
+    options::{self, DocumentIn, OptionsIn, Pairs},
+    upload::{self, Upload},
+};
+use crate::{
+    problem::{Problem, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// The text of a document and how it was got.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ExtractOut {
+    id: String,
+    /// `completed`.
+    status: &'static str,
+    filename: String,
+    /// Found from the bytes.
+    mime_type: String,
+    size_bytes: u64,
+    output_format: &'static str,
+    /// The text; for `json` a JSON document `{content, metadata, blocks, pages}`.
+    content: String,
+    /// Always null with 200.
+    error: Option<String>,
+    processing_time_ms: u64,
+    created_at: DateTime<Utc>,
+    /// That was asked for.
+    extraction_engine: &'static str,
+    extractor_used: String,
+    /// Null when no page had to be recognised.
+    ocr_engine_used: Option<String>,
+    language: String,
+    /// Null for what has no pages.
+    page_count: Option<usize>,
+    /// 0 to 1; 1 for text that was in the file.
+    confidence: f32,
+    /// Numbers of the pages that were recognised.
+    pages_ocred: Vec<usize>,
+    processors_applied: Vec<String>,
+    warnings: Vec<String>,
+    /// Of the document, in hexadecimal.
+    sha256: String,
+}
+
+/// A document that was read.
+struct Read {
+    upload: Upload,
+    options: Options,
+    extraction: Extraction,
+    milliseconds: u64,
+}
+
+/// The text of a document.
+#[utoipa::path(post, path = "/api/v1/extract", tag = "documents", params(OptionsIn), operation_id = "extract",
+    request_body(content = DocumentIn, content_type = "multipart/form-data"),
+    responses((status = 200, body = ExtractOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
+        (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut),
+        (status = 503, body = ProblemOut), (status = 504, body = ProblemOut)))]
+pub(super) async fn extract(
+    State(state): State<AppState>,
+    _: Caller,
+    request: Request,
+) -> Result<Response, Problem> {
+    let created_at = state.clock.now();
+    Ok(Json(out(&state, created_at, read(&state, request).await?)).into_response())
+}
+
+/// The same as extract; the name that goes with background jobs for documents.
+#[utoipa::path(post, path = "/api/v1/documents/sync", tag = "documents", params(OptionsIn), operation_id = "extract_document",
+    request_body(content = DocumentIn, content_type = "multipart/form-data"),
+    responses((status = 200, body = ExtractOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
+        (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut),
+        (status = 503, body = ProblemOut), (status = 504, body = ProblemOut)))]
+pub(super) async fn document(
+    state: State<AppState>,
+    caller: Caller,
+    request: Request,
+) -> Result<Response, Problem> {
+    extract(state, caller, request).await
+}
+
+/// The text of a document alone.
+#[utoipa::path(post, path = "/api/v1/extract/raw", tag = "documents", params(OptionsIn), operation_id = "extract_raw",
+    request_body(content = DocumentIn, content_type = "multipart/form-data"),
+    responses((status = 200, content((String = "text/markdown"), (String = "text/plain"), (serde_json::Value = "application/json"))),
+        (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 413, body = ProblemOut),
+        (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut),
+        (status = 504, body = ProblemOut)))]
+pub(super) async fn raw(
+    State(state): State<AppState>,
+    _: Caller,
+    request: Request,
+) -> Result<Response, Problem> {
+    let read = read(&state, request).await?;
+    let kind = match read.options.output_format {
+        OutputFormat::Markdown => "text/markdown; charset=utf-8",
+        OutputFormat::Json => "application/json",
+        OutputFormat::Plaintext => "text/plain; charset=utf-8",
+    };
+    let mut response = read.extraction.content.into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    Ok(response)
+}
+
+async fn read(state: &Gateway, request: Request) -> Result<Read, Problem> {
+    let documents = documents(state)?;
+    let query = Query::<Pairs>::try_from_uri(request.uri());
+    let Query(query) = query.map_err(|_| Problem::invalid("query parameters are not valid"))?;
+    // What the query asks for wrongly is told before the document is sent.
+    options::read(&query, &Pairs::new())?;
+    let place = state.uploads.try_acquire();
+    let _place = place
+        .map_err(|_| Problem::unavailable("Too many documents are being received: try again in a moment."))?;
+    let mut upload = upload::receive(state, request).await?;
+    let options = options::read(&query, &upload.form)?;
+    if options.processors.contains(&Processor::Llm) {
+        return Err(Problem::invalid("processors must not contain llm here: submit a job instead"));
+    }
+    let begun = Instant::now();
+    let source = Source { bytes: &mut upload.bytes, length: upload.length, name: &upload.filename };
+    let extraction = documents.extract(source, &options, &mut |_, _| {}).await?;
+    let milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(Read { upload, options, extraction, milliseconds })
+}
+
+fn out(state: &Gateway, created_at: DateTime<Utc>, read: Read) -> ExtractOut {
+    let Read { upload, options, extraction, milliseconds } = read;
+    ExtractOut {
+        id: state.clock.new_id().to_string(),
+        status: "completed",
+        filename: upload.filename,
+        mime_type: extraction.mime_type,
+        size_bytes: upload.length,
+        output_format: options.output_format.as_str(),
+        content: extraction.content,
+        error: None,
+        processing_time_ms: milliseconds,
+        created_at,
+        extraction_engine: options.engine.as_str(),
+        extractor_used: extraction.extractor_used,
+        ocr_engine_used: extraction.ocr_engine_used,
+        language: options.language,
+        page_count: extraction.page_count,
+        confidence: extraction.confidence,
+        pages_ocred: extraction.pages_ocred,
+        processors_applied: extraction.processors_applied,
+        warnings: extraction.warnings,
+        sha256: upload.sha256,
+    }
+}

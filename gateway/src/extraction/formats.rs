@@ -1,0 +1,46 @@
+use axum::{Json, extract::State};
+use serde::Serialize;
+use signalbox_documents::OutputFormat;
+use utoipa::ToSchema;
+
+use crate::state::AppState;
+
+/// What this installation can do now.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FormatsOut {
+    /// `auto` and those that work: `pdfium`, `native`, `tika`.
+    extraction_engines: Vec<String>,
+    /// `none` and those that work: `tesseract`, `google_vision`.
+    ocr_engines: Vec<String>,
+    output_formats: Vec<&'static str>,
+    /// In units of 1,048,576 bytes.
+    max_file_size_mb: u64,
+    /// ISO 639-3 codes of the languages that can be recognised.
+    languages: Vec<String>,
+    /// Those that work; `llm` in background jobs alone.
+    processors: Vec<String>,
+    /// Types of documents that are read.
+    mime_types: Vec<String>,
+    /// What is missing, and what to do about it.
+    notes: Vec<String>,
+}
+
+/// Engines, formats, languages and types that work on this installation.
+#[utoipa::path(get, path = "/api/v1/formats", tag = "documents", operation_id = "formats",
+    responses((status = 200, body = FormatsOut)))]
+pub(super) async fn formats(State(state): State<AppState>) -> Json<FormatsOut> {
+    let offer = match &state.documents {
+        Some(documents) => documents.offer().await,
+        None => signalbox_documents::Offer::default(),
+    };
+    Json(FormatsOut {
+        extraction_engines: offer.engines.into_iter().map(str::to_owned).collect(),
+        ocr_engines: offer.ocr_engines.into_iter().map(str::to_owned).collect(),
+        output_formats: OutputFormat::ALL.map(OutputFormat::as_str).to_vec(),
+        max_file_size_mb: state.config.extraction.max_file_bytes >> 20,
+        languages: offer.languages,
+        processors: offer.processors.into_iter().map(str::to_owned).collect(),
+        mime_types: offer.mime_types,
+        notes: offer.notes,
+    })
+}

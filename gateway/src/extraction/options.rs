@@ -1,0 +1,150 @@
+//! Options by query and by form field; the query wins.
+
+use serde::Deserialize;
+use signalbox_documents::{Engine, OcrEngine, Options, OutputFormat, Processor, language};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::problem::Problem;
+
+/// Names and values, in the order in which they came.
+pub(super) type Pairs = Vec<(String, String)>;
+
+/// What may be asked for; every option may also be sent as a form field.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes the parameters; their values are read by name")]
+pub(super) struct OptionsIn {
+    /// `markdown` if absent, `json` or `plaintext`.
+    output_format: Option<String>,
+    /// `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`.
+    extraction_engine: Option<String>,
+    /// `tesseract` if absent, `google_vision` or `none`.
+    ocr_engine: Option<String>,
+    /// `true` if absent; `false` leaves text in pictures alone.
+    ocr_enabled: Option<bool>,
+    /// Language of the text, two or three letters of ISO 639; `deu` if absent.
+    language: Option<String>,
+    /// What is done with the text, in this order, repeated or separated by commas; `cleanup,structure` if absent.
+    processors: Option<String>,
+    /// Whether markdown begins with title, author and number of pages; `false` if absent.
+    front_matter: Option<bool>,
+}
+
+/// A document with options.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "describes the body, which is read as it comes")]
+pub(super) struct DocumentIn {
+    /// The document.
+    #[schema(format = Binary, value_type = String)]
+    file: Vec<u8>,
+    /// As in the query, like the other fields.
+    output_format: Option<String>,
+    extraction_engine: Option<String>,
+    ocr_engine: Option<String>,
+    ocr_enabled: Option<bool>,
+    language: Option<String>,
+    processors: Option<String>,
+    front_matter: Option<bool>,
+}
+
+/// The options in `query`, or else in `form`.
+pub(super) fn read(query: &Pairs, form: &Pairs) -> Result<Options, Problem> {
+    let given = |name: &str| {
+        let of = |pairs: &Pairs| {
+            let values: Vec<String> = pairs
+                .iter()
+                .filter(|(known, _)| known == name)
+                .map(|(_, value)| value.trim().to_owned())
+                .collect();
+            (!values.is_empty()).then_some(values)
+        };
+        of(query).or_else(|| of(form))
+    };
+    let one = |name: &str| given(name).and_then(|values| values.into_iter().next());
+    let flag = |name: &str| match one(name).map(|value| value.to_ascii_lowercase()).as_deref() {
+        None => Ok(None),
+        Some("true" | "1" | "yes" | "on") => Ok(Some(true)),
+        Some("false" | "0" | "no" | "off") => Ok(Some(false)),
+        Some(_) => Err(Problem::invalid(format!("{name} must be true or false"))),
+    };
+    let mut options = Options::default();
+    if let Some(name) = one("output_format") {
+        options.output_format = OutputFormat::named(&name)
+            .ok_or_else(|| Problem::invalid("output_format must be one of markdown, json, plaintext"))?;
+    }
+    if let Some(name) = one("extraction_engine") {
+        options.engine = Engine::named(&name)
+            .ok_or_else(|| Problem::invalid("extraction_engine must be one of auto, pdfium, native, tika"))?;
+    }
+    if let Some(name) = one("ocr_engine") {
+        options.ocr_engine = OcrEngine::named(&name)
+            .ok_or_else(|| Problem::invalid("ocr_engine must be one of tesseract, google_vision, none"))?;
+    }
+    if flag("ocr_enabled")? == Some(false) {
+        options.ocr_engine = OcrEngine::None;
+    }
+    if let Some(code) = one("language").filter(|code| !code.is_empty()) {
+        options.language = language(&code).ok_or_else(|| {
+            Problem::invalid("language must be a code of two or three letters, such as deu or en")
+        })?;
+    }
+    if let Some(lists) = given("processors") {
+        options.processors = processors(&lists)?;
+    }
+    options.front_matter = flag("front_matter")?.unwrap_or(false);
+    Ok(options)
+}
+
+fn processors(lists: &[String]) -> Result<Vec<Processor>, Problem> {
+    let names = lists.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|name| !name.is_empty());
+    let mut processors = Vec::new();
+    for name in names {
+        let processor = Processor::named(name)
+            .ok_or_else(|| Problem::invalid("processors must be among cleanup, structure, llm"))?;
+        if !processors.contains(&processor) {
+            processors.push(processor);
+        }
+    }
+    Ok(processors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(given: &[(&str, &str)]) -> Pairs {
+        given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_query_wins_over_the_form() {
+        let query =
+            pairs(&[("output_format", "json"), ("processors", "structure"), ("processors", "cleanup")]);
+        let form = pairs(&[("output_format", "plaintext"), ("language", "de"), ("ocr_enabled", "false")]);
+        let options = read(&query, &form).unwrap();
+        assert_eq!(options.output_format, OutputFormat::Json);
+        assert_eq!((options.language.as_str(), options.ocr_engine), ("deu", OcrEngine::None));
+        assert_eq!(options.processors, [Processor::Structure, Processor::Cleanup]);
+        let lists = read(&pairs(&[("processors", "cleanup, structure,cleanup")]), &Pairs::new()).unwrap();
+        assert_eq!(lists.processors, [Processor::Cleanup, Processor::Structure]);
+        assert_eq!(read(&pairs(&[("processors", "")]), &Pairs::new()).unwrap().processors, []);
+        assert_eq!(read(&pairs(&[("language", "")]), &Pairs::new()).unwrap(), Options::default());
+    }
+
+    #[test]
+    fn unknown_words_are_refused() {
+        for (name, value) in [
+            ("output_format", "Markdown"),
+            ("output_format", ""),
+            ("extraction_engine", "word"),
+            ("ocr_engine", "azure"),
+            ("ocr_enabled", "perhaps"),
+            ("language", "german"),
+            ("language", "d1"),
+            ("processors", "cleanup,polish"),
+        ] {
+            let refused = read(&pairs(&[(name, value)]), &Pairs::new()).unwrap_err();
+            assert!(refused.detail().starts_with(name), "{}", refused.detail());
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The one model of a document's content, whatever it was read from: blocks in reading order.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// A part of a document.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Block {
+    /// Number of the page on which it begins, from 1; none where there are no pages.
+    pub page: Option<usize>,
+    /// What it is.
+    pub content: Content,
+}
+
+/// What a block is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Content {
+    /// A title of what follows, 1 the highest level, 6 the lowest.
+    Heading {
+        /// 1 to 6.
+        level: u8,
+        /// In one line.
+        text: String,
+    },
+    /// Running text; a line break in it is meant.
+    Paragraph(String),
+    /// A list.
+    List {
+        /// Numbered.
+        ordered: bool,
+        /// In order; nested ones follow the one that they belong to.
+        items: Vec<Item>,
+    },
+    /// A table; the first row is its head.
+    Table(Vec<Vec<String>>),
+    /// A picture, and what is known of it in words.
+    ImageRef(String),
+}
+
+/// An item of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// 0 for the outermost.
+    pub level: usize,
+    /// Its number, if the list is numbered and it does not follow from the order.
+    pub number: Option<u64>,
+    /// Without marker.
+    pub text: String,
+}
+
+/// A block as it is told to clients.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContentBlock {
+    /// `heading`, `paragraph`, `table`, `list` or `image_ref`.
+    pub block_type: String,
+    /// Its text; items one per line, cells separated by tabs.
+    pub content: String,
+    /// Of a heading.
+    pub level: Option<u8>,
+    /// `page`; `ordered` and `items` of a list; `rows` of a table.
+    pub metadata: Map<String, Value>,
+}
+
+impl Block {
+    /// A block without a page.
+    pub fn new(content: Content) -> Self {
+        Self { page: None, content }
+    }
+
+    /// The block as it is told to clients.
+    pub fn told(&self) -> ContentBlock {
+        let mut metadata = Map::new();
+        if let Some(page) = self.page {
+            metadata.insert("page".to_owned(), page.into());
+        }
+        let (block_type, level) = match &self.content {
+            Content::Heading { level, .. } => ("heading", Some(*level)),
+            Content::Paragraph(_) => ("paragraph", None),
+            Content::List { ordered, items } => {
+                metadata.insert("ordered".to_owned(), (*ordered).into());
+                let items =
+                    items.iter().map(|item| json!({"level": item.level, "text": item.text})).collect();
+                metadata.insert("items".to_owned(), Value::Array(items));
+                ("list", None)
+            }
+            Content::Table(rows) => {
+                metadata.insert("rows".to_owned(), json!(rows));
+                ("table", None)
+            }
+            Content::ImageRef(_) => ("image_ref", None),
+        };
+        ContentBlock { block_type: block_type.to_owned(), content: self.text(), level, metadata }
+    }
+
+    /// All its text.
+    pub fn text(&self) -> String {
+        match &self.content {
+            Content::Heading { text, .. } | Content::Paragraph(text) | Content::ImageRef(text) => {
+                text.clone()
+            }
+            Content::List { items, .. } => {
+                items.iter().map(|item| item.text.as_str()).collect::<Vec<_>>().join("\n")
+            }
+            Content::Table(rows) => rows.iter().map(|row| row.join("\t")).collect::<Vec<_>>().join("\n"),
+        }
+    }
+
+    /// Changes every text in it.
+    pub fn change_texts(&mut self, mut change: impl FnMut(&mut String)) {
+        match &mut self.content {
+            Content::Heading { text, .. } | Content::Paragraph(text) | Content::ImageRef(text) => {
+                change(text)
+            }
+            Content::List { items, .. } => items.iter_mut().for_each(|item| change(&mut item.text)),
+            Content::Table(rows) => rows.iter_mut().flatten().for_each(change),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Office, web, mail, books, text and pictures, by small readers that keep what the formats say of their structure.
+
+mod archive;
+mod collect;
+mod csv;
+mod docx;
+mod eml;
+mod epub;
+mod html;
+mod images;
+mod markdown;
+mod odf;
+mod pptx;
+mod rtf;
+mod sheets;
+mod text;
+mod xml;
+
+use super::{Body, Engine, Input, Reading};
+use crate::{block::Block, detect, failure::Failure, ocr::Recognition};
+use archive::Archive;
+use xml::Node;
+
+pub(super) use crate::write::Metadata;
+
+/// Reads what is not PDF.
+pub(crate) struct NativeEngine;
+
+/// Blocks and what is known besides.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    pub(super) blocks: Vec<Block>,
+    pub(super) metadata: Metadata,
+    pub(super) warnings: Vec<String>,
+}
+
+const MIME_TYPES: &[&str] = &[
+    detect::DOCX,
+    detect::XLSX,
+    detect::PPTX,
+    detect::ODT,
+    detect::ODS,
+    detect::ODP,
+    detect::XLS,
+    detect::HTML,
+    detect::RTF,
+    detect::EML,
+    detect::EPUB,
+    detect::CSV,
+    detect::MARKDOWN,
+    detect::TEXT,
+    detect::PNG,
+    detect::JPEG,
+    detect::TIFF,
+    detect::BMP,
+    detect::GIF,
+    detect::WEBP,
+];
+
+impl Engine for NativeEngine {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    fn mime_types(&self) -> &'static [&'static str] {
+        MIME_TYPES
+    }
+
+    fn read(&self, input: Input, recognition: &mut Recognition<'_>) -> Result<Reading, Failure> {
+        let bytes = &input.bytes;
+        let content = match input.mime_type {
+            detect::DOCX => docx::read(bytes)?,
+            detect::PPTX => pptx::read(bytes)?,
+            detect::ODT | detect::ODP => odf::read(bytes)?,
+            detect::XLSX | detect::XLS | detect::ODS => sheets::read(bytes)?,
+            detect::HTML => html::read(&text::decode_html(bytes))?,
+            detect::RTF => rtf::read(bytes)?,
+            detect::EML => eml::read(bytes)?,
+            detect::EPUB => epub::read(bytes)?,
+            detect::CSV => csv::read(bytes)?,
+            detect::MARKDOWN => markdown::read(&text::decode(bytes)),
+            detect::TEXT => text::read(&text::decode(bytes)),
+            _ => return images::read(input, recognition),
+        };
+        let Content { blocks, mut metadata, warnings } = content;
+        metadata.insert("content_type".to_owned(), input.mime_type.into());
+        Ok(Reading { body: Body::Blocks(blocks), metadata, warnings, recognised_by: None })
+    }
+}
+
+/// Title, author and subject of Microsoft's formats.
+fn core_properties(archive: &mut Archive<'_>) -> Result<Metadata, Failure> {
+    let mut metadata = Metadata::new();
+    if let Some(xml) = archive.text("docProps/core.xml")? {
+        named_texts(
+            &xml,
+            &[("title", "title"), ("creator", "author"), ("subject", "subject")],
+            &mut metadata,
+        )?;
+    }
+    Ok(metadata)
+}
+
+/// The texts of the first elements with these names, under names of ours.
+fn named_texts(xml: &str, names: &[(&str, &str)], metadata: &mut Metadata) -> Result<(), Failure> {
+    let mut open: Option<&str> = None;
+    xml::walk(xml, |node| match node {
+        Node::Open(name, _) => open = names.iter().find(|(known, _)| *known == name).map(|(_, ours)| *ours),
+        Node::Close(_) => open = None,
+        Node::Text(text) => {
+            if let Some(name) = open.filter(|name| !metadata.contains_key(*name)) {
+                metadata.insert(name.to_owned(), text.trim().into());
+            }
+        }
+    })
+}

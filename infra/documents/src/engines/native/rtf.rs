@@ -1,0 +1,303 @@
+//! Rich text after Microsoft's specification 1.9.1: paragraphs, headings by outline level, tables, bullets.
+
+use std::collections::HashMap;
+
+use encoding_rs::{Encoding, WINDOWS_1250, WINDOWS_1251, WINDOWS_1252, WINDOWS_1253, WINDOWS_1254};
+
+use super::{Content, collect::Collector};
+use crate::failure::Failure;
+
+/// Groups within groups at most.
+const DEPTH: usize = 1000;
+/// Groups that hold no text of the document.
+const HIDDEN: [&str; 16] = [
+    "fonttbl",
+    "colortbl",
+    "stylesheet",
+    "info",
+    "pict",
+    "object",
+    "header",
+    "footer",
+    "headerf",
+    "footerf",
+    "themedata",
+    "listtable",
+    "listoverridetable",
+    "fldinst",
+    "xmlnstbl",
+    "generator",
+];
+
+/// Reads a text.
+pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
+    let mut reader = Reader { headings: headings(bytes), ..Reader::default() };
+    reader.run(bytes)?;
+    reader.end_paragraph();
+    reader.end_table();
+    Ok(Content { blocks: reader.collector.finish(), ..Content::default() })
+}
+
+/// What holds within a group.
+#[derive(Clone, Copy)]
+struct State {
+    hidden: bool,
+    /// Letters of an older program's version that follow a Unicode letter.
+    skip: usize,
+}
+
+struct Reader {
+    /// Levels of the styles of headings, by their numbers.
+    headings: HashMap<i32, u8>,
+    collector: Collector,
+    text: String,
+    state: State,
+    stack: Vec<State>,
+    encoding: &'static Encoding,
+    /// Letters that are left out, because they repeat a Unicode one.
+    skipping: usize,
+    outline: Option<u8>,
+    is_item: bool,
+    in_table: bool,
+    rows: Vec<Vec<String>>,
+    row: Vec<String>,
+    high: Option<u16>,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self {
+            headings: HashMap::new(),
+            collector: Collector::default(),
+            text: String::new(),
+            state: State { hidden: false, skip: 1 },
+            stack: Vec::new(),
+            encoding: WINDOWS_1252,
+            skipping: 0,
+            outline: None,
+            is_item: false,
+            in_table: false,
+            rows: Vec::new(),
+            row: Vec::new(),
+            high: None,
+        }
+    }
+}
+
+impl Reader {
+    fn run(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut at = 0;
+        while at < bytes.len() {
+            match bytes[at] {
+                b'{' => {
+                    if self.stack.len() >= DEPTH {
+                        return Err(Failure::too_much("the text is nested more deeply than is read"));
+                    }
+                    self.stack.push(self.state);
+                    at += 1;
+                }
+                b'}' => {
+                    self.state = self.stack.pop().unwrap_or(self.state);
+                    at += 1;
+                }
+                b'\\' => at = self.control(bytes, at + 1),
+                b'\r' | b'\n' => at += 1,
+                byte => {
+                    self.byte(byte);
+                    at += 1;
+                }
+            }
+        }
+        if self.stack.is_empty() { Ok(()) } else { Err(Failure::corrupt("the text is truncated")) }
+    }
+
+    /// Takes the control word or symbol at `at`; gives back where it ends.
+    fn control(&mut self, bytes: &[u8], at: usize) -> usize {
+        let Some(&first) = bytes.get(at) else { return at };
+        if !first.is_ascii_alphabetic() {
+            match first {
+                b'\'' => {
+                    let hex = bytes.get(at + 1..at + 3).and_then(|hex| std::str::from_utf8(hex).ok());
+                    if let Some(byte) = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+                        self.byte(byte);
+                    }
+                    return at + 3;
+                }
+                b'*' => self.state.hidden = true,
+                b'~' => self.push('\u{A0}'),
+                b'_' => self.push('-'),
+                b'\\' | b'{' | b'}' => self.byte(first),
+                b'\n' | b'\r' => self.end_paragraph(),
+                _ => {}
+            }
+            return at + 1;
+        }
+        let end = |from: usize, is: fn(&u8) -> bool| {
+            from + bytes[from..].iter().take_while(|byte| is(byte)).count()
+        };
+        let word_end = end(at, u8::is_ascii_alphabetic);
+        let sign = usize::from(bytes.get(word_end) == Some(&b'-'));
+        let number_end = end(word_end + sign, u8::is_ascii_digit);
+        let word = std::str::from_utf8(&bytes[at..word_end]).unwrap_or_default();
+        let number =
+            std::str::from_utf8(&bytes[word_end..number_end]).ok().and_then(|number| number.parse().ok());
+        self.word(word, number);
+        let after = if number_end == word_end + sign { word_end } else { number_end };
+        let mut next = after + usize::from(bytes.get(after) == Some(&b' '));
+        if word == "bin" {
+            next += number.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+        }
+        next
+    }
+
+    fn word(&mut self, word: &str, number: Option<i32>) {
+        match word {
+            _ if HIDDEN.contains(&word) => self.state.hidden = true,
+            "ansicpg" => self.encoding = encoding(number.unwrap_or(1252)),
+            "uc" => self.state.skip = usize::try_from(number.unwrap_or(1)).unwrap_or(1),
+            "u" => self.unicode(number.unwrap_or(0)),
+            "par" | "sect" | "page" => self.end_paragraph(),
+            "pard" => {
+                self.outline = None;
+                self.is_item = false;
+                self.in_table = false;
+            }
+            "s" if !self.state.hidden => {
+                self.outline = number.and_then(|style| self.headings.get(&style)).copied()
+            }
+            "intbl" => self.in_table = true,
+            "cell" => {
+                let text = std::mem::take(&mut self.text);
+                self.row.push(text);
+            }
+            "row" => {
+                let row = std::mem::take(&mut self.row);
+                self.rows.push(row);
+            }
+            "outlinelevel" => {
+                self.outline = number.and_then(|level| u8::try_from(level).ok()).filter(|level| *level < 9)
+            }
+            "ls" => self.is_item = true,
+            "listtext" | "pntext" => {
+                self.is_item = true;
+                self.state.hidden = true;
+            }
+            "tab" => self.push('\t'),
+            "line" => self.push('\n'),
+            "emdash" => self.push('—'),
+            "endash" => self.push('–'),
+            "bullet" => self.push('•'),
+            "lquote" => self.push('‘'),
+            "rquote" => self.push('’'),
+            "ldblquote" => self.push('“'),
+            "rdblquote" => self.push('”'),
+            _ => {}
+        }
+    }
+
+    fn unicode(&mut self, number: i32) {
+        let unit = (number & 0xFFFF) as u16;
+        match (unit, self.high.take()) {
+            (0xD800..=0xDBFF, _) => self.high = Some(unit),
+            (0xDC00..=0xDFFF, Some(high)) => {
+                let letters = char::decode_utf16([high, unit]).flatten();
+                letters.for_each(|letter| self.push(letter));
+            }
+            _ => char::from_u32(u32::from(unit)).into_iter().for_each(|letter| self.push(letter)),
+        }
+        self.skipping = self.state.skip;
+    }
+
+    fn byte(&mut self, byte: u8) {
+        if self.skipping > 0 {
+            self.skipping -= 1;
+            return;
+        }
+        let (letters, ..) = self.encoding.decode(std::slice::from_ref(&byte));
+        if !self.state.hidden {
+            self.text.push_str(&letters);
+        }
+    }
+
+    fn push(&mut self, letter: char) {
+        if !self.state.hidden {
+            self.text.push(letter);
+        }
+    }
+
+    fn end_paragraph(&mut self) {
+        if self.in_table {
+            self.push('\n');
+            return;
+        }
+        self.end_table();
+        let text = std::mem::take(&mut self.text);
+        match self.outline {
+            Some(level) => self.collector.heading(level + 1, &text),
+            None if self.is_item => self.collector.item(0, false, &text),
+            None => self.collector.paragraph(&text),
+        }
+    }
+
+    fn end_table(&mut self) {
+        if !self.rows.is_empty() {
+            let rows = std::mem::take(&mut self.rows);
+            self.collector.table(rows);
+        }
+    }
+}
+
+/// The styles called `heading 1` and so on, from 0: each is a group of the style sheet that ends with its name.
+fn headings(bytes: &[u8]) -> HashMap<i32, u8> {
+    let text = String::from_utf8_lossy(bytes);
+    let sheet = text.split_once("{\\stylesheet").map_or("", |(_, sheet)| sheet);
+    let mut found = HashMap::new();
+    for style in sheet.split('{').skip(1).take_while(|style| style.contains(";}")) {
+        let number = style
+            .strip_prefix("\\s")
+            .map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
+        let name = style.split(";}").next().and_then(|style| style.rsplit_once('\\')?.1.split_once(' '));
+        let level = name.and_then(|(_, name)| match name.to_lowercase().as_str() {
+            "title" => Some(0),
+            other => other.strip_prefix("heading ")?.parse::<u8>().ok()?.checked_sub(1),
+        });
+        if let (Some(Ok(number)), Some(level)) = (number.map(|number| number.parse()), level) {
+            found.insert(number, level);
+        }
+    }
+    found
+}
+
+fn encoding(page: i32) -> &'static Encoding {
+    match page {
+        1250 => WINDOWS_1250,
+        1251 => WINDOWS_1251,
+        1253 => WINDOWS_1253,
+        1254 => WINDOWS_1254,
+        65001 => encoding_rs::UTF_8,
+        _ => WINDOWS_1252,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::block::Content as Kind;
+
+    #[test]
+    fn letters_paragraphs_and_tables_are_read() {
+        let rtf = br"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 Arial;}}{\*\generator x;}\pard\outlinelevel0 Titel\par
+            \pard Gr\'fc\'dfe \u8364?5 \{ok\}\par\pard\intbl a\cell b\cell\row\intbl 1\cell 2\cell\row\pard Ende\par}";
+        let blocks = super::read(rtf).unwrap().blocks;
+        let contents: Vec<_> = blocks.into_iter().map(|block| block.content).collect();
+        let row = |one: &str, other: &str| vec![one.to_owned(), other.to_owned()];
+        assert_eq!(
+            contents,
+            [
+                Kind::Heading { level: 1, text: "Titel".to_owned() },
+                Kind::Paragraph("Grüße €5 {ok}".to_owned()),
+                Kind::Table(vec![row("a", "b"), row("1", "2")]),
+                Kind::Paragraph("Ende".to_owned()),
+            ]
+        );
+    }
+}

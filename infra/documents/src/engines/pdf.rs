@@ -1,0 +1,115 @@
+use signalbox_pdf::{Library, Page, PdfError, Word};
+
+use super::{Body, Engine, Input, Reading};
+use crate::{
+    detect,
+    failure::Failure,
+    layout::PageContent,
+    ocr::{Recognition, Task},
+    write::Metadata,
+};
+
+/// A page with fewer letters of text and something to see is recognised.
+const FEW_LETTERS: usize = 16;
+
+/// Reads PDFs with PDFium.
+pub(crate) struct PdfEngine {
+    library: Library,
+}
+
+impl PdfEngine {
+    pub(crate) fn new(library: Library) -> Self {
+        Self { library }
+    }
+}
+
+impl Engine for PdfEngine {
+    fn name(&self) -> &'static str {
+        "pdfium"
+    }
+
+    fn mime_types(&self) -> &'static [&'static str] {
+        &[detect::PDF]
+    }
+
+    fn read(&self, input: Input, recognition: &mut Recognition<'_>) -> Result<Reading, Failure> {
+        let document = self.library.open(input.bytes)?;
+        let count = document.page_count();
+        if count == 0 {
+            return Err(Failure::corrupt("the PDF has no pages"));
+        }
+        if count > input.max_pages {
+            return Err(Failure::too_much(format!(
+                "the PDF has {count} pages, but at most {} are read: split it",
+                input.max_pages
+            )));
+        }
+        let mut pages = Vec::with_capacity(count);
+        let mut warnings = Vec::new();
+        for index in 0..count {
+            match document.page(index) {
+                Ok(page) => {
+                    let content = content(&page, index, recognition.is_wanted())?;
+                    if content.needs_recognition {
+                        let task =
+                            Task { page: index + 1, image: page.draw(recognition.dpi(), input.max_pixels)? };
+                        recognition.begin(task)?;
+                    }
+                    pages.push(content.page);
+                }
+                Err(error) => {
+                    warnings.push(error.to_string());
+                    pages.push(PageContent { number: index + 1, ..PageContent::default() });
+                }
+            }
+            recognition.progress(index + 1, count);
+        }
+        let recognised_by = recognition.finish_into(&mut pages, &mut warnings)?;
+        let told = document.metadata();
+        let mut metadata = Metadata::new();
+        for (name, value) in [("title", told.title), ("author", told.author), ("subject", told.subject)] {
+            metadata.insert(name.to_owned(), value.into());
+        }
+        metadata.insert("page_count".to_owned(), count.into());
+        metadata.insert("pages".to_owned(), count.into());
+        Ok(Reading { body: Body::Pages(pages), metadata, warnings, recognised_by })
+    }
+}
+
+struct PageReading {
+    page: PageContent,
+    needs_recognition: bool,
+}
+
+fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageReading, Failure> {
+    let words = page.words()?;
+    let objects = page.objects();
+    let letters: usize = words.iter().map(readable_letters).sum();
+    let needs_recognition = may_recognise && letters < FEW_LETTERS && objects.is_visible;
+    let page = PageContent {
+        number: index + 1,
+        width: page.width(),
+        height: page.height(),
+        words,
+        rules: objects.rules,
+        images: objects.images,
+        confidence: None,
+    };
+    Ok(PageReading { page, needs_recognition })
+}
+
+/// Letters that mean something outside of the font that shows them.
+fn readable_letters(word: &Word) -> usize {
+    let is_private = |letter: &char| matches!(letter, '\u{E000}'..='\u{F8FF}' | '\u{FFFD}');
+    word.text.chars().filter(|letter| !is_private(letter)).count()
+}
+
+impl From<PdfError> for Failure {
+    fn from(error: PdfError) -> Self {
+        match error {
+            PdfError::Encrypted => Self::Encrypted,
+            PdfError::Library { .. } => Self::unavailable("the PDF engine is not installed"),
+            other => Self::corrupt(other.to_string()),
+        }
+    }
+}

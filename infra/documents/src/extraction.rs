@@ -1,0 +1,26 @@
+//! What an extraction gives.
+
+use serde::{Deserialize, Serialize};
+
+/// The text of a document and how it was got.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Extraction {
+    /// The text in the format that was asked for.
+    pub content: String,
+    /// What the bytes are.
+    pub mime_type: String,
+    /// `pdfium`, `native` or `tika`.
+    pub extractor_used: String,
+    /// Who recognised text in pictures; none if nobody had to.
+    pub ocr_engine_used: Option<String>,
+    /// None for what has no pages.
+    pub page_count: Option<usize>,
+    /// Numbers of the pages that were recognised.
+    pub pages_ocred: Vec<usize>,
+    /// How sure all of it is, 0 to 1: 1 for text that was in the file.
+    pub confidence: f32,
+    /// In the order in which they were applied.
+    pub processors_applied: Vec<String>,
+    /// What a reader should know.
+    pub warnings: Vec<String>,
+}

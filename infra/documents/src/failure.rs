@@ -1,0 +1,81 @@
+//! Why a document gave no text.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a document gave no text: what happened, why, and what to do, without anything of the document or the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Failure {
+    /// There are no bytes.
+    #[error("the file is empty")]
+    Empty,
+    /// Nobody here reads this type.
+    #[error("files of type {mime_type} are not supported: GET /api/v1/formats lists the types that are")]
+    Unsupported {
+        /// What the bytes are.
+        mime_type: String,
+    },
+    /// The engine that was asked for does not read this type.
+    #[error("the engine {engine} does not read files of type {mime_type}: leave extraction_engine at auto")]
+    WrongEngine {
+        /// That engine.
+        engine: String,
+        /// What the bytes are.
+        mime_type: String,
+    },
+    /// Something is not installed, not configured, or does not answer.
+    #[error("{message}")]
+    Unavailable {
+        /// What it is and what to do.
+        message: String,
+    },
+    /// The language is not one of those that can be recognised.
+    #[error("language {language} cannot be recognised: supported are {}", supported.join(", "))]
+    Language {
+        /// That was asked for.
+        language: String,
+        /// That are installed.
+        supported: Vec<String>,
+    },
+    /// The file is damaged, truncated, or not what it claims to be.
+    #[error("{message}")]
+    Corrupt {
+        /// What is wrong with it.
+        message: String,
+    },
+    /// A password is needed.
+    #[error("the file is encrypted: remove its password and send it again")]
+    Encrypted,
+    /// More than is allowed would have been needed.
+    #[error("{message}")]
+    TooMuch {
+        /// Of what.
+        message: String,
+    },
+    /// It took too long.
+    #[error("the time limit of {seconds} s was reached: split the document, or leave recognition out")]
+    Timeout {
+        /// The limit.
+        seconds: u64,
+    },
+    /// The parser died over it.
+    #[error("the document made its parser fail, which harmed nothing else: it is probably damaged")]
+    Crash,
+}
+
+impl Failure {
+    /// A file that is damaged in the way that `message` says.
+    pub fn corrupt(message: impl Into<String>) -> Self {
+        Self::Corrupt { message: message.into() }
+    }
+
+    /// More than is allowed, of what `message` says.
+    pub fn too_much(message: impl Into<String>) -> Self {
+        Self::TooMuch { message: message.into() }
+    }
+
+    /// Something that does not work here and now.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::Unavailable { message: message.into() }
+    }
+}

@@ -1,0 +1,249 @@
+//! Groups become blocks, and what a column or page has cut in two is joined.
+
+use super::{
+    Part,
+    flow::{Group, Kind, Usual},
+    hyphens::Words,
+    line::Line,
+    list::{self, Marker},
+};
+use crate::block::{Block, Content, Item};
+
+/// Levels of headings.
+const LEVELS: usize = 6;
+/// By how much the sizes of one level may differ.
+const SAME: f32 = 0.06;
+/// Items whose markers are no further apart are of one level, in points.
+const LEVEL: f32 = 4.0;
+
+/// A block that is not finished.
+struct Draft {
+    page: usize,
+    content: Content,
+    /// Size of the letters, and whether a heading's are bold.
+    size: f32,
+    bold: bool,
+    /// Whether the text may go on in the next column.
+    is_open: bool,
+    /// Of items: where their markers stand, in order.
+    markers: Vec<f32>,
+}
+
+/// Collects the parts of a document, page by page.
+pub(super) struct Builder<'a> {
+    usual: Usual,
+    known: &'a Words,
+    drafts: Vec<Draft>,
+    /// Where the last column began, in `drafts`.
+    column: usize,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(usual: Usual, known: &'a Words) -> Self {
+        Self { usual, known, drafts: Vec::new(), column: 0 }
+    }
+
+    /// Takes the parts of a page in reading order.
+    pub(super) fn page(&mut self, page: usize, parts: Vec<Part>) {
+        for part in parts {
+            let begun = self.drafts.len();
+            match part {
+                Part::Groups(groups) => groups.into_iter().for_each(|group| self.group(page, group)),
+                Part::Table(rows) => self.push(page, Content::Table(rows)),
+                Part::Image(text) => self.push(page, Content::ImageRef(text)),
+            }
+            self.join(begun);
+        }
+    }
+
+    /// Takes text that stands for itself.
+    pub(super) fn paragraph(&mut self, page: usize, text: String) {
+        self.push(page, Content::Paragraph(text));
+    }
+
+    fn push(&mut self, page: usize, content: Content) {
+        let draft = Draft { page, content, size: 0.0, bold: false, is_open: false, markers: Vec::new() };
+        self.drafts.push(draft);
+    }
+
+    fn group(&mut self, page: usize, group: Group) {
+        let Some(first) = group.lines.first() else { return };
+        let (size, bold) = (first.size, first.bold);
+        match group.kind {
+            Kind::Item { marker, left } => self.item(page, &group, marker, left),
+            Kind::Text => {
+                let text = self.running(&group.lines, &group.ended);
+                let content = if self.usual.is_heading(&group.lines) {
+                    Content::Heading { level: 0, text: text.replace('\n', " ") }
+                } else {
+                    Content::Paragraph(text)
+                };
+                self.drafts.push(Draft {
+                    page,
+                    content,
+                    size,
+                    bold,
+                    is_open: group.is_full,
+                    markers: Vec::new(),
+                });
+            }
+        }
+    }
+
+    /// The lines as running text; where a line ended before its time, the break stays.
+    fn running(&self, lines: &[Line], ended: &[bool]) -> String {
+        let mut text = String::new();
+        for (index, line) in lines.iter().enumerate() {
+            if index > 0 && ended[index - 1] {
+                text.push('\n');
+                text.push_str(&line.text());
+            } else {
+                self.known.append(&mut text, &line.text());
+            }
+        }
+        text
+    }
+
+    fn item(&mut self, page: usize, group: &Group, marker: Marker, mut left: f32) {
+        let mut lines = group.lines.clone();
+        let size = lines[0].size;
+        let words = &mut lines[0].words;
+        words.remove(0);
+        // An inner list that begins its item has its marker beside the outer one.
+        while words.len() > 1 && list::marker(&words[0].text) == Some(Marker::Bullet) {
+            left = words.remove(0).area.left;
+        }
+        let mut text = String::new();
+        lines.iter().for_each(|line| self.known.append(&mut text, &line.text()));
+        let number = if let Marker::Number(number) = marker { Some(number) } else { None };
+        if let Some(Draft { content: Content::List { ordered, items }, markers, is_open, .. }) =
+            self.drafts.last_mut()
+        {
+            let level = level_of(markers, left);
+            // Another kind of marker at the outermost level begins another list.
+            if level > 0 || *ordered == number.is_some() {
+                items.push(Item { level, number, text });
+                *is_open = group.is_full;
+                return;
+            }
+        }
+        let items = vec![Item { level: 0, number, text }];
+        let content = Content::List { ordered: number.is_some(), items };
+        let markers = vec![left];
+        self.drafts.push(Draft { page, content, size, bold: false, is_open: group.is_full, markers });
+    }
+
+    /// Joins what ended the column before with what begins the one at `begun`.
+    fn join(&mut self, begun: usize) {
+        let before = (self.column..begun).rev().find(|index| self.is_body(*index));
+        let is_new = begun < self.drafts.len();
+        if let Some(before) = before.filter(|_| is_new) {
+            let (earlier, later) = self.drafts.split_at_mut(begun);
+            let (one, other) = (&mut earlier[before], &mut later[0]);
+            if merge(one, other, self.known) {
+                self.drafts.remove(begun);
+            }
+        }
+        if is_new {
+            self.column = begun.min(self.drafts.len());
+        }
+    }
+
+    /// Whether the draft is of the running text, and not a footnote.
+    fn is_body(&self, index: usize) -> bool {
+        let draft = &self.drafts[index];
+        draft.size == 0.0 || draft.size >= 0.92 * self.usual.size
+    }
+
+    /// The blocks, with the levels of headings known.
+    pub(super) fn finish(mut self) -> Vec<Block> {
+        let mut styles: Vec<(f32, bool)> = Vec::new();
+        for draft in self.drafts.iter().filter(|draft| matches!(draft.content, Content::Heading { .. })) {
+            if !styles.iter().any(|style| is_same(*style, (draft.size, draft.bold))) {
+                styles.push((draft.size, draft.bold));
+            }
+        }
+        styles.sort_by(|one, other| other.0.total_cmp(&one.0).then(other.1.cmp(&one.1)));
+        for draft in &mut self.drafts {
+            let rank = styles.iter().position(|style| is_same(*style, (draft.size, draft.bold)));
+            if let Content::Heading { level, .. } = &mut draft.content {
+                *level = rank.unwrap_or(0).min(LEVELS - 1) as u8 + 1;
+            }
+        }
+        self.drafts
+            .into_iter()
+            .map(|draft| Block { page: Some(draft.page), content: draft.content })
+            .collect()
+    }
+}
+
+fn is_same(one: (f32, bool), other: (f32, bool)) -> bool {
+    (one.0 - other.0).abs() <= SAME * one.0.max(other.0) && one.1 == other.1
+}
+
+/// The level of an item whose marker stands at `left`; `markers` are those of the levels so far.
+fn level_of(markers: &mut Vec<f32>, left: f32) -> usize {
+    while markers.len() > 1 && markers.last().is_some_and(|last| left < last - LEVEL) {
+        markers.pop();
+    }
+    if markers.last().is_some_and(|last| left > last + LEVEL) {
+        markers.push(left);
+    }
+    markers.len().saturating_sub(1)
+}
+
+/// Appends `other` to `one` if a column or page has cut them apart.
+fn merge(one: &mut Draft, other: &mut Draft, known: &Words) -> bool {
+    let is_alike = (one.size - other.size).abs() <= 0.05 * one.size.max(other.size);
+    match (&mut one.content, &mut other.content) {
+        (Content::Paragraph(text), Content::Paragraph(next)) => {
+            let ended = text.ends_with(['.', '!', '?', ':', '…']);
+            let goes_on = is_alike && one.is_open && !ended;
+            if goes_on {
+                known.append(text, next);
+                one.is_open = other.is_open;
+            }
+            goes_on
+        }
+        (Content::List { items, .. }, Content::Paragraph(next)) => {
+            let last = items.last_mut().filter(|_| is_alike && one.is_open);
+            let goes_on = last.filter(|last| {
+                let begins_small = next.chars().next().is_some_and(char::is_lowercase);
+                !last.text.ends_with(['.', '!', '?']) && begins_small
+            });
+            match goes_on {
+                Some(last) => {
+                    known.append(&mut last.text, next);
+                    true
+                }
+                None => false,
+            }
+        }
+        (Content::List { ordered, items }, Content::List { ordered: also, items: next }) => {
+            let follows = *ordered == *also
+                && is_alike
+                && match (
+                    items.iter().rev().find_map(|item| item.number),
+                    next.first().and_then(|item| item.number),
+                ) {
+                    (Some(last), Some(first)) => first == last + 1,
+                    (None, None) => true,
+                    _ => false,
+                };
+            if follows {
+                items.append(next);
+                one.is_open = other.is_open;
+            }
+            follows
+        }
+        (Content::Table(rows), Content::Table(next)) => {
+            let same_width = rows.first().map(Vec::len) == next.first().map(Vec::len);
+            let goes_on = same_width && one.page < other.page && rows.first() == next.first();
+            if goes_on {
+                rows.extend(next.drain(1..));
+            }
+            goes_on
+        }
+        _ => false,
+    }
+}

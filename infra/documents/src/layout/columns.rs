@@ -1,0 +1,185 @@
+//! Reading order: columns of text are read one after the other, what spans them divides the page.
+
+use signalbox_pdf::Area;
+
+use super::line::Line;
+
+/// A gutter is at least this wide, in points and in sizes of the font.
+const GUTTER: f32 = 8.0;
+const GUTTER_SIZES: f32 = 0.8;
+/// A column is at least this wide, in points.
+const COLUMN: f32 = 80.0;
+/// A column that no other page has begins with this many lines.
+const LINES: usize = 4;
+/// How much of a column its lines fill on average, at least, and how many letters they have: cells of tables do not.
+const FILLED: f32 = 0.55;
+const LETTERS: usize = 14;
+/// Columns within columns.
+const DEPTH: usize = 4;
+
+/// What is on a page, in pieces that are read as a whole.
+#[derive(Debug, Clone)]
+pub(crate) enum Piece {
+    Line(Line),
+    /// A table or image that was found already, with its place in a list.
+    Found(Area, usize),
+}
+
+impl Piece {
+    pub(crate) fn area(&self) -> Area {
+        match self {
+            Self::Line(line) => line.area,
+            Self::Found(area, _) => *area,
+        }
+    }
+
+    fn is_line(&self) -> bool {
+        matches!(self, Self::Line(_))
+    }
+}
+
+/// The gutters of the pages so far, so that a column of two lines on the last page is seen as one.
+#[derive(Debug, Default)]
+pub(crate) struct Gutters(Vec<f32>);
+
+/// Divides `pieces` into regions of one column each, in reading order.
+pub(crate) fn regions(pieces: Vec<Piece>, gutters: &mut Gutters) -> Vec<Vec<Piece>> {
+    let mut regions = Vec::new();
+    divide(pieces, gutters, 0, &mut regions);
+    regions
+}
+
+fn divide(pieces: Vec<Piece>, gutters: &mut Gutters, depth: usize, regions: &mut Vec<Vec<Piece>>) {
+    let gutter = if depth < DEPTH { find_gutter(&pieces, gutters) } else { None };
+    let Some(gutter) = gutter else {
+        if !pieces.is_empty() {
+            regions.push(pieces);
+        }
+        return;
+    };
+    let mut sorted = pieces;
+    sorted.sort_by(|one, other| one.area().top.total_cmp(&other.area().top));
+    let mut above: Vec<Piece> = Vec::new();
+    let (mut left, mut right): (Vec<Piece>, Vec<Piece>) = (Vec::new(), Vec::new());
+    for piece in sorted {
+        let area = piece.area();
+        if area.left < gutter && area.right > gutter {
+            close(&mut left, &mut right, gutters, depth, regions);
+            above.push(piece);
+        } else {
+            if !above.is_empty() {
+                regions.push(std::mem::take(&mut above));
+            }
+            if area.right <= gutter { left.push(piece) } else { right.push(piece) }
+        }
+    }
+    if !above.is_empty() {
+        regions.push(above);
+    }
+    close(&mut left, &mut right, gutters, depth, regions);
+}
+
+fn close(
+    left: &mut Vec<Piece>,
+    right: &mut Vec<Piece>,
+    gutters: &mut Gutters,
+    depth: usize,
+    regions: &mut Vec<Vec<Piece>>,
+) {
+    for side in [left, right] {
+        divide(std::mem::take(side), gutters, depth + 1, regions);
+    }
+}
+
+/// The middle of the white strip between two columns of text.
+fn find_gutter(pieces: &[Piece], gutters: &mut Gutters) -> Option<f32> {
+    let lines: Vec<&Line> = pieces
+        .iter()
+        .filter_map(|piece| if let Piece::Line(line) = piece { Some(line) } else { None })
+        .collect();
+    if lines.len() < 4 {
+        return None;
+    }
+    let left = lines.iter().map(|line| line.area.left).fold(f32::MAX, f32::min);
+    let right = lines.iter().map(|line| line.area.right).fold(f32::MIN, f32::max);
+    let width = (right - left).ceil().clamp(0.0, 20_000.0) as usize;
+    // For each point from left to right, how many lines lie over it.
+    let mut cover = vec![0_u32; width + 1];
+    for line in &lines {
+        let (from, to) = ((line.area.left - left) as usize, (line.area.right - left).ceil() as usize);
+        cover[from.min(width)..to.min(width)].iter_mut().for_each(|count| *count += 1);
+    }
+    let size = median(lines.iter().map(|line| line.size));
+    let least = GUTTER.max(size * GUTTER_SIZES);
+    let mut best: Option<(f32, f32)> = None;
+    for allowed in [0, lines.len() as u32 / 10, lines.len() as u32 / 4] {
+        for (from, to) in strips(&cover, allowed, least) {
+            let middle = left + (from + to) / 2.0;
+            let known = gutters.0.iter().any(|gutter| (gutter - middle).abs() < size);
+            if is_between_columns(pieces, &lines, middle, known)
+                && best.is_none_or(|(_, widest)| to - from > widest)
+            {
+                best = Some((middle, to - from));
+            }
+        }
+        if best.is_some() {
+            break;
+        }
+    }
+    let (middle, _) = best?;
+    if !gutters.0.iter().any(|gutter| (gutter - middle).abs() < size) && gutters.0.len() < 64 {
+        gutters.0.push(middle);
+    }
+    Some(middle)
+}
+
+/// Strips of at least `least` points that at most `allowed` lines cross.
+fn strips(cover: &[u32], allowed: u32, least: f32) -> Vec<(f32, f32)> {
+    let mut found = Vec::new();
+    let mut from = None;
+    for (at, count) in cover.iter().enumerate() {
+        match (from, *count <= allowed) {
+            (None, true) => from = Some(at),
+            (Some(begun), false) => {
+                found.push((begun as f32, at as f32));
+                from = None;
+            }
+            _ => {}
+        }
+    }
+    found.retain(|(from, to)| to - from >= least && *from > COLUMN && cover.len() as f32 - to > COLUMN);
+    found
+}
+
+/// Whether there is running text on both sides of `gutter`.
+fn is_between_columns(pieces: &[Piece], lines: &[&Line], gutter: f32, known: bool) -> bool {
+    let is_text = |side: &dyn Fn(&Area) -> bool| {
+        let side: Vec<&&Line> = lines.iter().filter(|line| side(&line.area)).collect();
+        if side.is_empty() {
+            return false;
+        }
+        let left = side.iter().map(|line| line.area.left).fold(f32::MAX, f32::min);
+        let right = side.iter().map(|line| line.area.right).fold(f32::MIN, f32::max);
+        let filled = median(side.iter().map(|line| line.area.width())) / (right - left).max(1.0);
+        let letters = side.iter().map(|line| line.letters()).sum::<usize>() / side.len();
+        let enough = if known { 1 } else { LINES };
+        side.len() >= enough
+            && (known || (filled >= FILLED && letters >= LETTERS))
+            && right - left >= COLUMN / 2.0
+    };
+    let has_found = |side: &dyn Fn(&Area) -> bool| {
+        pieces.iter().any(|piece| !piece.is_line() && side(&piece.area()) && piece.area().width() >= COLUMN)
+    };
+    let (left, right) = (|area: &Area| area.right <= gutter, |area: &Area| area.left >= gutter);
+    let (text_left, text_right) = (is_text(&left), is_text(&right));
+    (text_left && (text_right || has_found(&right))) || (text_right && has_found(&left))
+}
+
+pub(crate) fn median(values: impl Iterator<Item = f32>) -> f32 {
+    let mut values: Vec<f32> = values.collect();
+    if values.is_empty() {
+        return 0.0;
+    }
+    let middle = values.len() / 2;
+    *values.select_nth_unstable_by(middle, f32::total_cmp).1
+}

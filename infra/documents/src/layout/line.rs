@@ -1,0 +1,156 @@
+//! Words become pieces of lines: what stands beside each other without a wide gap.
+
+use signalbox_pdf::{Area, Word};
+
+/// A gap from which on words belong to different pieces, in sizes of the font. Justified text may be split, too; what is
+/// in one column is put together again.
+const WIDE_GAP: f32 = 1.0;
+/// How far the baselines of one line may lie apart, in sizes of the font: a raised number belongs to its line.
+const BASELINE: f32 = 0.45;
+/// How far a marker of a list may stand before its text.
+const MARKER_GAP: f32 = 4.5;
+
+/// Words of one line without a wide gap between them; later, a whole line of a column.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Line {
+    pub(crate) words: Vec<Word>,
+    pub(crate) area: Area,
+    pub(crate) baseline: f32,
+    /// Of most of its letters.
+    pub(crate) size: f32,
+    /// All of its words are.
+    pub(crate) bold: bool,
+    /// All of its words are.
+    pub(crate) mono: bool,
+}
+
+impl Line {
+    pub(crate) fn new(words: Vec<Word>) -> Self {
+        let mut line = Self {
+            area: words.first().map_or_else(Area::default, |word| word.area),
+            baseline: words.first().map_or(0.0, |word| word.baseline),
+            words,
+            size: 0.0,
+            bold: false,
+            mono: false,
+        };
+        line.measure();
+        line
+    }
+
+    /// Finds area and looks after words have changed.
+    fn measure(&mut self) {
+        let mut best: Option<(&Word, usize)> = None;
+        for word in &self.words {
+            self.area = self.area.union(&word.area);
+            let letters = word.text.len();
+            if best.is_none_or(|(_, most)| letters > most) {
+                best = Some((word, letters));
+            }
+        }
+        if let Some((word, _)) = best {
+            (self.size, self.baseline) = (word.style.size, word.baseline);
+        }
+        let says_something = |word: &&Word| word.text.chars().any(char::is_alphanumeric);
+        let mut telling = self.words.iter().filter(says_something).peekable();
+        self.bold = telling.peek().is_some() && telling.clone().all(|word| word.style.bold);
+        self.mono = telling.peek().is_some() && telling.all(|word| word.style.mono);
+    }
+
+    /// Takes in another piece of the same line.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.words.extend(other.words);
+        self.words.sort_by(|one, other| one.area.left.total_cmp(&other.area.left));
+        self.measure();
+    }
+
+    /// Its words with spaces between them.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for word in &self.words {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(&word.text);
+        }
+        text
+    }
+
+    /// Whether its text ends with one of `letters`.
+    pub(crate) fn ends_with(&self, letters: &[char]) -> bool {
+        self.words.last().is_some_and(|word| word.text.ends_with(letters))
+    }
+
+    pub(crate) fn letters(&self) -> usize {
+        self.words.iter().map(|word| word.text.len()).sum()
+    }
+
+    /// Whether both stand on one line.
+    pub(crate) fn is_level_with(&self, other: &Self) -> bool {
+        let size = self.size.max(other.size).max(1.0);
+        (self.baseline - other.baseline).abs() < BASELINE * size
+    }
+}
+
+/// Puts `words`, in the order of the file, together to pieces of lines.
+pub(crate) fn gather(words: Vec<Word>) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    let mut open: Vec<Word> = Vec::new();
+    for word in words {
+        if open.last().is_some_and(|last| !follows(last, &word)) {
+            lines.push(Line::new(std::mem::take(&mut open)));
+        }
+        open.push(word);
+    }
+    if !open.is_empty() {
+        lines.push(Line::new(open));
+    }
+    lines
+}
+
+fn follows(last: &Word, word: &Word) -> bool {
+    if last.style.turned || word.style.turned {
+        return last.style.turned && word.style.turned;
+    }
+    let size = last.style.size.max(word.style.size).max(1.0);
+    let gap = word.area.left - last.area.right;
+    (word.baseline - last.baseline).abs() < BASELINE * size && gap < WIDE_GAP * size && gap > -0.5 * size
+}
+
+/// Sorts pieces from top to bottom and joins those of one line that are no wider apart than `gap` sizes of their font, and
+/// markers of lists with what they mark.
+pub(crate) fn join_level(mut lines: Vec<Line>, gap: f32) -> Vec<Line> {
+    lines.sort_by(|one, other| one.baseline.total_cmp(&other.baseline));
+    let mut joined: Vec<Line> = Vec::new();
+    for row in rows(lines) {
+        let start = joined.len();
+        for line in row {
+            match joined[start..].last_mut() {
+                Some(before) if belong_together(before, &line, gap) => before.join(line),
+                _ => joined.push(line),
+            }
+        }
+    }
+    joined
+}
+
+/// Pieces, sorted from top to bottom, as rows of pieces from left to right.
+pub(crate) fn rows(lines: Vec<Line>) -> Vec<Vec<Line>> {
+    let mut rows: Vec<Vec<Line>> = Vec::new();
+    for line in lines {
+        match rows.last_mut() {
+            Some(row) if row.first().is_some_and(|first| first.is_level_with(&line)) => row.push(line),
+            _ => rows.push(vec![line]),
+        }
+    }
+    for row in &mut rows {
+        row.sort_by(|one, other| one.area.left.total_cmp(&other.area.left));
+    }
+    rows
+}
+
+fn belong_together(before: &Line, line: &Line, gap: f32) -> bool {
+    let size = before.size.max(line.size).max(1.0);
+    let distance = line.area.left - before.area.right;
+    distance < gap * size || (distance < MARKER_GAP * size && super::list::is_marker(before, line))
+}

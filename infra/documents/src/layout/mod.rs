@@ -1,0 +1,206 @@
+//! Layout analysis: words with places become blocks.
+//!
+//! The steps, per page unless said otherwise: tables between rules are taken out; words become pieces of lines; headers,
+//! footers and page numbers, known by their repetition in the document, are taken out; pieces are put into reading order,
+//! column by column; pieces that stand below each other become tables; lines become groups; groups become headings, by
+//! what their look means in the whole document, items of lists, or paragraphs; what a column or page has cut in two is
+//! joined.
+
+mod aligned;
+mod build;
+mod columns;
+mod flow;
+mod hyphens;
+mod line;
+mod list;
+mod margins;
+mod ruled;
+
+use signalbox_pdf::{Area, Rule, Word};
+
+use crate::block::Block;
+use columns::{Gutters, Piece};
+use flow::{Group, Usual};
+use hyphens::Words;
+use line::Line;
+
+/// Smallest side of an image that is worth a reference, in points.
+const IMAGE: f32 = 48.0;
+
+/// A page before its layout is understood.
+#[derive(Debug, Clone, Default)]
+pub struct PageContent {
+    /// From 1.
+    pub number: usize,
+    /// In points.
+    pub width: f32,
+    /// In points.
+    pub height: f32,
+    /// In the order of the file.
+    pub words: Vec<Word>,
+    /// Lines drawn.
+    pub rules: Vec<Rule>,
+    /// Where images are.
+    pub images: Vec<Area>,
+    /// How sure recognition was, 0 to 1; none for text that was in the file.
+    pub confidence: Option<f32>,
+}
+
+/// What layout analysis found.
+#[derive(Debug, Default)]
+pub struct Layout {
+    /// The content in reading order.
+    pub blocks: Vec<Block>,
+    /// By page: its header and footer lines, which are in no block.
+    pub margins: Vec<(Vec<String>, Vec<String>)>,
+}
+
+/// A part of a page in reading order.
+enum Part {
+    Groups(Vec<Group>),
+    Table(Vec<Vec<String>>),
+    Image(String),
+}
+
+/// Understands the layout of a document.
+pub fn analyse(mut pages: Vec<PageContent>) -> Layout {
+    let mut known = Words::default();
+    for page in &pages {
+        known.learn(&page.words);
+    }
+    let mut tables: Vec<Vec<ruled::Found>> = Vec::new();
+    let mut lines: Vec<Vec<Line>> = Vec::new();
+    let mut turned: Vec<Vec<Word>> = Vec::new();
+    for page in &mut pages {
+        let (level, others) =
+            std::mem::take(&mut page.words).into_iter().partition(|word| !word.style.turned);
+        page.words = level;
+        turned.push(others);
+        tables.push(ruled::take(&page.rules, &mut page.words, &known));
+        lines.push(line::gather(std::mem::take(&mut page.words)));
+    }
+    let heights: Vec<f32> = pages.iter().map(|page| page.height).collect();
+    let margins = margins::take(&mut lines, &heights);
+    let usual = flow::usual(lines.iter().flatten());
+    let mut gutters = Gutters::default();
+    let mut builder = build::Builder::new(usual, &known);
+    for (index, page) in pages.iter().enumerate() {
+        let parts = page_parts(
+            page,
+            std::mem::take(&mut lines[index]),
+            std::mem::take(&mut tables[index]),
+            &mut gutters,
+            usual,
+            &known,
+        );
+        builder.page(page.number, parts);
+        for line in line::gather(std::mem::take(&mut turned[index])) {
+            builder.paragraph(page.number, line.text());
+        }
+    }
+    let margins = margins.into_iter().map(|margins| (margins.header, margins.footer)).collect();
+    Layout { blocks: builder.finish(), margins }
+}
+
+fn page_parts(
+    page: &PageContent,
+    lines: Vec<Line>,
+    tables: Vec<ruled::Found>,
+    gutters: &mut Gutters,
+    usual: Usual,
+    known: &Words,
+) -> Vec<Part> {
+    let mut found: Vec<Option<Part>> = Vec::new();
+    let mut pieces: Vec<Piece> = lines.into_iter().map(Piece::Line).collect();
+    let mut place = |area: Area, part: Part, pieces: &mut Vec<Piece>| {
+        pieces.push(Piece::Found(area, found.len()));
+        found.push(Some(part));
+    };
+    for table in tables {
+        place(table.area, Part::Table(table.rows), &mut pieces);
+    }
+    let page_area = page.width * page.height;
+    let mut number = 0;
+    for image in &page.images {
+        let is_scan = page.confidence.is_some() && image.width() * image.height() > 0.5 * page_area;
+        if !is_scan && image.width() >= IMAGE && image.height() >= IMAGE {
+            number += 1;
+            place(*image, Part::Image(format!("page {}, image {number}", page.number)), &mut pieces);
+        }
+    }
+    let mut parts = Vec::new();
+    for region in columns::regions(pieces, gutters) {
+        let mut lines = Vec::new();
+        let mut placed: Vec<(Area, usize)> = Vec::new();
+        for piece in region {
+            match piece {
+                Piece::Line(line) => lines.push(line),
+                Piece::Found(area, index) => placed.push((area, index)),
+            }
+        }
+        placed.sort_by(|one, other| one.0.top.total_cmp(&other.0.top));
+        let mut rest = line::join_level(lines, 1.0);
+        for (area, index) in placed {
+            let middle = (area.top + area.bottom) / 2.0;
+            let below = rest.iter().position(|line| line.baseline > middle).unwrap_or(rest.len());
+            let below = rest.split_off(below);
+            column_parts(std::mem::replace(&mut rest, below), usual, known, &mut parts);
+            parts.extend(found[index].take());
+        }
+        column_parts(rest, usual, known, &mut parts);
+    }
+    parts
+}
+
+/// Tables that stand in the lines of a column, and the groups between them.
+fn column_parts(lines: Vec<Line>, usual: Usual, known: &Words, parts: &mut Vec<Part>) {
+    let rows = line::rows(lines);
+    let tables = aligned::find(&rows, known);
+    let mut rows = rows.into_iter().enumerate().peekable();
+    let text = |rows: Vec<Vec<Line>>, parts: &mut Vec<Part>| {
+        let whole = rows.into_iter().filter_map(|row| {
+            row.into_iter().reduce(|mut line, piece| {
+                line.join(piece);
+                line
+            })
+        });
+        let groups = flow::groups(whole.collect(), usual);
+        if !groups.is_empty() {
+            parts.push(Part::Groups(groups));
+        }
+    };
+    for table in tables {
+        let mut before = Vec::new();
+        while let Some((_, row)) = rows.next_if(|(index, _)| *index < table.rows.start) {
+            before.push(row);
+        }
+        text(before, parts);
+        parts.push(Part::Table(table.cells));
+        while rows.next_if(|(index, _)| *index < table.rows.end).is_some() {}
+    }
+    text(rows.map(|(_, row)| row).collect(), parts);
+}
+
+/// The text of `pages` line by line in reading order, without any structure: one paragraph per page.
+pub fn plain(pages: Vec<PageContent>) -> Vec<Block> {
+    let mut gutters = Gutters::default();
+    let mut blocks = Vec::new();
+    for page in pages {
+        let pieces = line::gather(page.words).into_iter().map(Piece::Line).collect();
+        let mut text = String::new();
+        for region in columns::regions(pieces, &mut gutters) {
+            let lines = region.into_iter().filter_map(|piece| match piece {
+                Piece::Line(line) => Some(line),
+                Piece::Found(..) => None,
+            });
+            for line in line::join_level(lines.collect(), f32::INFINITY) {
+                if !text.is_empty() {
+                    text.push('\n');
+                }
+                text.push_str(&line.text());
+            }
+        }
+        blocks.push(Block { page: Some(page.number), content: crate::block::Content::Paragraph(text) });
+    }
+    blocks
+}

@@ -1,0 +1,228 @@
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+    },
+    thread,
+};
+
+use signalbox_pdf::GrayImage;
+use tesseract_rs::{TessPageSegMode, TesseractAPI};
+
+use super::{Recognised, RecognisedWord, Recogniser, Task, hocr};
+use crate::failure::Failure;
+
+/// Pages whose words are less sure may lie on their side.
+const UNSURE: f32 = 0.5;
+/// How sure Tesseract has to be that a page does.
+const TURN_CONFIDENCE: f32 = 1.0;
+const ORIENTATION: &str = "osd";
+const STACK_BYTES: usize = 8 << 20;
+
+type Answer = Result<Recognised, Failure>;
+
+/// Recognises with the system's Tesseract, pages in parallel, each thread with an interface of its own.
+pub(crate) struct Tesseract {
+    tessdata: PathBuf,
+    languages: Vec<String>,
+    threads: usize,
+    pool: Option<Pool>,
+    waiting: usize,
+}
+
+struct Pool {
+    tasks: SyncSender<(Task, String)>,
+    answers: Receiver<Answer>,
+}
+
+/// ISO 639-3 codes of the languages whose data are in `tessdata`.
+pub(crate) fn installed_languages(tessdata: &Path) -> Vec<String> {
+    let files = fs::read_dir(tessdata).into_iter().flatten().flatten().map(|entry| entry.path());
+    let data = files.filter(|path| path.extension().is_some_and(|extension| extension == "traineddata"));
+    let names = data.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()));
+    let mut languages: Vec<String> =
+        names.filter(|name| name.len() == 3 && name != ORIENTATION && name != "equ").collect();
+    languages.sort();
+    languages
+}
+
+impl Tesseract {
+    /// With the language data in `tessdata`, on `threads` threads; none if there are no data.
+    pub(crate) fn new(tessdata: &Path, threads: usize) -> Option<Self> {
+        let languages = installed_languages(tessdata);
+        let tessdata = tessdata.to_owned();
+        (!languages.is_empty()).then_some(Self {
+            tessdata,
+            languages,
+            threads: threads.max(1),
+            pool: None,
+            waiting: 0,
+        })
+    }
+
+    fn start(&self) -> Pool {
+        let (tasks, waiting) = sync_channel::<(Task, String)>(1);
+        let (sender, answers) = channel();
+        let waiting = Arc::new(Mutex::new(waiting));
+        for _ in 0..self.threads {
+            let (waiting, sender, tessdata) = (waiting.clone(), sender.clone(), self.tessdata.clone());
+            let worker = thread::Builder::new().stack_size(STACK_BYTES);
+            // Without a single thread the first task fails, and says so.
+            let _ = worker.spawn(move || work(&waiting, &sender, &tessdata));
+        }
+        Pool { tasks, answers }
+    }
+}
+
+impl Recogniser for Tesseract {
+    fn name(&self) -> &'static str {
+        "tesseract"
+    }
+
+    fn languages(&self) -> &[String] {
+        &self.languages
+    }
+
+    fn begin(&mut self, task: Task, language: &str) -> Result<(), Failure> {
+        if self.pool.is_none() {
+            self.pool = Some(self.start());
+        }
+        let sent = self.pool.as_ref().map(|pool| pool.tasks.send((task, language.to_owned())));
+        match sent {
+            Some(Ok(())) => {
+                self.waiting += 1;
+                Ok(())
+            }
+            _ => Err(Failure::unavailable("text recognition cannot be started: try again in a moment")),
+        }
+    }
+
+    fn finish(&mut self) -> Result<Vec<Recognised>, Failure> {
+        let mut found = Vec::new();
+        let mut failure = None;
+        while self.waiting > 0 {
+            let answer = self.pool.as_ref().and_then(|pool| pool.answers.recv().ok());
+            self.waiting -= 1;
+            match answer {
+                Some(Ok(recognised)) => found.push(recognised),
+                Some(Err(error)) => failure = Some(error),
+                None => failure = Some(Failure::Crash),
+            }
+        }
+        match failure {
+            Some(failure) => Err(failure),
+            None => Ok(found),
+        }
+    }
+
+    fn abandon(&mut self) {
+        // Answers are few and come in the end; waiting keeps them out of the next document.
+        let _ = self.finish();
+    }
+}
+
+/// A thread of the pool: an interface stays as long as the language does.
+fn work(tasks: &Mutex<Receiver<(Task, String)>>, answers: &Sender<Answer>, tessdata: &Path) {
+    let mut ready: Option<(String, TesseractAPI)> = None;
+    loop {
+        let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((task, language)) = next else { return };
+        if ready.as_ref().is_none_or(|(known, _)| *known != language) {
+            ready = open(tessdata, &language).map(|api| (language.clone(), api));
+        }
+        let answer = match &ready {
+            Some((_, api)) => recognise(api, task, tessdata),
+            None => Err(Failure::unavailable(format!("the data of language {language} cannot be loaded"))),
+        };
+        if answers.send(answer).is_err() {
+            return;
+        }
+    }
+}
+
+fn open(tessdata: &Path, language: &str) -> Option<TesseractAPI> {
+    let api = TesseractAPI::new();
+    api.init(tessdata, language).ok()?;
+    // As the tesseract command does: columns and blocks are found by itself.
+    api.set_page_seg_mode(TessPageSegMode::PSM_AUTO).ok()?;
+    Some(api)
+}
+
+fn recognise(api: &TesseractAPI, task: Task, tessdata: &Path) -> Answer {
+    let mut words = read(api, &task.image)?;
+    let mut image = task.image;
+    if super::confidence(&words) < UNSURE
+        && let Some(turned) = upright(&image, tessdata)
+    {
+        let again = read(api, &turned)?;
+        if super::confidence(&again) > super::confidence(&words) {
+            (words, image) = (again, turned);
+        }
+    }
+    let points = |pixels: u32| pixels as f32 * 72.0 / image.dpi.max(1) as f32;
+    Ok(Recognised { page: task.page, width: points(image.width), height: points(image.height), words })
+}
+
+fn read(api: &TesseractAPI, image: &GrayImage) -> Result<Vec<RecognisedWord>, Failure> {
+    let hocr = (|| {
+        let (width, height) = (image.width as i32, image.height as i32);
+        api.set_image(&image.pixels, width, height, 1, width)?;
+        api.set_source_resolution(image.dpi as i32)?;
+        api.recognize()?;
+        let hocr = api.get_hocr_text(0);
+        api.clear()?;
+        hocr
+    })();
+    let hocr = hocr.map_err(|_| Failure::corrupt("a picture in the document cannot be recognised"))?;
+    Ok(hocr::words(&hocr, image.dpi, Some(image)))
+}
+
+/// The picture turned so that its text is upright; none if it is, or cannot be told.
+fn upright(image: &GrayImage, tessdata: &Path) -> Option<GrayImage> {
+    let api = TesseractAPI::new();
+    api.init(tessdata, ORIENTATION).ok()?;
+    api.set_image(&image.pixels, image.width as i32, image.height as i32, 1, image.width as i32).ok()?;
+    let (degrees, confidence, ..) = api.detect_os().ok()?;
+    if confidence < TURN_CONFIDENCE {
+        return None;
+    }
+    match degrees {
+        90 | 180 | 270 => Some(turn(image, degrees as u32 / 90)),
+        _ => None,
+    }
+}
+
+/// Turns a picture by quarter turns, clockwise.
+fn turn(image: &GrayImage, quarters: u32) -> GrayImage {
+    let (width, height) = (image.width as usize, image.height as usize);
+    let (new_width, new_height) = if quarters.is_multiple_of(2) { (width, height) } else { (height, width) };
+    let mut pixels = Vec::with_capacity(width * height);
+    for y in 0..new_height {
+        for x in 0..new_width {
+            let (from_x, from_y) = match quarters {
+                1 => (y, height - 1 - x),
+                2 => (width - 1 - x, height - 1 - y),
+                3 => (width - 1 - y, x),
+                _ => (x, y),
+            };
+            pixels.push(image.pixels[from_y * width + from_x]);
+        }
+    }
+    GrayImage { width: new_width as u32, height: new_height as u32, pixels, dpi: image.dpi }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_quarter_turns_are_none() {
+        let image = GrayImage { width: 3, height: 2, pixels: vec![1, 2, 3, 4, 5, 6], dpi: 300 };
+        let once = turn(&image, 1);
+        assert_eq!((once.width, once.height, once.pixels.as_slice()), (2, 3, &[4, 1, 5, 2, 6, 3][..]));
+        assert_eq!(turn(&turn(&once, 1), 2), image);
+        assert_eq!(turn(&once, 3), image);
+    }
+}

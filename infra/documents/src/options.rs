@@ -1,0 +1,215 @@
+//! What a caller may ask for.
+
+use serde::{Deserialize, Serialize};
+
+/// How the text is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputFormat {
+    /// With headings, lists and tables.
+    #[default]
+    Markdown,
+    /// `{content, metadata, blocks, pages}`.
+    Json,
+    /// Words alone.
+    Plaintext,
+}
+
+/// Who reads the file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// Whoever reads this type: in-process first, then Tika.
+    #[default]
+    Auto,
+    /// Apache Tika, a server.
+    Tika,
+    /// PDF, in-process.
+    Pdfium,
+    /// Office, web, mail, books and text, in-process; images through recognition.
+    Native,
+}
+
+/// Who recognises text in pictures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OcrEngine {
+    /// On this machine.
+    #[default]
+    Tesseract,
+    /// Google's service.
+    GoogleVision,
+    /// Nobody.
+    None,
+}
+
+/// What is done with the text, in the order given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Processor {
+    /// Control characters, spaces, divided words.
+    Cleanup,
+    /// Headings, lists, tables, paragraphs.
+    Structure,
+    /// A language model.
+    Llm,
+}
+
+/// All options of one extraction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options {
+    /// How the text is written.
+    pub output_format: OutputFormat,
+    /// Who reads the file.
+    pub engine: Engine,
+    /// Who recognises text in pictures.
+    pub ocr_engine: OcrEngine,
+    /// ISO 639-3 code of the text's language.
+    pub language: String,
+    /// What is done with the text.
+    pub processors: Vec<Processor>,
+    /// Whether markdown begins with what is known of the document.
+    pub front_matter: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            output_format: OutputFormat::default(),
+            engine: Engine::default(),
+            ocr_engine: OcrEngine::default(),
+            language: "deu".to_owned(),
+            processors: vec![Processor::Cleanup, Processor::Structure],
+            front_matter: false,
+        }
+    }
+}
+
+impl OutputFormat {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Markdown, Self::Json, Self::Plaintext];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Markdown => "markdown",
+            Self::Json => "json",
+            Self::Plaintext => "plaintext",
+        }
+    }
+
+    /// The one called `word`.
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == word)
+    }
+}
+
+impl Engine {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Tika => "tika",
+            Self::Pdfium => "pdfium",
+            Self::Native => "native",
+        }
+    }
+
+    /// The one called `word`; `pymupdf` is what an older family of clients calls its PDF engine.
+    pub fn named(word: &str) -> Option<Self> {
+        if word == "pymupdf" {
+            return Some(Self::Pdfium);
+        }
+        [Self::Auto, Self::Tika, Self::Pdfium, Self::Native].into_iter().find(|known| known.as_str() == word)
+    }
+}
+
+impl OcrEngine {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tesseract => "tesseract",
+            Self::GoogleVision => "google_vision",
+            Self::None => "none",
+        }
+    }
+
+    /// The one called `word`.
+    pub fn named(word: &str) -> Option<Self> {
+        [Self::Tesseract, Self::GoogleVision, Self::None].into_iter().find(|known| known.as_str() == word)
+    }
+}
+
+impl Processor {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Cleanup, Self::Structure, Self::Llm];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cleanup => "cleanup",
+            Self::Structure => "structure",
+            Self::Llm => "llm",
+        }
+    }
+
+    /// The one called `word`.
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == word)
+    }
+}
+
+/// Languages with their codes of two letters and of three.
+const LANGUAGES: [(&str, &str); 40] = [
+    ("ar", "ara"),
+    ("bg", "bul"),
+    ("bs", "bos"),
+    ("ca", "cat"),
+    ("cs", "ces"),
+    ("cy", "cym"),
+    ("da", "dan"),
+    ("de", "deu"),
+    ("el", "ell"),
+    ("en", "eng"),
+    ("es", "spa"),
+    ("et", "est"),
+    ("eu", "eus"),
+    ("fa", "fas"),
+    ("fi", "fin"),
+    ("fr", "fra"),
+    ("ga", "gle"),
+    ("he", "heb"),
+    ("hi", "hin"),
+    ("hr", "hrv"),
+    ("hu", "hun"),
+    ("is", "isl"),
+    ("it", "ita"),
+    ("ja", "jpn"),
+    ("ko", "kor"),
+    ("la", "lat"),
+    ("lt", "lit"),
+    ("lv", "lav"),
+    ("nl", "nld"),
+    ("no", "nor"),
+    ("pl", "pol"),
+    ("pt", "por"),
+    ("ro", "ron"),
+    ("ru", "rus"),
+    ("sk", "slk"),
+    ("sl", "slv"),
+    ("sv", "swe"),
+    ("tr", "tur"),
+    ("uk", "ukr"),
+    ("vi", "vie"),
+];
+
+/// The code of three letters that `code`, of two or three letters, means.
+pub fn language(code: &str) -> Option<String> {
+    let code = code.trim().to_ascii_lowercase();
+    let is_code = code.bytes().all(|byte| byte.is_ascii_lowercase());
+    match code.len() {
+        3 if is_code => Some(code),
+        2 => LANGUAGES.iter().find(|(short, _)| *short == code).map(|(_, long)| (*long).to_owned()),
+        _ => None,
+    }
+}

@@ -1,0 +1,233 @@
+//! From bytes to text, in one process: type, engine, recognition, processors, writer.
+
+use signalbox_pdf::Library;
+
+use crate::{
+    block::{Block, Content},
+    cleanup::cleanup,
+    detect,
+    engines::{Body, Engine as _, Input, NativeEngine, PdfEngine, Places, Reading},
+    extraction::Extraction,
+    failure::Failure,
+    layout,
+    ocr::{Link, Recogniser, Recognition, Remote, Tesseract},
+    options::{Engine, OcrEngine, Options, Processor},
+    write::{Document, PageNote},
+};
+
+/// What one document may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Limits {
+    /// Address space of the process, in bytes.
+    pub memory_bytes: u64,
+    /// Time on the processor, in seconds.
+    pub cpu_seconds: u64,
+    /// Time on the clock, in seconds.
+    pub wall_seconds: u64,
+    /// Pages of a document.
+    pub max_pages: usize,
+    /// Pixels of a picture.
+    pub max_pixels: u32,
+    /// Pages that are recognised at the same time.
+    pub threads: usize,
+}
+
+/// What this installation can do, found by trying.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Abilities {
+    /// Whether PDFs can be read; else why not.
+    pub pdfium: Result<(), String>,
+    /// ISO 639-3 codes of languages that can be recognised here.
+    pub languages: Vec<String>,
+    /// Types that are read in-process.
+    pub mime_types: Vec<String>,
+}
+
+/// A document to be read.
+pub(crate) struct Request<'a> {
+    pub(crate) bytes: Vec<u8>,
+    /// What it was called; tells kinds of plain text apart.
+    pub(crate) name: &'a str,
+    /// What the bytes are, if that is known.
+    pub(crate) mime_type: Option<&'static str>,
+    pub(crate) options: &'a Options,
+    /// Languages that the outside recognises, if it is the one to do it.
+    pub(crate) remote_languages: &'a [String],
+}
+
+/// Reads documents one after the other.
+pub(crate) struct Reader {
+    pdf: Result<PdfEngine, String>,
+    native: NativeEngine,
+    tesseract: Option<Tesseract>,
+    limits: Limits,
+}
+
+impl Reader {
+    pub(crate) fn new(places: &Places, limits: Limits) -> Self {
+        let pdf = match &places.pdfium {
+            Some(path) => Library::load(path).map(PdfEngine::new).map_err(|error| error.to_string()),
+            None => {
+                Err("libpdfium.so was not found: run tools/bootstrap, or name it in extraction.pdfium"
+                    .to_owned())
+            }
+        };
+        let tesseract = places.tessdata.as_ref().and_then(|folder| Tesseract::new(folder, limits.threads));
+        Self { pdf, native: NativeEngine, tesseract, limits }
+    }
+
+    pub(crate) fn abilities(&self) -> Abilities {
+        let mut mime_types: Vec<String> = Vec::new();
+        if let Ok(pdf) = &self.pdf {
+            mime_types.extend(pdf.mime_types().iter().map(|known| (*known).to_owned()));
+        }
+        mime_types.extend(self.native.mime_types().iter().map(|known| (*known).to_owned()));
+        Abilities {
+            pdfium: self.pdf.as_ref().map(|_| ()).map_err(Clone::clone),
+            languages: self
+                .tesseract
+                .as_ref()
+                .map_or_else(Vec::new, |tesseract| tesseract.languages().to_vec()),
+            mime_types,
+        }
+    }
+
+    /// Reads one document.
+    pub(crate) fn read(
+        &mut self,
+        request: Request<'_>,
+        link: &mut dyn Link,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Extraction, Failure> {
+        if request.bytes.is_empty() {
+            return Err(Failure::Empty);
+        }
+        let mime_type = request.mime_type.unwrap_or_else(|| detect::detect(&request.bytes, request.name));
+        let options = request.options;
+        let mut remote;
+        let recogniser: Option<&mut dyn Recogniser> = match options.ocr_engine {
+            OcrEngine::None => None,
+            OcrEngine::Tesseract => self.tesseract.as_mut().map(|tesseract| tesseract as &mut dyn Recogniser),
+            OcrEngine::GoogleVision => {
+                remote = Remote::new(link, OcrEngine::GoogleVision.as_str(), request.remote_languages);
+                Some(&mut remote)
+            }
+        };
+        let lacks_recogniser = recogniser.is_none() && options.ocr_engine != OcrEngine::None;
+        let mut recognition = Recognition::new(recogniser, &options.language, progress)?;
+        let input = Input {
+            bytes: request.bytes,
+            mime_type,
+            max_pages: self.limits.max_pages,
+            max_pixels: self.limits.max_pixels,
+        };
+        let engine = choose(&self.pdf, &self.native, mime_type, options.engine)?;
+        let name = engine.name();
+        let read = engine.read(input, &mut recognition);
+        if read.is_err()
+            && let Some(tesseract) = &mut self.tesseract
+        {
+            tesseract.abandon();
+        }
+        let mut reading = read?;
+        if lacks_recogniser && has_unread_pages(&reading) {
+            let warning =
+                "pages without text were not recognised: Tesseract or its language data are not installed";
+            reading.warnings.push(warning.to_owned());
+        }
+        Ok(finish(reading, options, mime_type, name))
+    }
+}
+
+fn choose<'a>(
+    pdf: &'a Result<PdfEngine, String>,
+    native: &'a NativeEngine,
+    mime_type: &str,
+    wanted: Engine,
+) -> Result<&'a dyn crate::engines::Engine, Failure> {
+    let mime_type = mime_type.to_owned();
+    let reads = |engine: &dyn crate::engines::Engine| engine.mime_types().contains(&mime_type.as_str());
+    let wrong = || Failure::WrongEngine { engine: wanted.as_str().to_owned(), mime_type: mime_type.clone() };
+    match wanted {
+        Engine::Pdfium if mime_type != detect::PDF => Err(wrong()),
+        Engine::Native if !reads(native) => Err(wrong()),
+        _ if mime_type == detect::PDF => match pdf {
+            Ok(pdf) => Ok(pdf),
+            Err(_) => Err(Failure::unavailable(
+                "PDFs cannot be read here: libpdfium.so is not installed or not found",
+            )),
+        },
+        _ if reads(native) => Ok(native),
+        _ if mime_type == detect::ENCRYPTED_OFFICE => Err(Failure::Encrypted),
+        _ => Err(Failure::Unsupported { mime_type }),
+    }
+}
+
+fn has_unread_pages(reading: &Reading) -> bool {
+    match &reading.body {
+        Body::Pages(pages) => pages.iter().any(|page| page.words.is_empty() && !page.images.is_empty()),
+        Body::Blocks(_) => false,
+    }
+}
+
+/// Applies the processors and writes.
+fn finish(reading: Reading, options: &Options, mime_type: &str, engine: &str) -> Extraction {
+    let wants = |processor| options.processors.contains(&processor);
+    let mut pages_ocred = Vec::new();
+    let mut confidence = 1.0;
+    let mut notes = Vec::new();
+    let mut page_count = None;
+    let mut blocks = match reading.body {
+        Body::Pages(pages) => {
+            page_count = Some(pages.len());
+            let sure: f32 = pages.iter().map(|page| page.confidence.unwrap_or(1.0)).sum();
+            confidence = sure / pages.len().max(1) as f32;
+            pages_ocred.extend(pages.iter().filter(|page| page.confidence.is_some()).map(|page| page.number));
+            notes.extend(pages.iter().map(|page| PageNote {
+                number: page.number,
+                width: page.width,
+                height: page.height,
+                ocr_confidence: page.confidence,
+                header: Vec::new(),
+                footer: Vec::new(),
+            }));
+            if wants(Processor::Structure) {
+                let layout = layout::analyse(pages);
+                for (note, (header, footer)) in notes.iter_mut().zip(layout.margins) {
+                    (note.header, note.footer) = (header, footer);
+                }
+                layout.blocks
+            } else {
+                layout::plain(pages)
+            }
+        }
+        Body::Blocks(blocks) if wants(Processor::Structure) => blocks,
+        Body::Blocks(blocks) => blocks.into_iter().map(flat).collect(),
+    };
+    if wants(Processor::Cleanup) {
+        blocks.iter_mut().for_each(|block| block.change_texts(cleanup));
+    }
+    let applied = options.processors.iter().filter(|processor| **processor != Processor::Llm);
+    let processors_applied = applied.map(|processor| processor.as_str().to_owned()).collect();
+    let document = Document { blocks, metadata: reading.metadata, pages: notes };
+    Extraction {
+        content: document.write(options.output_format, options.front_matter),
+        mime_type: mime_type.to_owned(),
+        extractor_used: engine.to_owned(),
+        ocr_engine_used: reading.recognised_by.map(str::to_owned),
+        page_count,
+        pages_ocred,
+        confidence,
+        processors_applied,
+        warnings: reading.warnings,
+    }
+}
+
+/// A block without its structure: its text.
+fn flat(block: Block) -> Block {
+    let text = match &block.content {
+        Content::ImageRef(_) => String::new(),
+        _ => block.text(),
+    };
+    Block { page: block.page, content: Content::Paragraph(text) }
+}

@@ -1,0 +1,97 @@
+//! The process that parses: reads documents from its standard input one after the other until that ends.
+
+use std::{
+    cell::RefCell,
+    io::{self, Read, Write},
+    process::abort,
+};
+
+use super::{FromChild, Hello, ToChild, frames, restrict};
+use crate::{
+    detect,
+    failure::Failure,
+    ocr::{Link, Recognised, Task},
+    reader::{Reader, Request},
+};
+
+/// Runs until the parent closes the pipe.
+///
+/// # Errors
+/// When the restrictions cannot be taken, or the pipe breaks.
+pub fn run() -> io::Result<()> {
+    // A document that makes any thread panic has won against this process, but not against its parent.
+    std::panic::set_hook(Box::new(|_| abort()));
+    let mut from = io::stdin().lock();
+    let mut to = io::stdout().lock();
+    let Some(Hello { places, limits }) = frames::read(&mut from)? else { return Ok(()) };
+    let mut reader = Reader::new(&places, limits);
+    restrict::restrict(&places, limits)?;
+    frames::write(&mut to, &FromChild::Ready(reader.abilities()))?;
+    while let Some(message) = frames::read(&mut from)? {
+        let ToChild::Read { name, mime_type, options, remote_languages, bytes } = message else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let bytes = take(&mut from, bytes)?;
+        restrict::allow_cpu(limits.cpu_seconds)?;
+        let request = Request {
+            bytes,
+            name: &name,
+            mime_type: mime_type.as_deref().and_then(detect::known),
+            options: &options,
+            remote_languages: &remote_languages,
+        };
+        let answer = read(&mut reader, request, &mut from, &mut to);
+        frames::write(&mut to, &answer)?;
+    }
+    Ok(())
+}
+
+fn take(from: &mut impl Read, bytes: u64) -> io::Result<Vec<u8>> {
+    let mut document = Vec::new();
+    let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidData)?;
+    document.try_reserve_exact(length).map_err(io::Error::other)?;
+    from.take(bytes).read_to_end(&mut document)?;
+    if document.len() == length { Ok(document) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+fn read(reader: &mut Reader, request: Request<'_>, from: &mut dyn Read, to: &mut dyn Write) -> FromChild {
+    // Progress and pictures go over the same pipe, one after the other.
+    let pipe = RefCell::new(to);
+    let mut told = 0;
+    let mut progress = |done: usize, all: usize| {
+        // Told a hundred times at most: a book has many pages.
+        let step = done * 100 / all.max(1);
+        if all > 1 && step > told {
+            told = step;
+            // Whoever does not listen will notice the end.
+            let _ = frames::write(&mut **pipe.borrow_mut(), &FromChild::Progress { done, all });
+        }
+    };
+    let mut link = Pipe { from, to: &pipe };
+    match reader.read(request, &mut link, &mut progress) {
+        Ok(extraction) => FromChild::Done(Box::new(extraction)),
+        Err(failure) => FromChild::Failed(failure),
+    }
+}
+
+/// The way to the parent while a document is read.
+struct Pipe<'a, 'w> {
+    from: &'a mut dyn Read,
+    to: &'a RefCell<&'w mut dyn Write>,
+}
+
+impl Link for Pipe<'_, '_> {
+    fn recognise(&mut self, task: Task) -> Result<Recognised, Failure> {
+        let broken = |_| Failure::unavailable("the recognising service was not reached");
+        let Task { page, image } = task;
+        let told = FromChild::Picture { page, width: image.width, height: image.height, dpi: image.dpi };
+        let mut to = self.to.borrow_mut();
+        frames::write(&mut **to, &told).map_err(broken)?;
+        to.write_all(&image.pixels).and_then(|()| to.flush()).map_err(broken)?;
+        drop(to);
+        match frames::read(self.from).map_err(broken)? {
+            Some(ToChild::Words(answer)) => answer,
+            _ => Err(Failure::unavailable("the recognising service was not reached")),
+        }
+    }
+}

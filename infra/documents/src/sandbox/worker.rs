@@ -1,0 +1,187 @@
+//! A child as its parent sees it.
+
+use std::{
+    io,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    time::{Instant, timeout, timeout_at},
+};
+
+use super::{
+    FromChild, Hello, ToChild, frames,
+    pool::{Job, PoolOptions, Recognise},
+};
+use crate::{
+    extraction::Extraction,
+    failure::Failure,
+    ocr::{Picture, Recognised},
+    reader::Abilities,
+};
+
+/// How long a child may take to be ready.
+const START: Duration = Duration::from_secs(20);
+/// How long a child that closed its pipe may take to end.
+const END: Duration = Duration::from_secs(2);
+
+/// A running child.
+pub(super) struct Worker {
+    child: Child,
+    to: ChildStdin,
+    from: ChildStdout,
+    pub(super) abilities: Abilities,
+    /// Documents that it has read.
+    pub(super) done: usize,
+}
+
+/// How reading ended.
+pub(super) enum Ended {
+    /// The child said so and is ready for the next.
+    Said(Result<Extraction, Failure>),
+    /// The child is gone.
+    Died(Failure),
+}
+
+impl Worker {
+    /// Starts a child and waits until it is ready.
+    pub(super) async fn start(options: &PoolOptions) -> io::Result<Self> {
+        let mut command = Command::new(&options.program);
+        command.args(&options.arguments).env_clear().stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(Stdio::null()).kill_on_drop(true);
+        // Tesseract's own threads are ten times slower than one; read by its library before main.
+        command.env("OMP_THREAD_LIMIT", "1").env("LC_ALL", "C.UTF-8");
+        let mut child = command.spawn()?;
+        let missing = || io::Error::other("a pipe to the parser is missing");
+        let mut to = child.stdin.take().ok_or_else(missing)?;
+        let mut from = child.stdout.take().ok_or_else(missing)?;
+        let hello = Hello { places: options.places.clone(), limits: options.limits };
+        let ready = async {
+            frames::send(&mut to, &hello).await?;
+            frames::receive(&mut from).await
+        };
+        match timeout(START, ready).await?? {
+            FromChild::Ready(abilities) => Ok(Self { child, to, from, abilities, done: 0 }),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// Has a document read; `wall` is the time that it may take.
+    pub(super) async fn read<R: AsyncRead + Unpin>(&mut self, job: Job<'_, R>, wall: Duration) -> Ended {
+        self.done += 1;
+        let deadline = Instant::now() + wall;
+        match timeout_at(deadline, self.talk(job)).await {
+            Ok(Ok(ended)) => Ended::Said(ended),
+            Ok(Err(Broken::Input)) => {
+                self.kill().await;
+                Ended::Died(Failure::unavailable("the document could not be read from disk: send it again"))
+            }
+            Ok(Err(Broken::Pipe)) => Ended::Died(self.reason().await),
+            Err(_) => {
+                self.kill().await;
+                Ended::Died(Failure::Timeout { seconds: wall.as_secs() })
+            }
+        }
+    }
+
+    async fn talk<R: AsyncRead + Unpin>(
+        &mut self,
+        mut job: Job<'_, R>,
+    ) -> Result<Result<Extraction, Failure>, Broken> {
+        let read = ToChild::Read {
+            name: job.name.to_owned(),
+            mime_type: job.mime_type.map(str::to_owned),
+            options: job.options.clone(),
+            remote_languages: job.recognise.map_or_else(Vec::new, Recognise::languages),
+            bytes: job.length,
+        };
+        frames::send(&mut self.to, &read).await?;
+        self.pass_on(&mut job).await?;
+        loop {
+            match frames::receive(&mut self.from).await? {
+                FromChild::Progress { done, all } => (job.progress)(done, all),
+                FromChild::Picture { page, width, height, dpi } => {
+                    let picture = self.picture(page, width, height, dpi).await?;
+                    let words: Result<Recognised, Failure> = match job.recognise {
+                        Some(recognise) => recognise.recognise(picture, &job.options.language).await,
+                        None => Err(Failure::unavailable("no recognising service is configured")),
+                    };
+                    frames::send(&mut self.to, &ToChild::Words(words)).await?;
+                }
+                FromChild::Done(extraction) => return Ok(Ok(*extraction)),
+                FromChild::Failed(failure) => return Ok(Err(failure)),
+                FromChild::Ready(_) => return Err(Broken::Pipe),
+            }
+        }
+    }
+
+    async fn pass_on<R: AsyncRead + Unpin>(&mut self, job: &mut Job<'_, R>) -> Result<(), Broken> {
+        let mut left = job.length;
+        let mut piece = vec![0; 256 * 1024];
+        while left > 0 {
+            let most = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
+            let read = job.bytes.read(&mut piece[..most]).await.map_err(|_| Broken::Input)?;
+            if read == 0 {
+                return Err(Broken::Input);
+            }
+            self.to.write_all(&piece[..read]).await?;
+            left -= read as u64;
+        }
+        Ok(self.to.flush().await?)
+    }
+
+    async fn picture(&mut self, page: usize, width: u32, height: u32, dpi: u32) -> Result<Picture, Broken> {
+        let count = u64::from(width) * u64::from(height);
+        let mut pixels = Vec::new();
+        (&mut self.from).take(count).read_to_end(&mut pixels).await?;
+        if pixels.len() as u64 != count {
+            return Err(Broken::Pipe);
+        }
+        Ok(Picture { page, width, height, dpi, pixels })
+    }
+
+    /// Why a child that closed its pipe has ended.
+    async fn reason(&mut self) -> Failure {
+        let status = timeout(END, self.child.wait()).await;
+        self.kill().await;
+        match status {
+            Ok(Ok(status)) => reason_of(status),
+            _ => Failure::Crash,
+        }
+    }
+
+    pub(super) async fn kill(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill().await;
+    }
+}
+
+/// What broke while a child was talked to.
+enum Broken {
+    /// The document.
+    Input,
+    /// The child.
+    Pipe,
+}
+
+impl From<io::Error> for Broken {
+    fn from(_: io::Error) -> Self {
+        Self::Pipe
+    }
+}
+
+fn reason_of(status: ExitStatus) -> Failure {
+    use std::os::unix::process::ExitStatusExt;
+    match status.signal() {
+        Some(libc::SIGXCPU) => Failure::too_much(
+            "the document needs more computing time than is allowed: split it, or leave recognition out",
+        ),
+        Some(libc::SIGABRT | libc::SIGTRAP | libc::SIGILL) => Failure::too_much(
+            "the document needs more memory than is allowed, or made its parser fail: it may be damaged",
+        ),
+        _ => Failure::Crash,
+    }
+}

@@ -1,0 +1,220 @@
+//! Markdown after CommonMark, with the pipe tables of GitHub.
+
+use std::fmt::Write;
+
+use super::Metadata;
+use crate::block::{Block, Content, Item};
+
+/// What front matter shows, in this order.
+const FIELDS: [&str; 5] = ["title", "author", "subject", "content_type", "pages"];
+
+/// Front matter with values that YAML reads as they are; empty when nothing is known.
+pub(super) fn front_matter(metadata: &Metadata) -> String {
+    let mut lines = String::new();
+    for field in FIELDS {
+        match metadata.get(field) {
+            None | Some(serde_json::Value::Null) => {}
+            Some(serde_json::Value::String(text)) if text.is_empty() => {}
+            // JSON is YAML, and escapes what YAML would take for something else.
+            Some(value) => {
+                let _ = writeln!(lines, "{field}: {value}");
+            }
+        }
+    }
+    if lines.is_empty() { lines } else { format!("---\n{lines}---\n\n") }
+}
+
+/// Blocks with an empty line between them.
+pub(super) fn blocks(blocks: &[Block]) -> String {
+    let mut text = String::new();
+    let mut after_list = false;
+    for block in blocks {
+        let before = text.len();
+        if before > 0 {
+            text.push_str("\n\n");
+        }
+        let is_list = matches!(block.content, Content::List { .. });
+        if after_list && is_list {
+            // Two lists in a row would be read as one.
+            text.push_str("<!-- -->\n\n");
+        }
+        let begun = text.len();
+        push(&mut text, &block.content);
+        if text.len() == begun {
+            text.truncate(before);
+        } else {
+            after_list = is_list;
+        }
+    }
+    text
+}
+
+fn push(text: &mut String, content: &Content) {
+    match content {
+        Content::Heading { level, text: words } => {
+            let marks = usize::from((*level).clamp(1, 6));
+            let _ = write!(text, "{} {}", &"######"[..marks], escape(words, false));
+        }
+        Content::Paragraph(words) => {
+            for (index, line) in words.lines().enumerate() {
+                text.push_str(if index > 0 { "  \n" } else { "" });
+                text.push_str(&escape(line, true));
+            }
+        }
+        Content::List { ordered, items } => push_items(text, *ordered, items),
+        Content::Table(rows) => push_table(text, rows),
+        Content::ImageRef(words) => {
+            let _ = write!(text, "![{}]()", escape(words, false));
+        }
+    }
+}
+
+fn push_items(text: &mut String, ordered: bool, items: &[Item]) {
+    let mut count = 0;
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        let words = escape(&item.text.replace('\n', " "), true);
+        let indent = item.level * if ordered { 3 } else { 2 };
+        let _ = if ordered && item.level == 0 {
+            count = item.number.unwrap_or(count + 1);
+            write!(text, "{count}. {words}")
+        } else {
+            write!(text, "{:indent$}- {words}", "")
+        };
+    }
+}
+
+fn push_table(text: &mut String, rows: &[Vec<String>]) {
+    let width = rows.iter().map(Vec::len).max().unwrap_or(0);
+    for (index, row) in rows.iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        text.push('|');
+        for column in 0..width {
+            let cell = row.get(column).map_or("", String::as_str);
+            let _ = write!(text, " {} |", escape(cell, false).replace('|', "\\|").replace('\n', "<br>"));
+        }
+        if index == 0 {
+            text.push_str("\n|");
+            text.push_str(&" --- |".repeat(width));
+        }
+    }
+}
+
+/// Escapes what markdown would read as something else, and no more: a plain text stays plain.
+fn escape(text: &str, begins_line: bool) -> String {
+    let mut escaped = String::with_capacity(text.len() + 8);
+    if begins_line && looks_like_a_block(text) {
+        let marker = text
+            .find(['.', ')'])
+            .filter(|at| text[..*at].bytes().all(|byte| byte.is_ascii_digit()) && *at > 0);
+        let at = marker.unwrap_or(0);
+        escaped.push_str(&text[..at]);
+        escaped.push('\\');
+        push_inline(&mut escaped, &text[at..]);
+    } else {
+        push_inline(&mut escaped, text);
+    }
+    escaped
+}
+
+fn push_inline(escaped: &mut String, text: &str) {
+    let bytes = text.as_bytes();
+    for (at, letter) in text.char_indices() {
+        let before = at.checked_sub(1).map(|at| bytes[at]);
+        let after = bytes.get(at + 1);
+        let escapes = match letter {
+            '*' | '`' | '\\' => true,
+            '_' => !is_word(before) || !is_word(after.copied()),
+            '[' => text[at..].contains("]("),
+            '<' => after.is_some_and(|next| next.is_ascii_alphabetic() || matches!(next, b'/' | b'!' | b'?')),
+            '&' => text[at..].find(';').is_some_and(|end| (2..12).contains(&end)),
+            _ => false,
+        };
+        if escapes {
+            escaped.push('\\');
+        }
+        escaped.push(letter);
+    }
+}
+
+fn is_word(byte: Option<u8>) -> bool {
+    byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte >= 0x80)
+}
+
+/// Whether a line would be a heading, list, quotation or rule.
+fn looks_like_a_block(line: &str) -> bool {
+    let first = line.split(' ').next().unwrap_or_default();
+    let number = first.strip_suffix(['.', ')']).is_some_and(|number| {
+        (1..=9).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    let heading = !first.is_empty() && first.len() <= 6 && first.bytes().all(|byte| byte == b'#');
+    let rule = line.len() >= 3 && line.bytes().all(|byte| matches!(byte, b'-' | b'=' | b' '));
+    (line.contains(' ') && (number || heading || matches!(first, "-" | "+")))
+        || first.starts_with('>')
+        || first.starts_with('|')
+        || first.starts_with("~~~")
+        || rule
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn write(content: Content) -> String {
+        blocks(&[Block::new(content)])
+    }
+
+    #[test]
+    fn blocks_are_written_as_markdown() {
+        let items = vec![
+            Item { level: 0, number: None, text: "one".to_owned() },
+            Item { level: 1, number: None, text: "inner".to_owned() },
+        ];
+        let cells = |row: &[&str]| row.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
+        let table = vec![cells(&["a", "b|c"]), cells(&["1"])];
+        for (content, expected) in [
+            (Content::Heading { level: 2, text: "A *B*".to_owned() }, "## A \\*B\\*"),
+            (Content::Paragraph("one\ntwo".to_owned()), "one  \ntwo"),
+            (Content::List { ordered: false, items }, "- one\n  - inner"),
+            (Content::Table(table), "| a | b\\|c |\n| --- | --- |\n| 1 |  |"),
+            (Content::ImageRef("p".to_owned()), "![p]()"),
+        ] {
+            assert_eq!(write(content), expected);
+        }
+    }
+
+    #[test]
+    fn text_is_not_taken_for_markup_and_stays_plain() {
+        for (text, expected) in [
+            ("1. no item", "1\\. no item"),
+            ("# no heading", "\\# no heading"),
+            ("- no item", "\\- no item"),
+            ("snake_case stays", "snake_case stays"),
+            ("_so_", "\\_so\\_"),
+            ("a < b", "a < b"),
+            ("<b>", "\\<b>"),
+            ("R&D; x", "R\\&D; x"),
+            ("2026 was", "2026 was"),
+            ("Price: 5 *", "Price: 5 \\*"),
+        ] {
+            assert_eq!(write(Content::Paragraph(text.to_owned())), expected);
+        }
+    }
+
+    #[test]
+    fn front_matter_is_quoted() {
+        let metadata = Metadata::from([
+            ("title".to_owned(), json!("a: \"b\"\n- c")),
+            ("pages".to_owned(), json!(3)),
+            ("author".to_owned(), json!("")),
+        ]);
+        assert_eq!(front_matter(&metadata), "---\ntitle: \"a: \\\"b\\\"\\n- c\"\npages: 3\n---\n\n");
+        assert_eq!(front_matter(&Metadata::new()), "");
+    }
+}

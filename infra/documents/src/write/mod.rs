@@ -1,0 +1,57 @@
+//! The three ways to write a document, all from the same blocks.
+
+mod json;
+mod markdown;
+mod plaintext;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{block::Block, options::OutputFormat};
+
+/// What is known of a document besides its text: title, author and the like.
+pub type Metadata = BTreeMap<String, Value>;
+
+/// What is told of a page.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PageNote {
+    /// From 1.
+    pub number: usize,
+    /// In points.
+    pub width: f32,
+    /// In points.
+    pub height: f32,
+    /// How sure recognition was, 0 to 1; none for a page that was not recognised.
+    pub ocr_confidence: Option<f32>,
+    /// Lines that stand above the text of every page.
+    pub header: Vec<String>,
+    /// Lines that stand below the text of every page.
+    pub footer: Vec<String>,
+}
+
+/// All that is written.
+#[derive(Debug, Clone, Default)]
+pub struct Document {
+    /// In reading order.
+    pub blocks: Vec<Block>,
+    /// Title, author and the like.
+    pub metadata: Metadata,
+    /// None for what has no pages.
+    pub pages: Vec<PageNote>,
+}
+
+impl Document {
+    /// The document as text in `format`.
+    pub fn write(&self, format: OutputFormat, front_matter: bool) -> String {
+        match format {
+            OutputFormat::Markdown => {
+                let head = if front_matter { markdown::front_matter(&self.metadata) } else { String::new() };
+                head + &markdown::blocks(&self.blocks)
+            }
+            OutputFormat::Plaintext => plaintext::blocks(&self.blocks),
+            OutputFormat::Json => json::document(self),
+        }
+    }
+}

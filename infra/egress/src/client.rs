@@ -1,0 +1,128 @@
+use std::{error::Error, net::IpAddr, sync::Arc, time::Duration};
+
+use http::{HeaderMap, StatusCode};
+use reqwest::{Client, Response, dns::Resolve, redirect};
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    Class, Policy, Target,
+    resolver::{Denied, Guarded, SystemResolver},
+};
+
+/// All of a request: resolving, connecting, sending, and the head of the answer.
+const LIMIT: Duration = Duration::from_secs(10);
+/// A connection that has not been used for so long is closed.
+const IDLE: Duration = Duration::from_secs(30);
+/// Connections to one host that wait to be used again.
+const MAX_IDLE: usize = 10;
+/// So much of an answer's body is read, so that its connection can be used again. It is thrown away: it might be from
+/// somewhere that whoever named the address cannot read.
+const MAX_BODY_BYTES: usize = 16 * 1024;
+/// The body may take so long.
+const BODY_LIMIT: Duration = Duration::from_millis(250);
+
+/// Why no answer came.
+#[derive(Debug, thiserror::Error)]
+pub enum EgressError {
+    /// The host is, or resolves to, an address that may not be reached.
+    #[error("the address {address} is {class} and may not be reached")]
+    Denied {
+        /// The address.
+        address: IpAddr,
+        /// What it is.
+        class: Class,
+    },
+    /// Nothing came within the limit.
+    #[error("Timeout")]
+    Timeout,
+    /// The name cannot be resolved, nobody listens, or the connection broke.
+    #[error("Transport error: {0}")]
+    Transport(String),
+}
+
+/// The client. Clones share its connections.
+#[derive(Debug, Clone)]
+pub struct Egress {
+    client: Client,
+    policy: Arc<Policy>,
+}
+
+impl Egress {
+    /// A client that reaches what `policy` allows.
+    ///
+    /// # Errors
+    /// No TLS library can be used.
+    pub fn new(policy: Policy) -> Result<Self, reqwest::Error> {
+        Self::with_resolver(policy, Arc::new(SystemResolver))
+    }
+
+    /// [`Egress::new`] that asks `resolver` instead of the operating system.
+    ///
+    /// # Errors
+    /// As [`Egress::new`].
+    pub fn with_resolver(policy: Policy, resolver: Arc<dyn Resolve>) -> Result<Self, reqwest::Error> {
+        let policy = Arc::new(policy);
+        let client = Client::builder()
+            .dns_resolver(Arc::new(Guarded::new(resolver, policy.clone())))
+            .redirect(redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .no_proxy()
+            .referer(false)
+            // Receivers that read as many bytes as the header says, and know no other version.
+            .http1_only()
+            .http1_title_case_headers()
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(MAX_IDLE)
+            .build()?;
+        Ok(Self { client, policy })
+    }
+
+    /// Posts `body` to `target` with `headers`, at most once; gives back the status, whatever it is.
+    ///
+    /// # Errors
+    /// [`EgressError`]; after [`EgressError::Timeout`] and most of [`EgressError::Transport`] the receiver may have had it.
+    pub async fn post(
+        &self,
+        target: &Target,
+        headers: HeaderMap,
+        body: Vec<u8>,
+    ) -> Result<StatusCode, EgressError> {
+        if let Some(address) = target.literal() {
+            self.policy.check(address).map_err(|class| EgressError::Denied { address, class })?;
+        }
+        let sent = self.client.post(target.url()).headers(headers).body(body).send();
+        let answer =
+            timeout(LIMIT, sent).await.map_err(|_| EgressError::Timeout)?.map_err(|error| explain(&error))?;
+        let status = answer.status();
+        discard(answer).await;
+        Ok(status)
+    }
+}
+
+/// Reads the body of `answer` if it is short and comes quickly; otherwise the connection is closed with it.
+async fn discard(mut answer: Response) {
+    let read_all = async {
+        let mut read = 0;
+        while let Ok(Some(chunk)) = answer.chunk().await {
+            read += chunk.len();
+            if read > MAX_BODY_BYTES {
+                return;
+            }
+        }
+    };
+    tokio::select! { () = read_all => {}, () = sleep(BODY_LIMIT) => {} }
+}
+
+/// The innermost cause says most; the outer ones repeat the address.
+fn explain(error: &reqwest::Error) -> EgressError {
+    let mut cause: &dyn Error = error;
+    loop {
+        if let Some(Denied { address, class }) = cause.downcast_ref() {
+            return EgressError::Denied { address: *address, class: *class };
+        }
+        match cause.source() {
+            Some(source) => cause = source,
+            None => return EgressError::Transport(cause.to_string()),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+use signalbox_domain::{
+    automation::{
+        AttemptResult, Begun, ConsignmentEvent, Ended, EventType, HealthEvent, HealthReport, HealthStatus,
+        NewDelivery, NewWebhook, Replay, Requeued, Verdict, WebhookEvent, WebhookSpec,
+    },
+    kernel::{DeliveryId, UserId, WebhookId},
+};
+
+use super::{id, time};
+
+pub(super) fn after_webhook(event: Option<&WebhookEvent>) -> Option<WebhookEvent> {
+    let spec = WebhookSpec {
+        url: "https://example.org/hook".to_owned(),
+        sealed_secret: None,
+        events: vec![EventType::SensorReading, EventType::ExperimentStarted],
+        enabled: true,
+    };
+    let Some(event) = event else {
+        return Some(WebhookEvent::WebhookCreated(NewWebhook { owner: UserId(id(7)), spec }));
+    };
+    match event {
+        WebhookEvent::WebhookCreated(_) => {
+            let sealed_secret = Some("v1.key.bm9uY2U".to_owned());
+            let to = WebhookSpec { sealed_secret, enabled: false, ..spec.clone() };
+            Some(WebhookEvent::WebhookUpdated { from: spec, to })
+        }
+        WebhookEvent::WebhookUpdated { .. } => {
+            Some(WebhookEvent::WebhookReplayRequested(Replay { id: id(5), after: 10, last: 2000 }))
+        }
+        WebhookEvent::WebhookReplayRequested(_) => {
+            Some(WebhookEvent::WebhookReplayAdvanced { id: id(5), to: 1010, finished: false })
+        }
+        WebhookEvent::WebhookReplayAdvanced { .. } => {
+            Some(WebhookEvent::WebhookDeleted { url: "https://example.org/hook".to_owned() })
+        }
+        WebhookEvent::WebhookDeleted { .. } => None,
+    }
+}
+
+pub(super) fn after_consignment(event: Option<&ConsignmentEvent>) -> Option<ConsignmentEvent> {
+    let (delivery, claim, webhook) = (DeliveryId(id(1)), id(2), WebhookId(id(3)));
+    let Some(event) = event else {
+        let deliveries = vec![NewDelivery {
+            id: delivery,
+            event_id: id(4),
+            event_type: "experiment.started".to_owned(),
+            body: r#"{"type":"experiment.started"}"#.to_owned(),
+        }];
+        return Some(ConsignmentEvent::DeliveriesQueued { webhook, deliveries });
+    };
+    match event {
+        ConsignmentEvent::DeliveriesQueued { .. } => {
+            let attempts = vec![Begun { id: delivery, round: 1, attempt: 3 }];
+            Some(ConsignmentEvent::AttemptsBegun { claim, at: time(), attempts })
+        }
+        ConsignmentEvent::AttemptsBegun { .. } => {
+            let result = AttemptResult {
+                id: delivery,
+                started_at: time(),
+                duration_ms: 17,
+                status: Some(500),
+                error: Some("HTTP 500".to_owned()),
+            };
+            let attempts = vec![Ended { round: 1, attempt: 3, result, verdict: Verdict::DeadLetter }];
+            let returned = vec![DeliveryId(id(8))];
+            Some(ConsignmentEvent::AttemptsEnded { claim, webhook, attempts, returned })
+        }
+        ConsignmentEvent::AttemptsEnded { .. } => {
+            let deliveries = vec![Requeued { id: delivery, round: 2 }];
+            Some(ConsignmentEvent::DeliveriesRequeued { at: time(), deliveries })
+        }
+        ConsignmentEvent::DeliveriesRequeued { .. } => None,
+    }
+}
+
+pub(super) fn after_health(event: Option<&HealthEvent>) -> Option<HealthEvent> {
+    let words = [("broker", "error"), ("database", "ok")];
+    let components = words.map(|(part, word)| (part.to_owned(), word.to_owned())).into();
+    let report = HealthReport { since: time(), status: HealthStatus::Degraded, components };
+    event.is_none().then_some(HealthEvent::HealthChanged { previous: HealthStatus::Ok, report })
+}

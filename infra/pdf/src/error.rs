@@ -1,0 +1,26 @@
+use std::path::PathBuf;
+
+/// Why a PDF cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum PdfError {
+    /// The library cannot be loaded.
+    #[error("the PDF library {path} cannot be loaded: {reason}")]
+    Library {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What the loader said.
+        reason: String,
+    },
+    /// The bytes are no PDF, or one that is damaged beyond repair.
+    #[error("the file is no readable PDF: it is damaged or truncated")]
+    Damaged,
+    /// A password is needed.
+    #[error("the PDF is encrypted: remove its password and send it again")]
+    Encrypted,
+    /// A page cannot be read.
+    #[error("page {0} of the PDF cannot be read")]
+    Page(usize),
+    /// A page cannot be drawn.
+    #[error("page {0} of the PDF cannot be drawn")]
+    Draw(usize),
+}

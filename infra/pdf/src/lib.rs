@@ -1,0 +1,31 @@
+//! What is on the pages of a PDF, by PDFium: words with their places and fonts, rules, images; and pages as pictures.
+//!
+//! This crate says what is there, not what it means: lines, columns, tables and headings are found by its users. Places
+//! are in points, from the left upper corner of the page as a reader sees it, whatever its rotation.
+//!
+//! PDFium is C++ that reads hostile files: call it in a process that may die. It is not thread-safe, so a [`Library`]
+//! stays on the thread that loaded it, and a process loads it once.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), signalbox_pdf::PdfError> {
+//! let library = signalbox_pdf::Library::load(std::path::Path::new("libpdfium.so"))?;
+//! let document = library.open(std::fs::read("letter.pdf").unwrap_or_default())?;
+//! let page = document.page(0)?;
+//! println!("{} words", page.words()?.len());
+//! # Ok(())
+//! # }
+//! ```
+
+mod document;
+mod error;
+mod library;
+mod objects;
+mod page;
+mod words;
+
+pub use document::{Document, Metadata};
+pub use error::PdfError;
+pub use library::Library;
+pub use objects::{Objects, Rule};
+pub use page::{GrayImage, Page};
+pub use words::{Area, Style, Word};

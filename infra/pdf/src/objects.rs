@@ -1,0 +1,146 @@
+use std::ffi::{c_int, c_void};
+
+use pdfium_render::prelude::PdfiumLibraryBindings;
+
+use crate::{Area, Page};
+
+/// Kinds of objects and segments, as in `fpdf_edit.h`.
+const TEXT: c_int = 1;
+const PATH: c_int = 2;
+const IMAGE: c_int = 3;
+const LINE_TO: c_int = 0;
+const MOVE_TO: c_int = 2;
+/// How thick a rule can be, and how short, in points.
+const THICK: f32 = 3.0;
+const SHORT: f32 = 6.0;
+/// Objects and rules of a page, and segments of a path, at most.
+const MAX_OBJECTS: c_int = 100_000;
+const MAX_RULES: usize = 20_000;
+const MAX_SEGMENTS: c_int = 4_096;
+
+/// A straight line, level or upright, such as tables have.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rule {
+    /// Whether it goes from left to right.
+    pub level: bool,
+    /// Where it lies: y of a level one, x of an upright one.
+    pub at: f32,
+    /// Where it begins, on the other axis.
+    pub from: f32,
+    /// Where it ends.
+    pub to: f32,
+}
+
+/// What is on a page besides words.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Objects {
+    /// Level and upright lines.
+    pub rules: Vec<Rule>,
+    /// Where images are.
+    pub images: Vec<Area>,
+    /// Whether there is anything to see, be it text drawn as shapes.
+    pub is_visible: bool,
+}
+
+pub(crate) fn read(page: &Page<'_>) -> Objects {
+    let calls = &*page.document.library.calls;
+    // SAFETY: the page is open.
+    let count = unsafe { calls.FPDFPage_CountObjects(page.handle.cast()) }.min(MAX_OBJECTS);
+    let mut found = Objects { is_visible: count > 0, ..Objects::default() };
+    for index in 0..count {
+        // SAFETY: the object at a number below the count belongs to the open page.
+        let (object, kind): (*mut c_void, _) = unsafe {
+            let object = calls.FPDFPage_GetObject(page.handle.cast(), index);
+            (object.cast(), calls.FPDFPageObj_GetType(object))
+        };
+        match kind {
+            TEXT => {}
+            PATH if found.rules.len() < MAX_RULES => rules_of(calls, page, object, &mut found.rules),
+            IMAGE => found.images.extend(area_of(calls, page, object)),
+            _ => {}
+        }
+    }
+    found
+}
+
+fn area_of(calls: &dyn PdfiumLibraryBindings, page: &Page<'_>, object: *mut c_void) -> Option<Area> {
+    let (mut left, mut bottom, mut right, mut top) = (0.0, 0.0, 0.0, 0.0);
+    // SAFETY: the object belongs to the open page; the targets live through the call.
+    let known = unsafe {
+        calls.FPDFPageObj_GetBounds(object.cast(), &mut left, &mut bottom, &mut right, &mut top) != 0
+    };
+    let (one, other) = (page.frame.seen(left, bottom), page.frame.seen(right, top));
+    known.then(|| Area {
+        left: one.0.min(other.0),
+        top: one.1.min(other.1),
+        right: one.0.max(other.0),
+        bottom: one.1.max(other.1),
+    })
+}
+
+/// A thin shape is a rule; of another one that is stroked, each straight side is.
+fn rules_of(calls: &dyn PdfiumLibraryBindings, page: &Page<'_>, object: *mut c_void, rules: &mut Vec<Rule>) {
+    let Some(area) = area_of(calls, page, object) else { return };
+    if area.height() <= THICK || area.width() <= THICK {
+        rules.extend(rule(area.left, area.top, area.right, area.bottom));
+        return;
+    }
+    let (mut fill, mut stroke) = (0, 0);
+    // SAFETY: the path belongs to the open page, here and below.
+    unsafe { calls.FPDFPath_GetDrawMode(object.cast(), &mut fill, &mut stroke) };
+    if stroke == 0 {
+        return;
+    }
+    // SAFETY: as above; the matrix, whose type has no public name, is plain floats.
+    let (a, b, c, d, e, f, count): (f32, f32, f32, f32, f32, f32, c_int) = unsafe {
+        let mut matrix = std::mem::zeroed();
+        calls.FPDFPageObj_GetMatrix(object.cast(), &mut matrix);
+        let count = calls.FPDFPath_CountSegments(object.cast());
+        (matrix.a, matrix.b, matrix.c, matrix.d, matrix.e, matrix.f, count)
+    };
+    let (mut begin, mut last) = ((0.0, 0.0), (0.0, 0.0));
+    for index in 0..count.min(MAX_SEGMENTS) {
+        let (mut x, mut y) = (0.0, 0.0);
+        // SAFETY: as above; a segment at a number below the count is there.
+        let (kind, closes) = unsafe {
+            let segment = calls.FPDFPath_GetPathSegment(object.cast(), index);
+            calls.FPDFPathSegment_GetPoint(segment, &mut x, &mut y);
+            (calls.FPDFPathSegment_GetType(segment), calls.FPDFPathSegment_GetClose(segment) != 0)
+        };
+        let here = page.frame.seen(a * x + c * y + e, b * x + d * y + f);
+        match kind {
+            MOVE_TO => begin = here,
+            LINE_TO => rules.extend(rule(last.0, last.1, here.0, here.1)),
+            _ => {}
+        }
+        if closes {
+            rules.extend(rule(here.0, here.1, begin.0, begin.1));
+        }
+        last = here;
+    }
+}
+
+/// The rule from one place to another, if it is straight, thin and long enough.
+fn rule(x: f32, y: f32, to_x: f32, to_y: f32) -> Option<Rule> {
+    let (width, height) = ((to_x - x).abs(), (to_y - y).abs());
+    if height <= THICK && width >= SHORT && width > 2.0 * height {
+        Some(Rule { level: true, at: (y + to_y) / 2.0, from: x.min(to_x), to: x.max(to_x) })
+    } else if width <= THICK && height >= SHORT && height > 2.0 * width {
+        Some(Rule { level: false, at: (x + to_x) / 2.0, from: y.min(to_y), to: y.max(to_y) })
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_straight_thin_long_shapes_are_rules() {
+        assert!(rule(0.0, 5.0, 100.0, 5.5).is_some_and(|rule| rule.level && rule.to == 100.0));
+        assert!(rule(3.0, 50.0, 3.0, 0.0).is_some_and(|rule| !rule.level && rule.from == 0.0));
+        assert_eq!(rule(0.0, 0.0, 100.0, 80.0), None);
+        assert_eq!(rule(0.0, 0.0, 2.0, 1.0), None);
+    }
+}

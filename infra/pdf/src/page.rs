@@ -1,0 +1,154 @@
+use std::ffi::{c_int, c_void};
+
+use crate::{Document, Objects, PdfError, Word, objects, words};
+
+/// `FPDFBitmap_Gray` of `fpdfview.h`: one byte per pixel.
+const GRAY: c_int = 1;
+const WHITE: u32 = 0xFFFF_FFFF;
+/// `FPDF_ANNOT | FPDF_GRAYSCALE`: with annotations, in shades of gray.
+const FLAGS: c_int = 0x01 | 0x08;
+/// A page cannot be larger than PDF 1.7 allows, in points.
+const MAX_SIDE: f32 = 14_400.0;
+
+/// A page of an open PDF.
+pub struct Page<'a> {
+    pub(crate) document: &'a Document<'a>,
+    pub(crate) handle: *mut c_void,
+    index: usize,
+    pub(crate) frame: Frame,
+}
+
+/// A picture in shades of gray, one byte per pixel, row by row without gaps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrayImage {
+    /// Pixels of a row.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// From 0, black, to 255, white.
+    pub pixels: Vec<u8>,
+    /// Pixels per inch.
+    pub dpi: u32,
+}
+
+/// How places of the file become places of the page as it is seen.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Frame {
+    left: f32,
+    bottom: f32,
+    /// Of the page as it is seen.
+    pub(crate) width: f32,
+    pub(crate) height: f32,
+    /// Quarter turns clockwise.
+    turns: i32,
+}
+
+impl Frame {
+    /// The place `(x, y)`, with y up from the file's origin, as a reader sees it, with y down from the upper edge.
+    pub(crate) fn seen(&self, x: f32, y: f32) -> (f32, f32) {
+        let (x, y) = (x - self.left, y - self.bottom);
+        match self.turns {
+            1 => (y, x),
+            2 => (self.width - x, y),
+            3 => (self.width - y, self.height - x),
+            _ => (x, self.height - y),
+        }
+    }
+}
+
+impl<'a> Page<'a> {
+    pub(crate) fn new(document: &'a Document<'a>, handle: *mut c_void, index: usize) -> Self {
+        let calls = &document.library.calls;
+        // SAFETY: the page is open; the type of the rectangle, which has no public name, is plain floats.
+        let frame = unsafe {
+            let mut rectangle = std::mem::zeroed();
+            calls.FPDF_GetPageBoundingBox(handle.cast(), &mut rectangle);
+            Frame {
+                left: rectangle.left,
+                bottom: rectangle.bottom,
+                width: calls.FPDF_GetPageWidthF(handle.cast()),
+                height: calls.FPDF_GetPageHeightF(handle.cast()),
+                turns: calls.FPDFPage_GetRotation(handle.cast()).rem_euclid(4),
+            }
+        };
+        Self { document, handle, index, frame }
+    }
+
+    /// Width as it is seen, in points.
+    pub fn width(&self) -> f32 {
+        self.frame.width
+    }
+
+    /// Height as it is seen, in points.
+    pub fn height(&self) -> f32 {
+        self.frame.height
+    }
+
+    /// The words, in the order in which the file writes them.
+    ///
+    /// # Errors
+    /// [`PdfError::Page`].
+    pub fn words(&self) -> Result<Vec<Word>, PdfError> {
+        words::read(self).ok_or(PdfError::Page(self.index + 1))
+    }
+
+    /// Rules and images, and whether there is anything to see at all.
+    pub fn objects(&self) -> Objects {
+        objects::read(self)
+    }
+
+    /// The page as a picture at `dpi`, or at less if it would have more than `max_pixels`.
+    ///
+    /// # Errors
+    /// [`PdfError::Draw`].
+    pub fn draw(&self, dpi: u32, max_pixels: u32) -> Result<GrayImage, PdfError> {
+        let failed = || PdfError::Draw(self.index + 1);
+        let (width, height) = (self.frame.width.min(MAX_SIDE), self.frame.height.min(MAX_SIDE));
+        let area = f64::from(width) * f64::from(height) / (72.0 * 72.0);
+        if !(area.is_finite() && area > 0.0) {
+            return Err(failed());
+        }
+        let dpi = f64::from(dpi).min((f64::from(max_pixels) / area).sqrt());
+        let pixels = |points: f32| ((f64::from(points) * dpi / 72.0).round() as i32).max(1);
+        let (width, height) = (pixels(width), pixels(height));
+        let calls = &self.document.library.calls;
+        // SAFETY: a bitmap of its own, checked, drawn within its size, read before it is destroyed.
+        let pixels = unsafe {
+            let bitmap = calls.FPDFBitmap_CreateEx(width, height, GRAY, std::ptr::null_mut(), 0);
+            if bitmap.is_null() {
+                return Err(failed());
+            }
+            calls.FPDFBitmap_FillRect(bitmap, 0, 0, width, height, WHITE.into());
+            calls.FPDF_RenderPageBitmap(bitmap, self.handle.cast(), 0, 0, width, height, 0, FLAGS);
+            let stride = calls.FPDFBitmap_GetStride(bitmap).max(width) as usize;
+            let rows = calls.FPDFBitmap_GetBuffer_as_slice(bitmap).chunks(stride);
+            let mut pixels = Vec::with_capacity((width * height) as usize);
+            rows.take(height as usize).for_each(|row| pixels.extend_from_slice(&row[..width as usize]));
+            calls.FPDFBitmap_Destroy(bitmap);
+            pixels
+        };
+        Ok(GrayImage { width: width as u32, height: height as u32, pixels, dpi: dpi.round() as u32 })
+    }
+}
+
+impl Drop for Page<'_> {
+    fn drop(&mut self) {
+        // SAFETY: closed once, before its document.
+        unsafe { self.document.library.calls.FPDF_ClosePage(self.handle.cast()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_as_a_reader_sees_them() {
+        let frame = |turns, width, height| Frame { left: 10.0, bottom: 20.0, width, height, turns };
+        // The left lower corner of the file, plus (1, 2).
+        assert_eq!(frame(0, 100.0, 200.0).seen(11.0, 22.0), (1.0, 198.0));
+        assert_eq!(frame(1, 200.0, 100.0).seen(11.0, 22.0), (2.0, 1.0));
+        assert_eq!(frame(2, 100.0, 200.0).seen(11.0, 22.0), (99.0, 2.0));
+        assert_eq!(frame(3, 200.0, 100.0).seen(11.0, 22.0), (198.0, 99.0));
+    }
+}

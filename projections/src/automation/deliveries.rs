@@ -1,0 +1,326 @@
+//! Deliveries as rows, and what the list of them asks.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_domain::automation::{
+    AttemptResult, CLAIM_SECONDS, ConsignmentEvent, Ended, NewDelivery, Requeued, Verdict,
+};
+use signalbox_event_store::RecordedEvent;
+use sqlx::{FromRow, PgPool, Postgres, QueryBuilder, types::Json};
+use uuid::Uuid;
+
+use crate::{
+    automation::WebhookRow,
+    page::{Page, and_eq, push_page},
+    table::{ReadRow, Table},
+};
+
+/// Attempts that a delivery remembers; earlier ones are in the log.
+const REMEMBERED: usize = 30;
+
+/// An event on its way to a subscription, or there.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct DeliveryRow {
+    /// Key; it follows from subscription and event.
+    pub id: Uuid,
+    /// The aggregate that it belongs to.
+    pub consignment_id: Uuid,
+    /// Whose it is.
+    pub webhook_id: Uuid,
+    /// Names the event, in all its deliveries.
+    pub event_id: Uuid,
+    /// Type of the event.
+    pub event_type: String,
+    /// What is posted.
+    pub body: String,
+    /// `pending`, `delivered`, `failed` or `dead_letter`.
+    pub status: String,
+    /// From 1; each redelivery begins another.
+    pub round: i32,
+    /// Attempts of this round that have ended.
+    pub attempts: i32,
+    /// The receiver's last answer.
+    pub response_code: Option<i32>,
+    /// What went wrong last; none after a success.
+    pub last_error: Option<String>,
+    /// The newest attempts, oldest first.
+    pub history: Json<Vec<Attempt>>,
+    /// When the next attempt may begin; none when it has ended.
+    pub due_at: Option<DateTime<Utc>>,
+    /// Position of its queueing in the log.
+    pub position: i64,
+    /// When it was queued.
+    pub created_at: DateTime<Utc>,
+    /// When it was delivered or given up.
+    pub ended_at: Option<DateTime<Utc>>,
+    /// When it last changed.
+    pub updated_at: DateTime<Utc>,
+}
+
+/// What came of one attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Which round.
+    pub round: u32,
+    /// Which attempt of the round.
+    pub attempt: u32,
+    /// What came of it.
+    #[serde(flatten)]
+    pub result: AttemptResult,
+}
+
+/// Deliveries that are claimed together.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct ConsignmentRow {
+    /// Key.
+    pub id: Uuid,
+    /// Whose they are.
+    pub webhook_id: Uuid,
+    /// What is claimed now. A claim that has lapsed stays until the next one is made.
+    pub claims: Json<Vec<ClaimEntry>>,
+    /// When the newest claim was made.
+    pub claimed_at: Option<DateTime<Utc>>,
+}
+
+/// A worker's claim.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClaimEntry {
+    /// Its key.
+    pub claim: Uuid,
+    /// When it was made.
+    pub at: DateTime<Utc>,
+}
+
+impl ReadRow for DeliveryRow {
+    const TABLE: &'static str = "deliveries";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+impl ReadRow for ConsignmentRow {
+    const TABLE: &'static str = "consignments";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+/// The tables that the events of a consignment change.
+pub(super) struct Changed<'r> {
+    pub(super) webhooks: &'r mut Table<WebhookRow>,
+    pub(super) deliveries: &'r mut Table<DeliveryRow>,
+    pub(super) consignments: &'r mut Table<ConsignmentRow>,
+}
+
+/// The deliveries that `event` changes, and were there before.
+pub(super) fn changed_deliveries(event: &ConsignmentEvent) -> Vec<Uuid> {
+    match event {
+        ConsignmentEvent::DeliveriesQueued { .. } | ConsignmentEvent::AttemptsBegun { .. } => Vec::new(),
+        ConsignmentEvent::AttemptsEnded { attempts, .. } => {
+            attempts.iter().map(|ended| ended.result.id.0).collect()
+        }
+        ConsignmentEvent::DeliveriesRequeued { deliveries, .. } => {
+            deliveries.iter().map(|requeued| requeued.id.0).collect()
+        }
+    }
+}
+
+/// The subscription whose health `event` tells about.
+pub(super) fn changed_webhook(event: &ConsignmentEvent) -> Option<Uuid> {
+    match event {
+        ConsignmentEvent::AttemptsEnded { webhook, .. } => Some(webhook.0),
+        _ => None,
+    }
+}
+
+pub(super) fn fold(rows: &mut Changed<'_>, recorded: &RecordedEvent, event: ConsignmentEvent) {
+    match event {
+        ConsignmentEvent::DeliveriesQueued { webhook, deliveries } => {
+            rows.queue(recorded, webhook.0, deliveries)
+        }
+        ConsignmentEvent::AttemptsBegun { claim, at, .. } => {
+            rows.begin(recorded.aggregate_id, ClaimEntry { claim, at })
+        }
+        ConsignmentEvent::AttemptsEnded { claim, webhook, attempts, .. } => {
+            rows.release(recorded.aggregate_id, claim);
+            for ended in attempts {
+                rows.end(recorded, webhook.0, ended);
+            }
+        }
+        ConsignmentEvent::DeliveriesRequeued { at, deliveries } => {
+            for requeued in deliveries {
+                rows.requeue(recorded, at, &requeued);
+            }
+        }
+    }
+}
+
+impl Changed<'_> {
+    fn queue(&mut self, recorded: &RecordedEvent, webhook_id: Uuid, deliveries: Vec<NewDelivery>) {
+        let (consignment_id, at) = (recorded.aggregate_id, recorded.recorded_at);
+        if recorded.sequence == 1 {
+            let claims = Json(Vec::new());
+            self.consignments.put(ConsignmentRow {
+                id: consignment_id,
+                webhook_id,
+                claims,
+                claimed_at: None,
+            });
+        }
+        for NewDelivery { id, event_id, event_type, body } in deliveries {
+            self.deliveries.put(DeliveryRow {
+                id: id.0,
+                consignment_id,
+                webhook_id,
+                event_id,
+                event_type,
+                body,
+                status: "pending".to_owned(),
+                round: 1,
+                attempts: 0,
+                response_code: None,
+                last_error: None,
+                history: Json(Vec::new()),
+                due_at: Some(at),
+                position: recorded.position,
+                created_at: at,
+                ended_at: None,
+                updated_at: at,
+            });
+        }
+    }
+
+    fn begin(&mut self, consignment: Uuid, made: ClaimEntry) {
+        let Some(row) = self.consignments.change(consignment) else { return };
+        row.claims.retain(|claim| claim.at + TimeDelta::seconds(CLAIM_SECONDS) > made.at);
+        row.claimed_at = Some(made.at);
+        row.claims.push(made);
+    }
+
+    fn release(&mut self, consignment: Uuid, ended: Uuid) {
+        let Some(row) = self.consignments.change(consignment) else { return };
+        row.claims.retain(|claim| claim.claim != ended);
+        row.claimed_at = row.claims.iter().map(|claim| claim.at).max();
+    }
+
+    fn end(&mut self, recorded: &RecordedEvent, webhook: Uuid, ended: Ended) {
+        let Ended { round, attempt, result, verdict } = ended;
+        let ended_at = result.started_at + TimeDelta::milliseconds(result.duration_ms.into());
+        self.note_health(webhook, result.error.is_none(), ended_at);
+        let Some(row) = self.deliveries.change(result.id.0) else { return };
+        row.attempts = i32::try_from(attempt).unwrap_or(i32::MAX);
+        row.response_code = result.status.map(i32::from);
+        row.last_error.clone_from(&result.error);
+        row.updated_at = recorded.recorded_at;
+        let (status, due_at) = match verdict {
+            Verdict::Delivered => ("delivered", None),
+            Verdict::Retry { due_at } => ("failed", Some(due_at)),
+            Verdict::DeadLetter => ("dead_letter", None),
+        };
+        row.status = status.to_owned();
+        row.due_at = due_at;
+        row.ended_at = due_at.is_none().then_some(ended_at);
+        let history = &mut row.history;
+        history.push(Attempt { round, attempt, result });
+        let forgotten = history.len().saturating_sub(REMEMBERED);
+        history.drain(..forgotten);
+    }
+
+    fn note_health(&mut self, webhook: Uuid, succeeded: bool, at: DateTime<Utc>) {
+        if self.webhooks.get(webhook).is_none_or(|row| row.failing_since.is_none() == succeeded) {
+            return;
+        }
+        if let Some(row) = self.webhooks.change(webhook) {
+            row.failing_since = (!succeeded).then_some(at);
+        }
+    }
+
+    fn requeue(&mut self, recorded: &RecordedEvent, at: DateTime<Utc>, requeued: &Requeued) {
+        let Some(row) = self.deliveries.change(requeued.id.0) else { return };
+        row.round = i32::try_from(requeued.round).unwrap_or(i32::MAX);
+        row.attempts = 0;
+        row.status = "pending".to_owned();
+        row.due_at = Some(at);
+        row.ended_at = None;
+        row.updated_at = recorded.recorded_at;
+    }
+}
+
+/// Which deliveries are listed; `None` means any.
+#[derive(Debug, Clone, Default)]
+pub struct DeliveryFilter {
+    /// Status word.
+    pub status: Option<&'static str>,
+    /// Type of the event.
+    pub event_type: Option<String>,
+    /// Queued at or after.
+    pub from: Option<DateTime<Utc>>,
+    /// Queued before.
+    pub to: Option<DateTime<Utc>>,
+}
+
+/// The delivery `id` to the subscription `webhook`.
+///
+/// # Errors
+/// The database's error.
+pub async fn delivery(pool: &PgPool, webhook: Uuid, id: Uuid) -> Result<Option<DeliveryRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.deliveries WHERE webhook_id = $1 AND id = $2")
+        .bind(webhook)
+        .bind(id)
+        .fetch_optional(pool)
+        .await
+}
+
+/// A page of the deliveries to the subscription `webhook`, newest first, and how many there are.
+///
+/// # Errors
+/// The database's error.
+pub async fn deliveries(
+    pool: &PgPool,
+    webhook: Uuid,
+    filter: &DeliveryFilter,
+    page: Page,
+) -> Result<(Vec<DeliveryRow>, i64), sqlx::Error> {
+    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+        query.push(" FROM read.deliveries WHERE webhook_id = ").push_bind(webhook);
+        and_eq(query, "status", filter.status);
+        and_eq(query, "event_type", filter.event_type.as_deref());
+        if let Some(from) = filter.from {
+            query.push(" AND created_at >= ").push_bind(from);
+        }
+        if let Some(to) = filter.to {
+            query.push(" AND created_at < ").push_bind(to);
+        }
+    };
+    let mut rows = QueryBuilder::new("SELECT *");
+    condition(&mut rows);
+    rows.push(" ORDER BY created_at DESC, id DESC");
+    push_page(&mut rows, page);
+    let mut count = QueryBuilder::new("SELECT count(*)");
+    condition(&mut count);
+    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+}
+
+/// Dead deliveries to the subscription `webhook` that were given up at or after `since`, as consignment and delivery, oldest
+/// first.
+///
+/// # Errors
+/// The database's error.
+pub async fn dead_since(
+    pool: &PgPool,
+    webhook: Uuid,
+    since: DateTime<Utc>,
+    limit: i64,
+) -> Result<Vec<(Uuid, Uuid)>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT consignment_id, id FROM read.deliveries
+          WHERE webhook_id = $1 AND status = 'dead_letter' AND ended_at >= $2 ORDER BY ended_at, id LIMIT $3",
+    )
+    .bind(webhook)
+    .bind(since)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}

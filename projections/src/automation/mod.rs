@@ -1,0 +1,12 @@
+//! Rules, webhooks and deliveries as tables.
+
+pub mod deliveries;
+pub mod due;
+mod fold;
+pub mod outgoing;
+pub mod rules;
+pub mod webhooks;
+
+pub use fold::{AutomationProjection, AutomationRows};
+pub use rules::RuleRow;
+pub use webhooks::WebhookRow;

@@ -1,0 +1,174 @@
+//! What webhooks are told: an event of the log as the JSON that receivers get. It follows from the log alone, so that it is
+//! the same whenever it is made.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serialize;
+use signalbox_domain::{
+    automation::{EventType, Health, HealthEvent, Reading, Rule, RuleAction, RuleEvent},
+    kernel::Decider,
+    monitoring::{Experiment, ExperimentEvent},
+};
+use signalbox_event_store::{DecodeError, RecordedEvent, read_stream};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+/// Words of the log's events that webhooks may be told of.
+pub const TOLD: [&str; 4] = ["experiment_started", "experiment_stopped", "health_changed", "rule_triggered"];
+
+/// An event on its way to whoever subscribes to its type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Follows from its place in its stream.
+    pub id: Uuid,
+    /// What it tells of.
+    pub event_type: EventType,
+    /// When it happened.
+    pub time: DateTime<Utc>,
+    /// The JSON that is posted.
+    pub body: String,
+}
+
+/// Why an event cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub enum OutgoingError {
+    /// The log does not answer.
+    #[error("the log cannot be read: {0}")]
+    Database(#[from] sqlx::Error),
+    /// An event cannot be read by this program.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// It does not serialise.
+    #[error("the event cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+#[derive(Serialize)]
+struct Payload<'a> {
+    r#type: &'static str,
+    time: String,
+    id: Uuid,
+    #[serde(flatten)]
+    about: About<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum About<'a> {
+    Firing {
+        #[serde(flatten)]
+        sensor: Sensor<'a>,
+        rule: &'a str,
+        operator: &'static str,
+        threshold: f64,
+        threshold_high: Option<f64>,
+    },
+    Experiment {
+        experiment_name: &'a str,
+        experiment_id: Uuid,
+    },
+    Health {
+        status: &'static str,
+        previous: &'static str,
+        components: &'a BTreeMap<String, String>,
+    },
+}
+
+#[derive(Serialize)]
+struct Sensor<'a> {
+    sensor: &'a str,
+    sensor_id: Uuid,
+    value: f64,
+    device: &'a str,
+}
+
+impl<'a> From<&'a Reading> for Sensor<'a> {
+    fn from(reading: &'a Reading) -> Self {
+        let Reading { channel_id, channel_name, value, device, .. } = reading;
+        Self { sensor: channel_name, sensor_id: channel_id.0, value: *value, device }
+    }
+}
+
+/// What `recorded` tells, if webhooks are told of it.
+///
+/// # Errors
+/// [`OutgoingError`].
+pub async fn outgoing(pool: &PgPool, recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
+    match recorded.aggregate_type.as_str() {
+        Experiment::TYPE => experiment(pool, recorded).await,
+        Health::TYPE => health(recorded).map(Some),
+        Rule::TYPE => firing(recorded),
+        _ => Ok(None),
+    }
+}
+
+async fn experiment(pool: &PgPool, recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
+    let event_type = match recorded.decode::<Experiment>()? {
+        ExperimentEvent::ExperimentStarted(_) => EventType::ExperimentStarted,
+        ExperimentEvent::ExperimentStopped => EventType::ExperimentStopped,
+        ExperimentEvent::ExperimentRenamed { .. } | ExperimentEvent::ExperimentDeleted { .. } => {
+            return Ok(None);
+        }
+    };
+    let name = experiment_name(pool, recorded).await?;
+    let about = About::Experiment { experiment_name: &name, experiment_id: recorded.aggregate_id };
+    tell(recorded, event_type, recorded.recorded_at, about).map(Some)
+}
+
+/// The experiment's name at the time of the event.
+async fn experiment_name(pool: &PgPool, recorded: &RecordedEvent) -> Result<String, OutgoingError> {
+    let mut name = String::new();
+    for event in read_stream(pool, Experiment::TYPE, recorded.aggregate_id).await? {
+        if event.sequence > recorded.sequence {
+            break;
+        }
+        match event.decode::<Experiment>()? {
+            ExperimentEvent::ExperimentStarted(new) => name = new.name,
+            ExperimentEvent::ExperimentRenamed { to, .. } => name = to,
+            ExperimentEvent::ExperimentStopped | ExperimentEvent::ExperimentDeleted { .. } => {}
+        }
+    }
+    Ok(name)
+}
+
+/// A rule that fired tells webhooks of it if it says so.
+fn firing(recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
+    let RuleEvent::RuleTriggered(firing) = recorded.decode::<Rule>()? else { return Ok(None) };
+    let RuleAction::Webhook { event_type } = firing.action else { return Ok(None) };
+    let about = About::Firing {
+        sensor: (&firing.reading).into(),
+        rule: &firing.rule_name,
+        operator: firing.condition.operator.as_str(),
+        threshold: firing.condition.threshold,
+        threshold_high: firing.condition.threshold_high,
+    };
+    tell(recorded, event_type, firing.reading.occurred_at, about).map(Some)
+}
+
+fn health(recorded: &RecordedEvent) -> Result<Outgoing, OutgoingError> {
+    let HealthEvent::HealthChanged { previous, report } = recorded.decode::<Health>()?;
+    let about = About::Health {
+        status: report.status.as_str(),
+        previous: previous.as_str(),
+        components: &report.components,
+    };
+    tell(recorded, EventType::SystemHealthChanged, report.since, about)
+}
+
+fn tell(
+    recorded: &RecordedEvent,
+    event_type: EventType,
+    time: DateTime<Utc>,
+    about: About<'_>,
+) -> Result<Outgoing, OutgoingError> {
+    let place = format!("{} {}", recorded.aggregate_type, recorded.sequence);
+    let id = Uuid::new_v5(&recorded.aggregate_id, place.as_bytes());
+    let payload = Payload {
+        r#type: event_type.as_str(),
+        time: time.to_rfc3339_opts(SecondsFormat::Micros, false),
+        id,
+        about,
+    };
+    Ok(Outgoing { id, event_type, time, body: serde_json::to_string(&payload)? })
+}

@@ -1,0 +1,254 @@
+//! Rules as rows, and what is asked about them.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use signalbox_domain::{
+    automation::{
+        ActionType, Condition, DatapointPlace, EventType, History, Judge, NewRule, Operator, Phase,
+        RuleAction, RuleEvent, RuleSpec,
+    },
+    kernel::ChannelId,
+};
+use signalbox_event_store::RecordedEvent;
+use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
+use uuid::Uuid;
+
+use crate::{
+    page::{Page, and_eq, and_like, push_page},
+    table::{ReadRow, Table},
+};
+
+/// A rule. A deleted one stays as it was last.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct RuleRow {
+    /// Key.
+    pub id: Uuid,
+    /// Who made it.
+    pub owner_id: Uuid,
+    /// Unique name.
+    pub name: String,
+    /// The channel whose values it watches.
+    pub channel_id: Uuid,
+    /// `gt`, `lt`, `gte`, `lte`, `eq`, `between` or `not_between`.
+    pub operator: String,
+    /// What values are compared with.
+    pub threshold: f64,
+    /// Upper bound of a range.
+    pub threshold_high: Option<f64>,
+    /// `log` or `webhook`.
+    pub action_type: String,
+    /// The webhook event that it dispatches.
+    pub webhook_event_type: Option<String>,
+    /// Least time between two firings, in seconds.
+    pub cooldown_seconds: i64,
+    /// Whether it watches.
+    pub enabled: bool,
+    /// What it was for values that came in before it was changed.
+    #[sqlx(json)]
+    pub earlier: Vec<Phase>,
+    /// Row of the datapoint log up to which it has nothing to judge any more.
+    pub seen_position: i64,
+    /// Place within that row.
+    pub seen_index: i64,
+    /// When the value came in on which it fired last.
+    pub last_triggered_at: Option<DateTime<Utc>>,
+    /// Position of its newest event that is no firing.
+    pub changed_at: i64,
+    /// When it was deleted.
+    pub deleted_at: Option<DateTime<Utc>>,
+    /// Version of the aggregate.
+    pub version: i64,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When it was last changed by somebody.
+    pub updated_at: DateTime<Utc>,
+}
+
+impl ReadRow for RuleRow {
+    const TABLE: &'static str = "rules";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+impl RuleRow {
+    /// What an admin says of it; `None` when it was written by a version with words that this one does not know.
+    pub fn spec(&self) -> Option<RuleSpec> {
+        let kind =
+            if self.action_type == ActionType::Log.as_str() { ActionType::Log } else { ActionType::Webhook };
+        let event_type = self.webhook_event_type.as_deref().and_then(EventType::parse);
+        Some(RuleSpec {
+            name: self.name.clone(),
+            channel: ChannelId(self.channel_id),
+            condition: Condition {
+                operator: Operator::parse(&self.operator)?,
+                threshold: self.threshold,
+                threshold_high: self.threshold_high,
+            },
+            action: RuleAction::of(kind, event_type).ok()?,
+            cooldown_seconds: u32::try_from(self.cooldown_seconds).ok()?,
+            enabled: self.enabled,
+        })
+    }
+
+    /// Judges as it does; `None` as for [`RuleRow::spec`].
+    pub fn judge(&self) -> Option<Judge> {
+        let index = u32::try_from(self.seen_index).unwrap_or_default();
+        let seen = DatapointPlace { position: self.seen_position, index };
+        let history = History { seen, last_triggered_at: self.last_triggered_at };
+        Some(Judge::new(&self.spec()?, &self.earlier, history))
+    }
+
+    fn created(recorded: &RecordedEvent, new: NewRule) -> Self {
+        let mut row = Self {
+            id: recorded.aggregate_id,
+            owner_id: new.owner.0,
+            name: String::new(),
+            channel_id: new.spec.channel.0,
+            operator: String::new(),
+            threshold: 0.0,
+            threshold_high: None,
+            action_type: String::new(),
+            webhook_event_type: None,
+            cooldown_seconds: 0,
+            enabled: false,
+            earlier: Vec::new(),
+            seen_position: 0,
+            seen_index: 0,
+            last_triggered_at: None,
+            changed_at: recorded.position,
+            deleted_at: None,
+            version: recorded.sequence,
+            created_at: recorded.recorded_at,
+            updated_at: recorded.recorded_at,
+        };
+        row.set_spec(new.spec);
+        row.set_seen(DatapointPlace::end_of(new.after));
+        row
+    }
+
+    fn set_spec(&mut self, spec: RuleSpec) {
+        let RuleSpec { name, channel, condition, action, cooldown_seconds, enabled } = spec;
+        self.name = name;
+        self.channel_id = channel.0;
+        self.operator = condition.operator.as_str().to_owned();
+        self.threshold = condition.threshold;
+        self.threshold_high = condition.threshold_high;
+        self.action_type = action.kind().as_str().to_owned();
+        self.webhook_event_type = action.event_type().map(|known| known.as_str().to_owned());
+        self.cooldown_seconds = i64::from(cooldown_seconds);
+        self.enabled = enabled;
+    }
+
+    fn set_seen(&mut self, place: DatapointPlace) {
+        self.seen_position = place.position;
+        self.seen_index = i64::from(place.index);
+    }
+}
+
+pub(super) fn fold(rows: &mut Table<RuleRow>, recorded: &RecordedEvent, event: RuleEvent) {
+    if let RuleEvent::RuleCreated(new) = event {
+        return rows.put(RuleRow::created(recorded, new));
+    }
+    let Some(row) = rows.change(recorded.aggregate_id) else { return };
+    row.version = recorded.sequence;
+    if let RuleEvent::RuleTriggered(firing) = event {
+        row.set_seen(firing.reading.place);
+        row.last_triggered_at = Some(firing.reading.occurred_at);
+        return;
+    }
+    row.changed_at = recorded.position;
+    row.updated_at = recorded.recorded_at;
+    match event {
+        RuleEvent::RuleCreated(_) | RuleEvent::RuleTriggered(_) => {}
+        RuleEvent::RuleUpdated { from, to, after } => {
+            Phase::remember(&mut row.earlier, from, after);
+            row.set_spec(to);
+        }
+        RuleEvent::RuleDeleted { after, .. } => {
+            if let Some(spec) = row.spec() {
+                Phase::remember(&mut row.earlier, spec, after);
+            }
+            row.enabled = false;
+            row.deleted_at = Some(recorded.recorded_at);
+        }
+    }
+}
+
+/// A rule that has changed, with what evaluators need besides.
+#[derive(Debug, Clone, FromRow)]
+pub struct ChangedRule {
+    /// The rule, deleted or not.
+    #[sqlx(flatten)]
+    pub rule: RuleRow,
+    /// The integer that stands for its channel in the datapoint log; `None` when the read model does not show it yet.
+    pub channel_number: Option<i32>,
+}
+
+/// All rules that somebody has changed after `position`, in that order.
+///
+/// # Errors
+/// The database's error.
+pub async fn rules_since(pool: &PgPool, position: i64) -> Result<Vec<ChangedRule>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT r.*, c.number AS channel_number FROM read.rules r LEFT JOIN read.channels c ON c.id = r.channel_id
+          WHERE r.changed_at > $1 ORDER BY r.changed_at",
+    )
+    .bind(position)
+    .fetch_all(pool)
+    .await
+}
+
+/// Which rules are listed; `None` means any.
+#[derive(Debug, Clone, Default)]
+pub struct RuleFilter {
+    /// Part of the name, in any case of letters.
+    pub name: Option<String>,
+    /// The channel that they watch.
+    pub channel: Option<Uuid>,
+    /// Whether they watch.
+    pub enabled: Option<bool>,
+    /// `log` or `webhook`.
+    pub action_type: Option<&'static str>,
+}
+
+/// The rule `id`, unless it was deleted.
+///
+/// # Errors
+/// The database's error.
+pub async fn rule(pool: &PgPool, id: Uuid) -> Result<Option<RuleRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.rules WHERE id = $1 AND deleted_at IS NULL")
+        .bind(id)
+        .fetch_optional(pool)
+        .await
+}
+
+/// A page of rules, newest first, and how many there are.
+///
+/// # Errors
+/// The database's error.
+pub async fn rules(
+    pool: &PgPool,
+    filter: &RuleFilter,
+    page: Page,
+) -> Result<(Vec<RuleRow>, i64), sqlx::Error> {
+    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+        query.push(" FROM read.rules WHERE deleted_at IS NULL");
+        and_like(query, "name", filter.name.as_deref());
+        and_eq(query, "action_type", filter.action_type);
+        if let Some(channel) = filter.channel {
+            query.push(" AND channel_id = ").push_bind(channel);
+        }
+        if let Some(enabled) = filter.enabled {
+            query.push(" AND enabled = ").push_bind(enabled);
+        }
+    };
+    let mut rows = QueryBuilder::new("SELECT *");
+    condition(&mut rows);
+    rows.push(" ORDER BY created_at DESC, id DESC");
+    push_page(&mut rows, page);
+    let mut count = QueryBuilder::new("SELECT count(*)");
+    condition(&mut count);
+    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+}

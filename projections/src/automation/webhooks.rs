@@ -1,0 +1,170 @@
+//! Webhook subscriptions as rows, and what is asked about them.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use signalbox_domain::automation::{NewWebhook, Replay, WebhookEvent, WebhookSpec};
+use signalbox_event_store::RecordedEvent;
+use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
+use uuid::Uuid;
+
+use crate::{
+    page::{Page, and_like, push_page},
+    table::{ReadRow, Table},
+};
+
+/// A subscription.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct WebhookRow {
+    /// Key.
+    pub id: Uuid,
+    /// Who made it.
+    pub owner_id: Uuid,
+    /// Where events are posted to.
+    pub url: String,
+    /// What signs deliveries, encrypted.
+    pub sealed_secret: Option<String>,
+    /// Words of the events that it is told of.
+    pub events: Vec<String>,
+    /// Whether it is told anything.
+    pub enabled: bool,
+    /// Since when all attempts have failed.
+    pub failing_since: Option<DateTime<Utc>>,
+    /// Past events that are being delivered: their key,
+    pub replay_id: Option<Uuid>,
+    /// the position after which they lie,
+    pub replay_after: Option<i64>,
+    /// and that of the last one.
+    pub replay_last: Option<i64>,
+    /// Version of the aggregate.
+    pub version: i64,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When it was last changed by somebody.
+    pub updated_at: DateTime<Utc>,
+}
+
+impl ReadRow for WebhookRow {
+    const TABLE: &'static str = "webhooks";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+impl WebhookRow {
+    /// The stretch of past events that is being delivered.
+    pub fn replay(&self) -> Option<Replay> {
+        Some(Replay { id: self.replay_id?, after: self.replay_after?, last: self.replay_last? })
+    }
+
+    fn set_spec(&mut self, spec: WebhookSpec) {
+        let WebhookSpec { url, sealed_secret, events, enabled } = spec;
+        self.url = url;
+        self.sealed_secret = sealed_secret;
+        self.events = events.into_iter().map(|event| event.as_str().to_owned()).collect();
+        self.enabled = enabled;
+    }
+
+    fn set_replay(&mut self, replay: Option<Replay>) {
+        self.replay_id = replay.map(|replay| replay.id);
+        self.replay_after = replay.map(|replay| replay.after);
+        self.replay_last = replay.map(|replay| replay.last);
+    }
+}
+
+pub(super) fn fold(rows: &mut Table<WebhookRow>, recorded: &RecordedEvent, event: WebhookEvent) {
+    let (id, at) = (recorded.aggregate_id, recorded.recorded_at);
+    match event {
+        WebhookEvent::WebhookCreated(NewWebhook { owner, spec }) => {
+            let mut row = WebhookRow {
+                id,
+                owner_id: owner.0,
+                url: String::new(),
+                sealed_secret: None,
+                events: Vec::new(),
+                enabled: false,
+                failing_since: None,
+                replay_id: None,
+                replay_after: None,
+                replay_last: None,
+                version: recorded.sequence,
+                created_at: at,
+                updated_at: at,
+            };
+            row.set_spec(spec);
+            return rows.put(row);
+        }
+        WebhookEvent::WebhookDeleted { .. } => return rows.remove(id),
+        _ => {}
+    }
+    let Some(row) = rows.change(id) else { return };
+    row.version = recorded.sequence;
+    match event {
+        WebhookEvent::WebhookUpdated { to, .. } => {
+            row.set_spec(to);
+            row.updated_at = at;
+        }
+        WebhookEvent::WebhookReplayRequested(replay) => row.set_replay(Some(replay)),
+        WebhookEvent::WebhookReplayAdvanced { finished: true, .. } => row.set_replay(None),
+        WebhookEvent::WebhookReplayAdvanced { to, .. } => row.replay_after = Some(to),
+        WebhookEvent::WebhookCreated(_) | WebhookEvent::WebhookDeleted { .. } => {}
+    }
+}
+
+/// Which subscriptions are listed; `None` means any.
+#[derive(Debug, Clone, Default)]
+pub struct WebhookFilter {
+    /// Part of the address, in any case of letters.
+    pub url: Option<String>,
+    /// Whether they are told anything.
+    pub enabled: Option<bool>,
+    /// What they are told of.
+    pub event: Option<String>,
+}
+
+/// The subscription `id`.
+///
+/// # Errors
+/// The database's error.
+pub async fn webhook(pool: &PgPool, id: Uuid) -> Result<Option<WebhookRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.webhooks WHERE id = $1").bind(id).fetch_optional(pool).await
+}
+
+/// A page of subscriptions, newest first, and how many there are.
+///
+/// # Errors
+/// The database's error.
+pub async fn webhooks(
+    pool: &PgPool,
+    filter: &WebhookFilter,
+    page: Page,
+) -> Result<(Vec<WebhookRow>, i64), sqlx::Error> {
+    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+        query.push(" FROM read.webhooks WHERE true");
+        and_like(query, "url", filter.url.as_deref());
+        if let Some(enabled) = filter.enabled {
+            query.push(" AND enabled = ").push_bind(enabled);
+        }
+        if let Some(event) = &filter.event {
+            query.push(" AND ").push_bind(event.clone()).push(" = ANY(events)");
+        }
+    };
+    let mut rows = QueryBuilder::new("SELECT *");
+    condition(&mut rows);
+    rows.push(" ORDER BY created_at DESC, id DESC");
+    push_page(&mut rows, page);
+    let mut count = QueryBuilder::new("SELECT count(*)");
+    condition(&mut count);
+    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+}
+
+/// Subscriptions to which past events are being delivered, at most `limit`.
+///
+/// # Errors
+/// The database's error.
+pub async fn replaying(pool: &PgPool, limit: i64) -> Result<Vec<WebhookRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.webhooks WHERE replay_id IS NOT NULL ORDER BY id LIMIT $1")
+        .bind(limit)
+        .fetch_all(pool)
+        .await
+}

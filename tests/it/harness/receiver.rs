@@ -1,0 +1,257 @@
+//! A receiver of webhooks as strict as those of the WebMACS family: it reads as many bytes as `Content-Length` says, takes
+//! no other framing, checks the signature over `<timestamp>.<raw body>`, a clock that is off by five minutes at most, and
+//! that the body is a JSON object with `type` and `time`. Or it does something worse.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinHandle,
+};
+
+use super::{eventually, eventually_some, seconds};
+
+const MAX_SKEW_SECONDS: u64 = 300;
+
+/// What a receiver does with a request that it takes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Manner {
+    /// 200.
+    Accept,
+    /// Another status.
+    Answer(u16),
+    /// Nothing, until it gets another manner; then 200.
+    Hold,
+    /// Breaks the connection.
+    Reset,
+    /// Sends the caller elsewhere.
+    Redirect(String),
+    /// 200, and a body without end.
+    Flood,
+}
+
+/// A request that came.
+#[derive(Debug, Clone)]
+pub struct Got {
+    /// By their names in lower case.
+    pub headers: HashMap<String, String>,
+    pub body: String,
+    pub at: Instant,
+    /// Why a strict receiver refused it.
+    pub refused: Option<&'static str>,
+}
+
+impl Got {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map(String::as_str).unwrap_or_default()
+    }
+}
+
+pub struct Receiver {
+    pub address: SocketAddr,
+    shared: Arc<Shared>,
+    server: JoinHandle<()>,
+}
+
+struct Shared {
+    secret: Option<String>,
+    manner: watch::Sender<Manner>,
+    got: Mutex<Vec<Got>>,
+    held: AtomicUsize,
+    most_held: AtomicUsize,
+}
+
+impl Receiver {
+    pub async fn start() -> Self {
+        Self::with(None, Manner::Accept).await
+    }
+
+    /// One that takes only what is signed with `secret`.
+    pub async fn signed(secret: &str) -> Self {
+        Self::with(Some(secret.to_owned()), Manner::Accept).await
+    }
+
+    pub async fn with(secret: Option<String>, manner: Manner) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            secret,
+            manner: watch::Sender::new(manner),
+            got: Mutex::default(),
+            held: AtomicUsize::new(0),
+            most_held: AtomicUsize::new(0),
+        });
+        let for_server = shared.clone();
+        let server = tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                let shared = for_server.clone();
+                // A connection that breaks is the caller's affair.
+                tokio::spawn(async move { serve(socket, &shared).await });
+            }
+        });
+        Self { address, shared, server }
+    }
+
+    pub fn url(&self) -> String {
+        self.url_of("hook")
+    }
+
+    pub fn url_of(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.address)
+    }
+
+    pub fn behave(&self, manner: Manner) {
+        self.shared.manner.send_replace(manner);
+    }
+
+    pub fn got(&self) -> Vec<Got> {
+        self.shared.got.lock().unwrap().clone()
+    }
+
+    /// Requests that are held now.
+    pub fn held(&self) -> usize {
+        self.shared.held.load(Ordering::SeqCst)
+    }
+
+    /// Most requests that were held at one time.
+    pub fn most_held(&self) -> usize {
+        self.shared.most_held.load(Ordering::SeqCst)
+    }
+
+    /// Waits until `count` requests have come; gives them back.
+    #[track_caller]
+    pub fn until_got(&self, count: usize) -> impl Future<Output = Vec<Got>> {
+        eventually_some(seconds(20), async move || Some(self.got()).filter(|got| got.len() >= count))
+    }
+
+    /// Waits until `count` requests are held.
+    #[track_caller]
+    pub fn until_held(&self, count: usize) -> impl Future<Output = ()> {
+        eventually(seconds(20), async move || self.held() == count)
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn serve(socket: TcpStream, shared: &Shared) -> Option<()> {
+    let mut socket = BufReader::new(socket);
+    loop {
+        let got = read(&mut socket, shared.secret.as_deref()).await?;
+        let refused = got.refused;
+        shared.got.lock().unwrap().push(got);
+        let status = match refused {
+            Some("signature" | "timestamp") => 401,
+            Some(_) => 400,
+            None => answer(socket.get_mut(), shared).await?,
+        };
+        let head = format!("HTTP/1.1 {status} Done\r\nContent-Length: 2\r\n\r\nok");
+        socket.get_mut().write_all(head.as_bytes()).await.ok()?;
+    }
+}
+
+/// Status of the answer; `None` when there is none, or it has been sent.
+async fn answer(socket: &mut TcpStream, shared: &Shared) -> Option<u16> {
+    let manner = shared.manner.borrow().clone();
+    match manner {
+        Manner::Accept => Some(200),
+        Manner::Answer(status) => Some(status),
+        Manner::Hold => {
+            let held = shared.held.fetch_add(1, Ordering::SeqCst) + 1;
+            shared.most_held.fetch_max(held, Ordering::SeqCst);
+            let mut manners = shared.manner.subscribe();
+            let mut byte = [0];
+            // A caller that gives up closes the connection.
+            let is_there = tokio::select! {
+                changed = manners.wait_for(|manner| *manner != Manner::Hold) => changed.is_ok(),
+                _ = socket.peek(&mut byte) => false,
+            };
+            shared.held.fetch_sub(1, Ordering::SeqCst);
+            is_there.then_some(200)
+        }
+        Manner::Reset => {
+            socket.set_zero_linger().unwrap();
+            None
+        }
+        Manner::Redirect(to) => {
+            let head = format!("HTTP/1.1 307 Away\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
+            socket.write_all(head.as_bytes()).await.ok()?;
+            None
+        }
+        Manner::Flood => {
+            socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n").await.ok()?;
+            let zeros = vec![0; 64 * 1024];
+            while socket.write_all(&zeros).await.is_ok() {}
+            None
+        }
+    }
+}
+
+/// A request, judged; `None` when the connection has ended.
+async fn read(socket: &mut BufReader<TcpStream>, secret: Option<&str>) -> Option<Got> {
+    let mut line = String::new();
+    if socket.read_line(&mut line).await.ok()? == 0 {
+        return None;
+    }
+    let mut words = line.split_whitespace();
+    let method = words.next()?.to_owned();
+    let mut headers = HashMap::new();
+    loop {
+        let mut line = String::new();
+        socket.read_line(&mut line).await.ok()?;
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
+    }
+    let length = headers.get("content-length").and_then(|text| text.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    socket.read_exact(&mut body).await.ok()?;
+    let body = String::from_utf8(body).unwrap_or_default();
+    let mut got = Got { headers, body, at: Instant::now(), refused: None };
+    got.refused = fault(&method, &got, length.is_some(), secret);
+    Some(got)
+}
+
+fn fault(method: &str, got: &Got, has_length: bool, secret: Option<&str>) -> Option<&'static str> {
+    let timestamp = got.header("x-webhook-timestamp");
+    let is_integer = !timestamp.is_empty() && timestamp.bytes().all(|byte| byte.is_ascii_digit());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+    let skew = timestamp.parse::<u64>().map_or(u64::MAX, |seconds| seconds.abs_diff(now));
+    let is_signed = |secret: &str| {
+        let mut mac = Hmac::<sha2::Sha256>::new_from_slice(secret.as_bytes()).unwrap();
+        mac.update(timestamp.as_bytes());
+        mac.update(b".");
+        mac.update(got.body.as_bytes());
+        got.header("x-webhook-signature") == hex::encode(mac.finalize().into_bytes())
+    };
+    let body: Option<Value> = serde_json::from_str(&got.body).ok();
+    let is_event = body.is_some_and(|body| body["type"].is_string() && body["time"].is_string());
+    match () {
+        () if method != "POST" => Some("method"),
+        () if !has_length || got.headers.contains_key("transfer-encoding") => Some("length"),
+        () if got.header("content-type") != "application/json" => Some("content type"),
+        () if !is_integer || skew > MAX_SKEW_SECONDS => Some("timestamp"),
+        () if secret.is_some_and(|secret| !is_signed(secret)) => Some("signature"),
+        () if secret.is_none() && got.headers.contains_key("x-webhook-signature") => Some("signature"),
+        () if !is_event => Some("body"),
+        () => None,
+    }
+}

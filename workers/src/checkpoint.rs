@@ -1,0 +1,35 @@
+//! How far a worker has followed the log of events.
+
+use sqlx::PgPool;
+
+/// The position that follower `name` has dealt with; 0 for a new one.
+pub(crate) async fn read(pool: &PgPool, name: &str) -> Result<i64, sqlx::Error> {
+    let position = sqlx::query_scalar("SELECT position FROM ops.relay_checkpoint WHERE relay = $1")
+        .bind(name)
+        .fetch_optional(pool)
+        .await?;
+    if let Some(position) = position {
+        return Ok(position);
+    }
+    sqlx::query("INSERT INTO ops.relay_checkpoint (relay, position) VALUES ($1, 0) ON CONFLICT DO NOTHING")
+        .bind(name)
+        .execute(pool)
+        .await?;
+    Ok(0)
+}
+
+/// Moves follower `name` from one position to another, unless it is elsewhere. Does not wait for the disk: should the
+/// server crash and take it back, the same events are dealt with again.
+pub(crate) async fn advance(pool: &PgPool, name: &str, from: i64, to: i64) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "UPDATE ops.relay_checkpoint SET position = $3
+           FROM (SELECT set_config('synchronous_commit', 'off', true)) AS setting
+          WHERE relay = $1 AND position = $2",
+    )
+    .bind(name)
+    .bind(from)
+    .bind(to)
+    .execute(pool)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,122 @@
+use std::time::{Duration, Instant};
+
+use chrono::NaiveDate;
+use sqlx::{FromRow, postgres::types::PgInterval};
+use uuid::Uuid;
+
+use crate::{Context, WorkerError};
+
+/// How often the claim on shards is renewed.
+const RENEWAL: Duration = Duration::from_secs(1);
+/// How long a claim lasts without being renewed: the longest pause after a process has died.
+const LEASE: PgInterval = PgInterval { months: 0, days: 0, microseconds: 3_000_000 };
+/// Shards that there are, as in the migration that makes them.
+const COUNT: i32 = 16;
+
+/// Where shards are in the datapoint log.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark {
+    /// Row that was judged last.
+    pub(super) position: i64,
+    /// Its day, or an earlier one.
+    pub(super) day: NaiveDate,
+    /// Points up to it.
+    pub(super) total: i64,
+}
+
+/// The shards that this process holds, and how far they are.
+#[derive(Debug, Default)]
+pub(super) struct Shards {
+    me: Option<Uuid>,
+    renewed: Option<Instant>,
+    held: Vec<Shard>,
+}
+
+#[derive(Debug, Clone, FromRow)]
+struct Shard {
+    shard: i32,
+    position: i64,
+    day: NaiveDate,
+    total: i64,
+}
+
+/// Shards that are equally far.
+#[derive(Debug, Clone)]
+pub(super) struct Reach {
+    shards: Vec<i32>,
+    /// How far.
+    pub(super) mark: Mark,
+    /// Row that those have judged last which come next.
+    pub(super) next: Option<i64>,
+}
+
+impl Reach {
+    /// Whether the channel with this integer is in one of the shards.
+    pub(super) fn holds(&self, channel: i32) -> bool {
+        self.shards.contains(&channel.rem_euclid(COUNT))
+    }
+}
+
+impl Shards {
+    /// Renews the claim, if it is time; gives back whether other shards are held now.
+    pub(super) async fn renew(&mut self, context: &Context) -> Result<bool, WorkerError> {
+        if self.renewed.is_some_and(|renewed| renewed.elapsed() < RENEWAL) {
+            return Ok(false);
+        }
+        let me = *self.me.get_or_insert_with(|| context.clock.new_id());
+        let held: Vec<Shard> =
+            sqlx::query_as("SELECT shard, position, day, total FROM ops.claim_rule_shards($1, $2)")
+                .bind(me)
+                .bind(LEASE)
+                .fetch_all(&context.pool)
+                .await?;
+        let numbers = |held: &[Shard]| held.iter().map(|shard| shard.shard).collect::<Vec<_>>();
+        let is_other = numbers(&held) != numbers(&self.held);
+        if is_other {
+            tracing::info!(shards = held.len(), "this process evaluates the rules of so many shards");
+        }
+        (self.held, self.renewed) = (held, Some(Instant::now()));
+        Ok(is_other)
+    }
+
+    /// Those that are least far.
+    pub(super) fn hindmost(&self) -> Option<Reach> {
+        let first = self.held.iter().min_by_key(|shard| (shard.position, shard.day))?;
+        let (equal, ahead): (Vec<_>, Vec<_>) =
+            self.held.iter().partition(|shard| shard.position == first.position);
+        Some(Reach {
+            shards: equal.iter().map(|shard| shard.shard).collect(),
+            mark: Mark { position: first.position, day: first.day, total: first.total },
+            next: ahead.iter().map(|shard| shard.position).min(),
+        })
+    }
+
+    /// Moves the shards of `from` to `to`, unless another process has moved them; then they are claimed anew.
+    pub(super) async fn advance(
+        &mut self,
+        context: &Context,
+        from: &Reach,
+        to: Mark,
+    ) -> Result<(), WorkerError> {
+        // Does not wait for the disk: what is judged again fires nothing again.
+        let moved = sqlx::query(
+            "UPDATE ops.rule_shards SET position = $3, day = $4, total = $5
+               FROM (SELECT set_config('synchronous_commit', 'off', true)) AS setting
+              WHERE shard = ANY($1) AND position = $2",
+        )
+        .bind(&from.shards)
+        .bind(from.mark.position)
+        .bind(to.position)
+        .bind(to.day)
+        .bind(to.total)
+        .execute(&context.pool)
+        .await?;
+        if moved.rows_affected() < from.shards.len() as u64 {
+            self.renewed = None;
+        }
+        for shard in self.held.iter_mut().filter(|shard| from.shards.contains(&shard.shard)) {
+            (shard.position, shard.day, shard.total) = (to.position, to.day, to.total);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+use std::collections::HashMap;
+
+use signalbox_domain::{automation::Judge, kernel::ChannelId};
+use signalbox_projections::automation::{
+    RuleRow,
+    rules::{ChangedRule, rules_since},
+};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+/// The enabled rules, by the channels that they watch.
+#[derive(Debug, Default)]
+pub(super) struct Watches {
+    /// Newest change of a rule that is known.
+    known: i64,
+    by_channel: HashMap<i32, Vec<Watch>>,
+    channels: HashMap<Uuid, i32>,
+}
+
+/// A rule as it is evaluated.
+#[derive(Debug, Clone)]
+pub(super) struct Watch {
+    pub(super) rule: Uuid,
+    pub(super) channel: ChannelId,
+    /// Version of the aggregate that `judge` stands for.
+    pub(super) version: i64,
+    /// Goes ahead of the version while a batch is judged.
+    pub(super) judge: Judge,
+}
+
+impl Watches {
+    /// Takes in what has changed. What was before the row `position` does not matter any more.
+    pub(super) async fn refresh(&mut self, pool: &PgPool, position: i64) -> Result<(), sqlx::Error> {
+        for ChangedRule { rule, channel_number } in rules_since(pool, self.known).await? {
+            // The read model of channels is rebuilt at the moment: what is not taken in is read again.
+            let Some(channel) = channel_number else { return Ok(()) };
+            self.known = rule.changed_at;
+            self.take_in(&rule, channel, position);
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self, row: &RuleRow, channel: i32, position: i64) {
+        if self.find(row.id).is_some_and(|known| known.version >= row.version) {
+            return;
+        }
+        if let Some(watches) = self.channels.remove(&row.id).and_then(|old| self.by_channel.get_mut(&old)) {
+            watches.retain(|watch| watch.rule != row.id);
+        }
+        let Some(judge) = row.judge() else {
+            return tracing::error!(rule.id = %row.id, "a rule has words that this version does not know");
+        };
+        if !judge.is_awake_behind(position) {
+            return;
+        }
+        self.channels.insert(row.id, channel);
+        self.by_channel.entry(channel).or_default().push(Watch {
+            rule: row.id,
+            channel: ChannelId(row.channel_id),
+            version: row.version,
+            judge,
+        });
+    }
+
+    /// Whether no rule watches anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.channels.is_empty()
+    }
+
+    /// Those that watch the channel with this integer.
+    pub(super) fn on(&mut self, channel: i32) -> &mut [Watch] {
+        self.by_channel.get_mut(&channel).map(Vec::as_mut_slice).unwrap_or_default()
+    }
+
+    /// Rule `id` is at `version` now.
+    pub(super) fn settle(&mut self, id: Uuid, version: i64) {
+        let channel = self.channels.get(&id).copied();
+        let watches = channel.and_then(|channel| self.by_channel.get_mut(&channel));
+        if let Some(watch) = watches.into_iter().flatten().find(|watch| watch.rule == id) {
+            watch.version = version;
+        }
+    }
+
+    fn find(&self, id: Uuid) -> Option<&Watch> {
+        self.by_channel.get(self.channels.get(&id)?)?.iter().find(|watch| watch.rule == id)
+    }
+}

@@ -1,0 +1,85 @@
+use futures::{StreamExt, TryStreamExt, stream};
+use signalbox_domain::{
+    automation::{Consignment, ConsignmentEvent, Ended, Health, HealthEvent, HealthStatus, Verdict},
+    kernel::Decider,
+    monitoring::{LogEntry, LogEntryCommand, LogType, NewLogEntry},
+};
+use signalbox_event_store::RecordedEvent;
+use uuid::Uuid;
+
+use super::fan_out::WebhookFanOut;
+use crate::{Context, Worker, WorkerError};
+
+/// Words of the log's events that people may have to know of.
+pub(super) const NOTICED: [&str; 2] = ["attempts_ended", "health_changed"];
+/// Entries written at the same time.
+const CONCURRENT: usize = 16;
+
+/// Leaves an entry in the log that people read about each delivery that was given up and each change of health. Its key
+/// follows from the event.
+pub(super) async fn write(context: &Context, events: &[RecordedEvent]) -> Result<(), WorkerError> {
+    let mut entries = Vec::new();
+    for recorded in events.iter().filter(|event| NOTICED.contains(&event.event_type.as_str())) {
+        match recorded.aggregate_type.as_str() {
+            Consignment::TYPE => entries.extend(about_deliveries(context, recorded).await?),
+            Health::TYPE => {
+                entries.push((key(recorded.aggregate_id, recorded.sequence), about_health(recorded)?))
+            }
+            _ => {}
+        }
+    }
+    let written = stream::iter(entries).map(|(id, entry)| async move {
+        let command = LogEntryCommand::Write(entry);
+        context.send_if_still_due::<LogEntry>(WebhookFanOut::NAME, id, "write", &command).await.map(|_| ())
+    });
+    written.buffer_unordered(CONCURRENT).try_collect().await
+}
+
+fn key(of: Uuid, what: impl std::fmt::Display) -> Uuid {
+    Uuid::new_v5(&of, format!("log entry {what}").as_bytes())
+}
+
+async fn about_deliveries(
+    context: &Context,
+    recorded: &RecordedEvent,
+) -> Result<Vec<(Uuid, NewLogEntry)>, WorkerError> {
+    let ConsignmentEvent::AttemptsEnded { webhook, attempts, .. } = recorded.decode::<Consignment>()? else {
+        return Ok(Vec::new());
+    };
+    let dead: Vec<_> = attempts.iter().filter(|ended| ended.verdict == Verdict::DeadLetter).collect();
+    if dead.is_empty() {
+        return Ok(Vec::new());
+    }
+    let url: Option<String> = sqlx::query_scalar("SELECT url FROM read.webhooks WHERE id = $1")
+        .bind(webhook.0)
+        .fetch_optional(&context.pool)
+        .await?;
+    let url = url.unwrap_or_else(|| format!("webhook {webhook}"));
+    Ok(dead.into_iter().map(|ended| (key(ended.result.id.0, ended.round), given_up(ended, &url))).collect())
+}
+
+fn given_up(ended: &Ended, url: &str) -> NewLogEntry {
+    let error = ended.result.error.as_deref().unwrap_or_default();
+    // Both are what somebody else wrote; an entry has 500 characters.
+    let (url, error): (String, String) = (url.chars().take(200).collect(), error.chars().take(150).collect());
+    let attempts = ended.attempt;
+    let content = format!(
+        "Delivery {} to {url} was given up after {attempts} attempts: {error}. It can be delivered again.",
+        ended.result.id
+    );
+    NewLogEntry { kind: LogType::Error, content, source: "webhooks".to_owned(), user: None }
+}
+
+fn about_health(recorded: &RecordedEvent) -> Result<NewLogEntry, WorkerError> {
+    let HealthEvent::HealthChanged { report, .. } = recorded.decode::<Health>()?;
+    let failed: Vec<_> =
+        report.components.iter().filter(|(_, word)| *word != "ok").map(|(name, _)| name.as_str()).collect();
+    let since = report.since.format("%Y-%m-%d %H:%M:%S UTC");
+    let (kind, content) = match report.status {
+        HealthStatus::Ok => (LogType::Info, format!("The service works again since {since}.")),
+        HealthStatus::Degraded => {
+            (LogType::Warning, format!("The service was degraded at {since}: {}.", failed.join(", ")))
+        }
+    };
+    Ok(NewLogEntry { kind, content, source: "health".to_owned(), user: None })
+}

@@ -1,0 +1,57 @@
+use std::collections::BTreeMap;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use signalbox_domain::{
+    automation::{Consignment, ConsignmentCommand, NewDelivery},
+    kernel::{DeliveryId, WebhookId},
+};
+use signalbox_projections::automation::outgoing::Outgoing;
+use uuid::Uuid;
+
+use crate::{Context, WorkerError};
+
+/// Positions of the log whose events for one subscription are one consignment. Large enough that a storm of events costs few
+/// commands, small enough that a consignment is read quickly.
+const STRETCH: i64 = 32;
+/// Commands under way at the same time.
+const CONCURRENT: usize = 16;
+
+/// Deliveries on their way to their consignments.
+#[derive(Debug, Default)]
+pub(super) struct Queue(BTreeMap<(WebhookId, i64), Vec<NewDelivery>>);
+
+impl Queue {
+    /// Adds `event`, which is at `position`, for `webhook`.
+    pub(super) fn add(&mut self, webhook: WebhookId, position: i64, event: &Outgoing) {
+        self.0.entry((webhook, position / STRETCH)).or_default().push(NewDelivery {
+            id: DeliveryId(Uuid::new_v5(&webhook.0, event.id.as_bytes())),
+            event_id: event.id,
+            event_type: event.event_type.as_str().to_owned(),
+            body: event.body.clone(),
+        });
+    }
+
+    /// Queues them all. Done twice, nothing happens the second time: consignment and delivery follow from subscription and
+    /// event.
+    pub(super) async fn send(self, context: &Context, name: &str) -> Result<(), WorkerError> {
+        let queued = stream::iter(self.0)
+            .map(|((webhook, stretch), deliveries)| queue(context, name, webhook, stretch, deliveries));
+        queued.buffer_unordered(CONCURRENT).try_collect().await
+    }
+}
+
+async fn queue(
+    context: &Context,
+    name: &str,
+    webhook: WebhookId,
+    stretch: i64,
+    deliveries: Vec<NewDelivery>,
+) -> Result<(), WorkerError> {
+    let id = Uuid::new_v5(&webhook.0, format!("stretch {stretch}").as_bytes());
+    // Other deliveries are another command: the second time, some may have been there and others not.
+    let ids: Vec<_> = deliveries.iter().map(|delivery| delivery.id.to_string()).collect();
+    let key = format!("queue {}", ids.join(" "));
+    let command = ConsignmentCommand::Queue { webhook, deliveries };
+    // Refused when the subscription has been deleted meanwhile.
+    context.send_if_still_due::<Consignment>(name, id, &key, &command).await.map(|_| ())
+}
