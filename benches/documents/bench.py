@@ -19,7 +19,7 @@ import score
 import truth
 
 CORES = os.cpu_count() or 1
-ROUNDS = 3
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
 FAILED = []
 
 
