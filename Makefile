@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(shell tools/target-dir)
 CARGO_BUILD := cargo build --release --locked -p signalbox -p signalbox-agent --bin signalbox --bin signalbox-agent
 
 .DEFAULT_GOAL := help
-.PHONY: help up build test lint fmt demo bench bench-monitoring chaos fuzz bootstrap
+.PHONY: help up build test lint fmt demo bench bench-extraction bench-monitoring chaos fuzz bootstrap
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -15,6 +15,7 @@ up: build ## Build and serve Signalbox with its own database and bus, until Ctrl
 
 build: bootstrap ## Build the server and the agent for release
 	$(CARGO_BUILD)
+	@cp -f .tools/lib/libpdfium.so "$(CARGO_TARGET_DIR)/release/"
 
 test: ## Check format, layers and lints, and run all tests
 	@tools/test
@@ -34,6 +35,9 @@ bench: build ## Measure throughput and latency on this machine; BENCH=name for o
 
 bench-monitoring: build ## Measure datapoints: in, out, on disk and live; BENCH_PARTS=ingest,single for some of it
 	cargo bench --locked -p signalbox --bench signalbox -- monitoring
+
+bench-extraction: build ## Measure extraction of documents beside its peers; BENCH_PARTS='digital ocr' for some of it
+	@tools/bench-extraction $(BENCH_PARTS)
 
 chaos: build ## Kill parts of the system under load and check that nothing is lost
 	cargo test --release --locked -p signalbox --test chaos -- --ignored --nocapture --test-threads 1

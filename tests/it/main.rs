@@ -4,5 +4,6 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test's helpers fail the test")]
 
 mod api;
+mod extract_command;
 mod harness;
 mod routes;

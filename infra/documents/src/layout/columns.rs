@@ -154,16 +154,16 @@ fn strips(cover: &[u32], allowed: u32, least: f32) -> Vec<(f32, f32)> {
 /// Whether there is running text on both sides of `gutter`.
 fn is_between_columns(pieces: &[Piece], lines: &[&Line], gutter: f32, known: bool) -> bool {
     let is_text = |side: &dyn Fn(&Area) -> bool| {
-        let side: Vec<&&Line> = lines.iter().filter(|line| side(&line.area)).collect();
-        if side.is_empty() {
+        let rows = rows_of(lines.iter().copied().filter(|line| side(&line.area)));
+        if rows.is_empty() {
             return false;
         }
-        let left = side.iter().map(|line| line.area.left).fold(f32::MAX, f32::min);
-        let right = side.iter().map(|line| line.area.right).fold(f32::MIN, f32::max);
-        let filled = median(side.iter().map(|line| line.area.width())) / (right - left).max(1.0);
-        let letters = side.iter().map(|line| line.letters()).sum::<usize>() / side.len();
+        let left = rows.iter().map(|(area, _)| area.left).fold(f32::MAX, f32::min);
+        let right = rows.iter().map(|(area, _)| area.right).fold(f32::MIN, f32::max);
+        let filled = median(rows.iter().map(|(area, _)| area.width())) / (right - left).max(1.0);
+        let letters = rows.iter().map(|(_, letters)| letters).sum::<usize>() / rows.len();
         let enough = if known { 1 } else { LINES };
-        side.len() >= enough
+        rows.len() >= enough
             && (known || (filled >= FILLED && letters >= LETTERS))
             && right - left >= COLUMN / 2.0
     };
@@ -173,6 +173,17 @@ fn is_between_columns(pieces: &[Piece], lines: &[&Line], gutter: f32, known: boo
     let (left, right) = (|area: &Area| area.right <= gutter, |area: &Area| area.left >= gutter);
     let (text_left, text_right) = (is_text(&left), is_text(&right));
     (text_left && (text_right || has_found(&right))) || (text_right && has_found(&left))
+}
+
+/// Areas and letters of whole lines: justified text may have been taken apart at wide spaces.
+fn rows_of<'a>(lines: impl Iterator<Item = &'a Line>) -> Vec<(Area, usize)> {
+    let mut sorted: Vec<&Line> = lines.collect();
+    sorted.sort_by(|one, other| one.baseline.total_cmp(&other.baseline));
+    let of_row = |row: &[&Line]| {
+        let area = row.iter().skip(1).fold(row[0].area, |area, line| area.union(&line.area));
+        (area, row.iter().map(|line| line.letters()).sum())
+    };
+    sorted.chunk_by(|one, other| one.is_level_with(other)).map(of_row).collect()
 }
 
 pub(crate) fn median(values: impl Iterator<Item = f32>) -> f32 {

@@ -72,17 +72,22 @@ fn at_edges(lines: &[Line], height: f32) -> Vec<usize> {
     above.chain(below).copied().collect()
 }
 
-/// The line without its numbers, and where it stands.
+/// The line without its numbers, and where it stands. Where there is nothing but numbers, they are what tells it from a
+/// cell of a table.
 fn key(line: &Line) -> (String, i32) {
-    let mut text = String::new();
-    for letter in line.text().chars() {
+    let (whole, mut text) = (line.text(), String::new());
+    let at = (line.baseline / 4.0).round() as i32;
+    if !whole.contains(char::is_alphabetic) {
+        return (whole, at);
+    }
+    for letter in whole.chars() {
         if !letter.is_numeric() {
             text.push(letter);
         } else if !text.ends_with('#') {
             text.push('#');
         }
     }
-    (text, (line.baseline / 4.0).round() as i32)
+    (text, at)
 }
 
 fn is_page_number(text: &str) -> bool {

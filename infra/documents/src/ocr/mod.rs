@@ -194,7 +194,7 @@ fn bold_lines(words: &[RecognisedWord]) -> Vec<bool> {
 }
 
 /// How recognition sees bullets.
-const BULLETS: [&str; 13] = ["e", "o", "¢", "«", "»", "°", "©", "®", "*", "+", "·", "¢", "e."];
+const BULLETS: [&str; 13] = ["e", "o", "¢", "«", "»", "°", "©", "®", "*", "+", "·", "«e", "e."];
 /// Between a bullet and its text there is more than a space, in sizes of the font.
 const BULLET_GAP: f32 = 0.6;
 

@@ -1,6 +1,7 @@
 mod consistency;
 mod dashboards;
 pub mod datapoints;
+mod documents;
 mod events;
 mod experiments;
 mod export;

@@ -1,0 +1,238 @@
+"""Measures extraction beside its peers: the same files, the same machine, the same run, one process per core for each.
+
+    make bench-extraction
+    python3 benches/documents/bench.py PROGRAM FOLDER [digital|markdown|ocr|structure …]
+
+PROGRAM is `signalbox`, FOLDER is where the material is made and kept. Prints a table of figures with their ratios, and
+ends with 1 when one of them misses its mark.
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import pdfs
+import score
+import truth
+
+CORES = os.cpu_count() or 1
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
+FAILED = []
+
+
+def main():
+    program, folder = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
+    wanted = sys.argv[3:] or ["digital", "markdown", "ocr", "structure"]
+    material = Material(folder)
+    for name in wanted:
+        {"digital": digital, "markdown": markdown, "ocr": ocr, "structure": structure}[name](program, material)
+    if FAILED:
+        sys.exit("missed: " + "; ".join(FAILED))
+
+
+class Material:
+    """Documents whose truth is known, made once."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        pdfs.load_fonts()
+        self.books = [self.pdf(f"book-{language}-{pages}", truth.book(language, pages, pages), language)
+                      for language in ("deu", "eng") for pages in (1, 10, 60, 180)]
+        self.reports = [self.pdf(f"report-{language}-{seed}", truth.report(language, seed, 3), language, seed)
+                        for language in ("deu", "eng") for seed in range(6)]
+        self.articles = [self.pdf(f"article-{language}-{seed}", truth.article(language, seed), language, seed, columns=2)
+                         for language in ("deu", "eng") for seed in range(4)]
+
+    def pdf(self, name, blocks, language, seed=1, columns=1):
+        path = self.folder / f"{name}.pdf"
+        if not path.exists():
+            hyphens = {"deu": "de_DE", "eng": "en_US"}[language] if seed else None
+            pdfs.write(path, blocks, columns=columns, family="serif" if seed % 2 else "sans", hyphens=hyphens,
+                       header="Signalbox", language=language, size=10.5 if columns == 1 else 9.5)
+            path.with_suffix(".json").write_text(json.dumps(blocks))
+        return path
+
+    def scans(self, kind):
+        """Pages of reports as pictures: clean at 300 dpi, at 150 dpi, skewed by 2°, with noise."""
+        from PIL import Image
+        folder = self.folder / kind
+        folder.mkdir(exist_ok=True)
+        for path in self.reports[:2] + self.reports[6:8]:
+            if not list(folder.glob(f"{path.stem}-*.png")):
+                dpi = 150 if kind == "scan-150" else 300
+                run(["pdftoppm", "-r", dpi, "-gray", "-png", "-l", 2, path, folder / path.stem])
+                for page in folder.glob(f"{path.stem}-*.png"):
+                    picture = Image.open(page)
+                    picture = {"scan-skewed": skewed, "scan-noise": noisy}.get(kind, lambda same: same)(picture)
+                    picture.save(page, dpi=(dpi, dpi))
+        return sorted(folder.glob("*.png"))
+
+
+def skewed(picture):
+    return picture.rotate(2, fillcolor=255, resample=3)
+
+
+def noisy(picture):
+    import numpy
+    from PIL import Image
+    draw = numpy.random.default_rng(7)
+    pixels = numpy.asarray(picture, dtype=float) + draw.normal(0, 40, (picture.height, picture.width))
+    return Image.fromarray(numpy.clip(pixels, 0, 255).astype("uint8"))
+
+
+def run(command, **more):
+    return subprocess.run([str(part) for part in command], check=True, capture_output=True, **more)
+
+
+def best(work):
+    """The shortest of a few rounds, in seconds."""
+    times = []
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+def ours(program, files, form, folder, language="deu"):
+    target = folder / "out"
+    shutil.rmtree(target, ignore_errors=True)
+    run([program, "extract", "-f", form, "-l", language, "-o", target, *files])
+    return target
+
+
+def spread(code, files):
+    """Runs Python `code` with one process per core, each on its share of `files` by size."""
+    shares = [[] for _ in range(CORES)]
+    for file in sorted(files, key=lambda path: -path.stat().st_size):
+        min(shares, key=lambda share: sum(path.stat().st_size for path in share)).append(file)
+    running = [subprocess.Popen([sys.executable, "-c", code, *map(str, share)]) for share in shares if share]
+    if any(process.wait() for process in running):
+        sys.exit("a peer failed")
+
+
+def each(command, files):
+    """Runs a command per file, one process per core at a time."""
+    names = "\0".join(map(str, files))
+    run(["xargs", "-0", "-n", 1, "-P", CORES, "sh", "-c", command, "sh"], input=names.encode(),
+        env={**os.environ, "OMP_THREAD_LIMIT": "1"})
+
+
+def page_count(files):
+    import pypdfium2
+    return sum(len(pypdfium2.PdfDocument(path)) for path in files)
+
+
+def tell(name, value, unit, peer=None, peer_value=None, least=None, most=None):
+    line = f"{name:<44} {value:10.4g} {unit}"
+    if peer:
+        ratio = value / peer_value if peer_value else 0.0
+        line += f"   {peer} {peer_value:.4g}   ratio {ratio:.2f}"
+        value = ratio
+    missed = (least is not None and value < least) or (most is not None and value > most)
+    mark = f" (at least {least})" if least is not None else f" (at most {most})" if most is not None else ""
+    print(line + mark + ("   MISSED" if missed else ""), flush=True)
+    if missed:
+        FAILED.append(name)
+
+
+PYPDFIUM = """
+import sys, pypdfium2
+for path in sys.argv[1:]:
+    document = pypdfium2.PdfDocument(path)
+    text = "".join(page.get_textpage().get_text_range() for page in document)
+    open(path + ".pypdfium.txt", "w").write(text)
+"""
+PYMUPDF = """
+import sys, pymupdf4llm
+for path in sys.argv[1:]:
+    open(path + ".pymupdf.md", "w").write(pymupdf4llm.to_markdown(path, show_progress=False))
+"""
+
+
+def digital(program, material):
+    files = material.books + material.reports + material.articles
+    pages = page_count(files)
+    own = pages / best(lambda: ours(program, files, "plaintext", material.folder))
+    bare = pages / best(lambda: spread(PYPDFIUM, files))
+    command = pages / best(lambda: each('pdftotext "$1" "$1.pdftotext.txt"', files))
+    tell(f"plain text of {pages} pages, all processes", own, "pages/s", "pypdfium2", bare, least=0.9)
+    tell(f"plain text of {pages} pages, all processes", own, "pages/s", "pdftotext", command, least=1.0)
+
+
+def markdown(program, material):
+    files = material.reports + material.articles
+    pages = page_count(files)
+    own = pages / best(lambda: ours(program, files, "markdown", material.folder))
+    peer = pages / best(lambda: spread(PYMUPDF, files))
+    tell(f"markdown of {pages} pages", own, "pages/s", "pymupdf4llm", peer, least=5.0)
+
+
+def text_of_page(material, picture):
+    """The truth of a page: the text that the PDF itself holds."""
+    import pypdfium2
+    stem, number = picture.stem.rsplit("-", 1)
+    page = pypdfium2.PdfDocument(material.folder / f"{stem}.pdf")[int(number) - 1]
+    return letters(page.get_textpage().get_text_range())
+
+
+def letters(text):
+    """A bag for the error rate: words without bullets, whatever their order and division into lines."""
+    return " ".join(text.replace("\u0002", "").replace("\ufffe", "").split())
+
+
+def ocr(program, material):
+    for kind in ("scan-300", "scan-150", "scan-skewed", "scan-noise"):
+        pictures = material.scans(kind)
+        languages = {"deu": [], "eng": []}
+        for picture in pictures:
+            languages["deu" if "-deu-" in picture.name else "eng"].append(picture)
+
+        def own_work():
+            for language, files in languages.items():
+                target = ours(program, files, "plaintext", material.folder, language)
+                for file in files:
+                    shutil.copy(target / f"{file.name}.txt", f"{file}.own.txt")
+
+        def command_work():
+            for language, files in languages.items():
+                each(f'tesseract "$1" "$1.tesseract" -l {language}', files)
+
+        own, command = len(pictures) / best(own_work), len(pictures) / best(command_work)
+        tell(f"recognition, {kind}", own, "pages/s", "tesseract", command, least=0.95)
+        rates = {}
+        for suffix in ("own", "tesseract"):
+            errors = total = 0
+            for picture in pictures:
+                expected = sorted(text_of_page(material, picture).split())
+                found = sorted(letters(pathlib.Path(f"{picture}.{suffix}.txt").read_text()).split())
+                errors += score.levenshtein(" ".join(expected), " ".join(found))
+                total += len(" ".join(expected))
+            rates[suffix] = errors / total
+        if kind == "scan-300":
+            tell(f"letter error rate, {kind}", rates["own"], "", most=0.02)
+        tell(f"letter error rate, {kind}", rates["own"], "", "tesseract", rates["tesseract"], most=1.05)
+
+
+def structure(program, material):
+    files = material.reports + material.articles + material.books[:2]
+    target = ours(program, files, "json", material.folder)
+    figures = []
+    for path in files:
+        document = json.loads((target / f"{path.name}.json").read_text())
+        figures.append(score.compare(json.loads(path.with_suffix(".json").read_text()), document))
+    total = score.overall(figures)
+    for name in ("headings", "items", "cells"):
+        tell(f"F1 of {name}, digital PDFs", total[name], "", least=0.95)
+    tell("letter error rate, digital PDFs", total["error_rate"], "", most=0.005)
+    columns = [figure for path, figure in zip(files, figures) if path in material.articles]
+    right = sum(figure["errors"] <= 0.005 * figure["letters"] for figure in columns)
+    tell("two-column documents in reading order", right / len(columns), "", least=1.0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Makes the small documents that `make test` reads, in tests/documents/: run it only to change them.
+
+    python3 -m pip install reportlab pikepdf python-docx openpyxl python-pptx Pillow
+    python3 benches/documents/samples.py
+"""
+import email.message
+import pathlib
+import subprocess
+import tempfile
+
+import pdfs
+
+HERE = pathlib.Path(__file__).resolve().parents[2] / "tests" / "documents"
+REPORT = [
+    {"kind": "heading", "level": 1, "text": "Prüfbericht der Weiche"},
+    {"kind": "paragraph", "text": "Die Weiche 12 wurde im Frühjahr geprüft. Der Antrieb läuft ruhig, die Zungen liegen an, und "
+     "die Überwachung der Endlage meldet zuverlässig. Eine Instandsetzung ist nicht erforderlich."},
+    {"kind": "heading", "level": 2, "text": "1 Umfang"},
+    {"kind": "list", "ordered": False, "items": [{"level": 0, "text": "Antrieb und Verschluss"},
+                                                 {"level": 0, "text": "Zungen und Backenschienen"}]},
+    {"kind": "heading", "level": 2, "text": "2 Messwerte"},
+    {"kind": "table", "ruled": True, "rows": [["Größe", "Wert", "Grenze"], ["Stellzeit", "4,2 s", "6,0 s"],
+                                              ["Stellkraft", "2,8 kN", "4,5 kN"]]},
+    {"kind": "heading", "level": 2, "text": "3 Ergebnis"},
+    {"kind": "list", "ordered": True, "items": [{"level": 0, "text": "Keine Mängel"}, {"level": 0, "text": "Nächste Prüfung im Herbst"}]},
+]
+LEFT = ("The left column comes first. It tells of the morning train, which leaves the yard before dawn and climbs the long "
+        "grade to the tunnel, where the signal stands at clear. Nobody waits on the platform at this hour. ") * 3
+RIGHT = ("The right column comes second. It tells of the evening train, which returns with the mail and the milk, and stops "
+         "at every halt along the river. The lamps are lit, and the crossing bell rings twice. ") * 3
+COLUMNS = [{"kind": "heading", "level": 1, "text": "Two Trains"}, {"kind": "paragraph", "text": LEFT.strip()},
+           {"kind": "paragraph", "text": RIGHT.strip()}]
+
+
+def main():
+    import docx
+    import openpyxl
+    import pikepdf
+    import pptx
+    HERE.mkdir(exist_ok=True)
+    pdfs.load_fonts()
+    pdfs.write(HERE / "report.pdf", REPORT, family="sans", header="Signalbox Werk 7")
+    pdfs.write(HERE / "columns.pdf", COLUMNS, columns=2, family="serif")
+    with pikepdf.open(HERE / "report.pdf") as pdf:
+        pdf.save(HERE / "encrypted.pdf", encryption=pikepdf.Encryption(owner="owner", user="user"))
+    whole = (HERE / "report.pdf").read_bytes()
+    (HERE / "truncated.pdf").write_bytes(whole[:600])
+    scan(HERE)
+    letter = docx.Document()
+    letter.add_heading("Brief", 1)
+    letter.add_paragraph("Sehr geehrte Damen und Herren,")
+    letter.add_paragraph("erstens", style="List Bullet")
+    table = letter.add_table(rows=1, cols=2)
+    table.cell(0, 0).text, table.cell(0, 1).text = "Posten", "Preis"
+    letter.save(HERE / "letter.docx")
+    book = openpyxl.Workbook()
+    book.active.title = "Werte"
+    for row in (["Gleis", "Länge"], ["1", 350.5]):
+        book.active.append(row)
+    book.save(HERE / "sheet.xlsx")
+    show = pptx.Presentation()
+    slide = show.slides.add_slide(show.slide_layouts[1])
+    slide.shapes.title.text, slide.placeholders[1].text = "Überblick", "Erster Punkt"
+    show.save(HERE / "slides.pptx")
+    mail = email.message.EmailMessage()
+    mail["From"], mail["To"], mail["Subject"] = "Anna <anna@example.org>", "werk@example.org", "Störung an Gleis 3"
+    mail.set_content("Guten Morgen,\n\ndas Signal bleibt dunkel.\n")
+    mail.add_attachment(b"x", maintype="application", subtype="octet-stream", filename="foto.bin")
+    (HERE / "mail.eml").write_bytes(bytes(mail))
+
+
+def scan(folder):
+    """A page without a letter of text: the report as a picture, as a PDF and alone."""
+    from PIL import Image
+    with tempfile.TemporaryDirectory() as work:
+        subprocess.run(["pdftoppm", "-r", "150", "-gray", "-png", folder / "report.pdf", f"{work}/page"], check=True)
+        page = Image.open(next(pathlib.Path(work).glob("*.png")))
+        page = page.crop((0, 130, page.width, 700)).quantize(8)
+        page.save(folder / "scan.png", optimize=True, dpi=(150, 150))
+        page.convert("L").save(folder / "scan.pdf", resolution=150)
+
+
+if __name__ == "__main__":
+    main()

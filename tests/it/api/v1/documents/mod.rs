@@ -1,0 +1,65 @@
+//! Documents become text.
+
+mod hostile;
+mod options;
+mod reading;
+mod refusing;
+
+use std::path::Path;
+
+use reqwest::Method;
+use signalbox_config::Config;
+
+use crate::harness::{Answer, Client, World};
+
+pub const EXTRACT: &str = "/api/v1/extract";
+
+/// A service that reads documents, with two parsers.
+async fn world(adjust: impl FnOnce(&mut Config)) -> World {
+    World::with(|config| {
+        config.extraction.parsers = 2;
+        config.limits.anonymous_extractions_per_minute = 1000;
+        adjust(config);
+    })
+    .await
+}
+
+/// A document of `tests/documents`.
+fn sample(name: &str) -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents").join(name)).unwrap()
+}
+
+/// A part of a form: its name, the name of its file if it is one, and its bytes.
+type Part<'a> = (&'a str, Option<&'a str>, &'a [u8]);
+
+/// A form as browsers write it.
+fn form(parts: &[Part<'_>]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (name, file, bytes) in parts {
+        let file =
+            file.map_or_else(String::new, |file| format!("; filename=\"{file}\"\r\nContent-Type: text/odd"));
+        body.extend(format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"{file}\r\n\r\n").bytes());
+        body.extend_from_slice(bytes);
+        body.extend(b"\r\n");
+    }
+    body.extend(b"--b--\r\n");
+    body
+}
+
+async fn send_form(client: &Client, path: &str, parts: &[Part<'_>]) -> Answer {
+    let request =
+        client.request(Method::POST, path).header("content-type", "multipart/form-data; boundary=b");
+    client.send(request.body(form(parts))).await
+}
+
+/// Sends the document alone.
+async fn send(client: &Client, path: &str, name: &str, bytes: &[u8]) -> Answer {
+    send_form(client, path, &[("file", Some(name), bytes)]).await
+}
+
+/// The text of a sample as `format`.
+async fn text(client: &Client, name: &str, format: &str) -> String {
+    let path = format!("{EXTRACT}?output_format={format}");
+    let answer = send(client, &path, name, &sample(name)).await.expect(200);
+    answer["content"].as_str().unwrap().to_owned()
+}

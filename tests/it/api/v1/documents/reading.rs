@@ -1,0 +1,166 @@
+use serde_json::{Value, json};
+
+use super::{EXTRACT, sample, send, text, world};
+use crate::harness::{Client, sha256};
+
+const REPORT: &str = "Signalbox Werk 7
+
+# Prüfbericht der Weiche
+
+Die Weiche 12 wurde im Frühjahr geprüft. Der Antrieb läuft ruhig, die Zungen liegen an, und die Überwachung der \
+Endlage meldet zuverlässig. Eine Instandsetzung ist nicht erforderlich.
+
+## 1 Umfang
+
+- Antrieb und Verschluss
+- Zungen und Backenschienen
+
+## 2 Messwerte
+
+| Größe | Wert | Grenze |
+| --- | --- | --- |
+| Stellzeit | 4,2 s | 6,0 s |
+| Stellkraft | 2,8 kN | 4,5 kN |
+
+## 3 Ergebnis
+
+1. Keine Mängel
+2. Nächste Prüfung im Herbst";
+
+#[tokio::test]
+async fn a_pdf_keeps_its_headings_lists_and_tables() {
+    let world = world(|_| {}).await;
+    let client = world.anonymous();
+    let pdf = sample("report.pdf");
+    let answer = send(&client, EXTRACT, "../x/report.pdf", &pdf).await.expect(200);
+    assert_eq!(answer["content"], REPORT);
+    for (field, expected) in [
+        ("status", json!("completed")),
+        ("filename", json!("report.pdf")),
+        ("mime_type", json!("application/pdf")),
+        ("size_bytes", json!(pdf.len())),
+        ("output_format", json!("markdown")),
+        ("error", Value::Null),
+        ("extraction_engine", json!("auto")),
+        ("extractor_used", json!("pdfium")),
+        ("ocr_engine_used", Value::Null),
+        ("language", json!("deu")),
+        ("page_count", json!(1)),
+        ("confidence", json!(1.0)),
+        ("pages_ocred", json!([])),
+        ("processors_applied", json!(["cleanup", "structure"])),
+        ("warnings", json!([])),
+        ("sha256", json!(sha256(&pdf))),
+    ] {
+        assert_eq!(answer[field], expected, "{field}");
+    }
+    let plain = text(&client, "report.pdf", "plaintext").await;
+    assert!(plain.contains("Prüfbericht der Weiche\n\nDie Weiche 12") && !plain.contains("---"), "{plain}");
+    let json: Value = serde_json::from_str(&text(&client, "report.pdf", "json").await).unwrap();
+    assert_eq!(json["content"], REPORT);
+    assert_eq!(json["metadata"]["title"], "Prüfbericht der Weiche");
+    assert_eq!(json["blocks"][1]["level"], 1);
+    assert_eq!(json["blocks"][6]["metadata"]["rows"][1][1], "4,2 s");
+    // What stands at the edge of the page is in no block, and not lost.
+    assert_eq!(json["pages"][0]["number"], 1);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn columns_are_read_one_after_the_other() {
+    let world = world(|_| {}).await;
+    let text = text(&world.anonymous(), "columns.pdf", "plaintext").await;
+    let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words} is not in {text}"));
+    assert!(
+        at("Two Trains") < at("The left column") && at("at this hour") < at("The right column"),
+        "{text}"
+    );
+    assert_eq!(
+        text.matches("which leaves the yard before dawn and climbs the long grade").count(),
+        3,
+        "{text}"
+    );
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_scan_is_recognised_page_by_page() {
+    let world = world(|_| {}).await;
+    for (name, engine) in [("scan.pdf", "pdfium"), ("scan.png", "native")] {
+        let answer = send(&world.admin, EXTRACT, name, &sample(name)).await.expect(200);
+        assert_eq!(
+            (&answer["extractor_used"], &answer["ocr_engine_used"]),
+            (&json!(engine), &json!("tesseract"))
+        );
+        assert_eq!(answer["pages_ocred"], json!([1]));
+        assert!(answer["confidence"].as_f64().is_some_and(|sure| sure > 0.7 && sure < 1.0), "{answer}");
+        let text = answer["content"].as_str().unwrap();
+        for words in
+            ["Überwachung der Endlage", "Instandsetzung ist nicht erforderlich", "Stellkraft", "Messwerte"]
+        {
+            assert!(text.contains(words), "{words} is not in {text}");
+        }
+    }
+    let path = format!("{EXTRACT}?ocr_enabled=false");
+    let unread = send(&world.admin, &path, "scan.pdf", &sample("scan.pdf")).await.expect(200);
+    assert_eq!((&unread["ocr_engine_used"], &unread["pages_ocred"]), (&Value::Null, &json!([])));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn office_files_and_mails_are_read() {
+    let world = world(|_| {}).await;
+    let client = world.anonymous();
+    for (name, expected) in [
+        (
+            "letter.docx",
+            "# Brief\n\nSehr geehrte Damen und Herren,\n\n- erstens\n\n| Posten | Preis |\n| --- | --- |",
+        ),
+        ("sheet.xlsx", "## Werte\n\n| Gleis | Länge |\n| --- | --- |\n| 1 | 350.5 |"),
+        ("slides.pptx", "## Überblick\n\n- Erster Punkt"),
+        (
+            "mail.eml",
+            "# Störung an Gleis 3\n\nFrom: Anna \\<anna@example.org>  \nTo: werk@example.org\n\nGuten Morgen,\n\n\
+             das Signal bleibt dunkel.\n\n- Attachment: foto.bin",
+        ),
+    ] {
+        assert_eq!(text(&client, name, "markdown").await, expected, "{name}");
+    }
+    let inline: [(&str, &[u8], &str, &str); 5] = [
+        (
+            "a.html",
+            b"<!doctype html><title>T</title><h1>A</h1><p>b <i>c</i><ul><li>d</ul><script>x</script>",
+            "text/html",
+            "# A\n\nb c\n\n- d",
+        ),
+        ("a.csv", b"a;b\n1;\"x;y\"\n", "text/csv", "| a | b |\n| --- | --- |\n| 1 | x;y |"),
+        ("a.md", b"# A\n\n1. b\n2. c\n", "text/markdown", "# A\n\n1. b\n2. c"),
+        ("a.txt", b"Gr\xFC\xDFe\r\n\r\n\r\nEnde", "text/plain", "Grüße\n\nEnde"),
+        ("a.rtf", b"{\\rtf1\\ansi Gr\\'fc\\'dfe\\par}", "application/rtf", "Grüße"),
+    ];
+    for (name, bytes, kind, expected) in inline {
+        let answer = send(&client, EXTRACT, name, bytes).await.expect(200);
+        assert_eq!((&answer["mime_type"], &answer["content"]), (&json!(kind), &json!(expected)));
+        assert_eq!(answer["extractor_used"], "native");
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn many_at_once_are_not_mixed_up() {
+    let world = world(|_| {}).await;
+    let calls = (0..30).map(|number| {
+        let client: Client = world.anonymous();
+        async move {
+            let bytes = format!("Only document {number} says {number}.");
+            let answer = send(&client, EXTRACT, "a.txt", bytes.as_bytes()).await.expect(200);
+            assert_eq!(answer["content"], bytes);
+            answer["id"].as_str().unwrap().to_owned()
+        }
+    });
+    let mut ids = futures::future::join_all(calls).await;
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 30);
+    world.finish().await;
+}

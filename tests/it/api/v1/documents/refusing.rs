@@ -1,0 +1,88 @@
+use reqwest::Method;
+use serde_json::json;
+
+use super::{EXTRACT, form, sample, send, send_form, world};
+use crate::harness::Answer;
+
+/// The stable word for what went wrong.
+fn code(answer: &Answer, status: u16) -> String {
+    answer.error(status);
+    let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    body["code"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn every_refusal_says_why() {
+    let world = world(|config| config.extraction.max_file_bytes = 1 << 20).await;
+    let client = world.anonymous();
+    let pdf = sample("report.pdf");
+    let sent = async |query: &str, name: &str, bytes: &[u8]| {
+        send(&client, &format!("{EXTRACT}?{query}"), name, bytes).await
+    };
+    assert_eq!(code(&sent("", "a.pdf", b"").await, 400), "empty_file");
+    assert_eq!(code(&sent("", "", &pdf).await, 400), "malformed");
+    assert_eq!(code(&sent("", "a.pdf", b"\x7fELF\x02\x01\x01\0\0\0").await, 415), "unsupported_type");
+    assert_eq!(code(&sent("extraction_engine=pdfium", "a.pdf", b"no pdf").await, 422), "wrong_engine");
+    assert_eq!(code(&sent("extraction_engine=native", "a.txt", &pdf).await, 422), "wrong_engine");
+    assert_eq!(code(&sent("extraction_engine=tika", "a.pdf", &pdf).await, 503), "unavailable");
+    assert_eq!(code(&sent("ocr_engine=google_vision", "a.pdf", &pdf).await, 503), "unavailable");
+    assert_eq!(code(&sent("", "a.pdf", &sample("encrypted.pdf")).await, 422), "encrypted_file");
+    assert_eq!(code(&sent("", "a.pdf", &sample("truncated.pdf")).await, 422), "corrupt_file");
+    assert_eq!(code(&sent("", "a.docx", &sample("letter.docx")[..2000]).await, 415), "unsupported_type");
+    assert_eq!(code(&sent("processors=llm", "a.pdf", &pdf).await, 422), "invalid_field");
+    assert_eq!(code(&sent("output_format=html", "a.pdf", &pdf).await, 422), "invalid_field");
+    let unknown = sent("language=xyz", "a.pdf", &pdf).await;
+    assert_eq!(code(&unknown, 422), "unsupported_language");
+    assert!(unknown.text().contains("deu, eng"), "{}", unknown.text());
+    let without = send_form(&client, EXTRACT, &[("language", None, b"deu")]).await;
+    assert_eq!(code(&without, 422), "invalid_field");
+    assert_eq!(code(&send_form(&client, EXTRACT, &[("file", None, &pdf)]).await, 422), "invalid_field");
+    let no_form = client.request(Method::POST, EXTRACT).header("content-type", "text/plain").body("x");
+    assert_eq!(code(&client.send(no_form).await, 422), "invalid_field");
+    let mut cut = form(&[("file", Some("a.pdf"), &pdf)]);
+    cut.truncate(cut.len() / 2);
+    let cut = client
+        .request(Method::POST, EXTRACT)
+        .header("content-type", "multipart/form-data; boundary=b")
+        .body(cut);
+    assert_eq!(code(&client.send(cut).await, 400), "malformed");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_document_that_is_too_large_is_refused_as_soon_as_that_is_known() {
+    let world = world(|config| config.extraction.max_file_bytes = 1 << 20).await;
+    let client = world.anonymous();
+    let most = vec![b'a'; 1 << 20];
+    send(&client, EXTRACT, "a.txt", &most).await.expect(200);
+    let larger = vec![b'a'; (1 << 20) + 1];
+    assert_eq!(code(&send(&client, EXTRACT, "a.txt", &larger).await, 413), "too_large");
+    let body = form(&[("file", Some("a.txt"), &vec![b'a'; 3 << 20])]);
+    let unannounced = futures::stream::iter([Ok::<_, std::io::Error>(body)]);
+    let request =
+        client.request(Method::POST, EXTRACT).header("content-type", "multipart/form-data; boundary=b");
+    let answer = client.send(request.body(reqwest::Body::wrap_stream(unannounced))).await;
+    assert_eq!(code(&answer, 413), "too_large");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn strangers_are_limited_and_credentials_are_checked() {
+    let world = world(|config| config.limits.anonymous_extractions_per_minute = 2).await;
+    let client = world.anonymous();
+    send(&client, EXTRACT, "a.txt", b"one").await.expect(200);
+    send(&client, EXTRACT, "a.txt", b"two").await.expect(200);
+    let limited = send(&client, EXTRACT, "a.txt", b"three").await;
+    assert_eq!(code(&limited, 429), "rate_limited");
+    assert!(limited.header("retry-after").is_some());
+    for _ in 0..3 {
+        send(&world.admin, EXTRACT, "a.txt", b"text").await.expect(200);
+    }
+    send(&client.with_token("sb_forged"), EXTRACT, "a.txt", b"text").await.error(401);
+    world.finish().await;
+    let closed = self::world(|config| config.extraction.require_auth = true).await;
+    send(&closed.anonymous(), EXTRACT, "a.txt", b"text").await.error(401);
+    let viewer = closed.user("viewer", "viewer").await;
+    assert_eq!(send(&viewer, EXTRACT, "a.txt", b"text").await.expect(200)["content"], json!("text"));
+    closed.finish().await;
+}

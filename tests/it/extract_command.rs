@@ -1,0 +1,58 @@
+//! `signalbox extract`: documents become text without any server.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use tempfile::TempDir;
+
+fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents").join(name)
+}
+
+/// Runs the command in a folder of its own, from which the checkout's library is not seen.
+fn extract(folder: &Path, arguments: &[&str], files: &[PathBuf]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_signalbox"));
+    command.arg("extract").args(arguments).args(files).current_dir(folder).env_remove("SIGNALBOX_CONFIG");
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/lib/libpdfium.so");
+    command.env("SIGNALBOX_EXTRACTION__PDFIUM", library).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn texts_come_in_the_order_of_the_files_and_nothing_else_does() {
+    let folder = TempDir::new().unwrap();
+    let output = extract(folder.path(), &["-f", "plaintext"], &[sample("report.pdf"), sample("mail.eml")]);
+    let (out, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((output.status.code(), errors.as_str()), (Some(0), ""));
+    let at = |words: &str| out.find(words).unwrap_or_else(|| panic!("{words} is not in {out}"));
+    assert!(at("Stellkraft") < at("Störung an Gleis 3"));
+}
+
+#[test]
+fn one_bad_file_spoils_nothing_but_the_exit_code() {
+    let folder = TempDir::new().unwrap();
+    let files = [sample("encrypted.pdf"), sample("letter.docx"), sample("missing.pdf")];
+    let output = extract(folder.path(), &["-o", "out", "-l", "en"], &files);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("encrypted.pdf: the file is encrypted"), "{errors}");
+    assert!(errors.contains("missing.pdf: it cannot be opened"), "{errors}");
+    let written = std::fs::read_to_string(folder.path().join("out/letter.docx.md")).unwrap();
+    assert!(written.starts_with("# Brief\n"), "{written}");
+    assert_eq!(std::fs::read_dir(folder.path().join("out")).unwrap().count(), 1);
+}
+
+#[test]
+fn bad_arguments_are_told_before_anything_is_read() {
+    let folder = TempDir::new().unwrap();
+    let unknown = extract(folder.path(), &["-l", "xyz"], &[sample("report.pdf")]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(text(&unknown.stderr).contains("supported are"), "{}", text(&unknown.stderr));
+    assert_eq!(extract(folder.path(), &[], &[]).status.code(), Some(2));
+    assert_eq!(extract(folder.path(), &["-f", "html"], &[sample("report.pdf")]).status.code(), Some(2));
+}
