@@ -1,19 +1,26 @@
 //! Kills parts of the system in the middle of its work: every kind of process, in a seeded random order, with SIGKILL.
-//! All transfers must complete, each exactly once.
+//! All transfers must complete, and all rules fire, each exactly once.
 //!
-//! `make chaos`; `CHAOS_TRANSFERS` (500), `CHAOS_ROUNDS` (4; each kind is killed once in each), `CHAOS_SEED` (1).
+//! `make chaos`; `CHAOS_TRANSFERS` (500), `CHAOS_CROSSINGS` (10,000), `CHAOS_ROUNDS` (4; each kind is killed once in each), `CHAOS_SEED` (1).
 
 #[path = "../../benches/system/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with the benches, which use other parts")]
 mod system;
 
+#[path = "../../benches/webhooks/sink.rs"]
+#[allow(dead_code, reason = "shared with the benches, which use other parts")]
+mod sink;
+
 mod checks;
+mod crossings;
 mod victims;
 mod work;
 
 use std::{env, time::Instant};
 
 use anyhow::Context as _;
+use crossings::Crossings;
+use sink::{Manner, Sink};
 use system::Servers;
 use victims::Victims;
 use work::Work;
@@ -28,6 +35,37 @@ async fn killed_processes_cost_time_and_no_data() -> anyhow::Result<()> {
 #[ignore = "takes minutes; run it with `make chaos`"]
 async fn a_jetstream_that_loses_its_disk_costs_time_and_no_data() -> anyhow::Result<()> {
     run(true).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes; run it with `make chaos`"]
+async fn every_crossing_fires_once_whatever_dies() -> anyhow::Result<()> {
+    let (count, rounds, seed) =
+        (of("CHAOS_CROSSINGS", 10_000)?, of("CHAOS_ROUNDS", 4)?, of("CHAOS_SEED", 1)?);
+    println!("{count} crossings, every process killed {rounds} times, JetStream wiped, seed {seed}");
+    let mut servers = Servers::start().await?;
+    let pool = servers.database().await?;
+    let mut victims = Victims::start(&servers).await?;
+    victims.add_workers(&servers)?;
+    let receiver = Sink::start(Manner::Accept).await?;
+    let work = Crossings::prepare(&victims, &pool, count as usize, &receiver).await?;
+
+    let start = Instant::now();
+    let submitting = tokio::spawn(work.clone().submit());
+    let disturbed = victims.disturb(&mut servers, &work, rounds, seed, true).await;
+    println!("after {:.1?} the last process was killed", start.elapsed());
+    disturbed.with_context(|| victims.said())?;
+    submitting.await??;
+    let ended = work.wait_until_ended(&mut victims).await;
+    println!("after {:.1?} everything had fired and been delivered", start.elapsed());
+    let checked = match ended {
+        Ok(()) => checks::crossings(&servers, &pool, &work, &receiver).await,
+        Err(error) => Err(error),
+    };
+    checked.with_context(|| victims.said())?;
+    println!("{} processes ended by themselves and were started again", victims.ended_by_themselves);
+    pool.close().await;
+    Ok(())
 }
 
 /// `wiped` says whether nats-server loses its streams each time it is killed.

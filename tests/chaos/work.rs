@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     system::{Api, wait_for},
-    victims::Victims,
+    victims::{Progress, Victims},
 };
 
 const SUBMIT: Duration = Duration::from_secs(120);
@@ -54,6 +54,18 @@ async fn add_jobs(victims: &Victims) -> anyhow::Result<Vec<i64>> {
     Ok(jobs)
 }
 
+impl Progress for Work {
+    fn count(&self) -> usize {
+        self.moves.len()
+    }
+
+    async fn completed(&self) -> Result<usize, sqlx::Error> {
+        let sql = "SELECT count(*) FROM read.transfers WHERE status = 'completed'";
+        let count: i64 = sqlx::query_scalar(sql).fetch_one(&self.pool).await?;
+        Ok(count as usize)
+    }
+}
+
 impl Work {
     /// Writes the files at the agents.
     pub async fn prepare(victims: &Victims, pool: &PgPool, count: usize) -> anyhow::Result<Self> {
@@ -72,11 +84,6 @@ impl Work {
             moves.push(Move { source: at, destination: arrives, job, name });
         }
         Ok(Self { moves, gateways: victims.gateways.clone(), pool: pool.clone() })
-    }
-
-    /// How many transfers there are.
-    pub fn count(&self) -> usize {
-        self.moves.len()
     }
 
     /// Asks for all transfers, at one gateway and then the other, repeating what was not answered.
@@ -102,13 +109,6 @@ impl Work {
             .await?;
         }
         Ok(())
-    }
-
-    /// Transfers that have completed.
-    pub async fn completed(&self) -> Result<usize, sqlx::Error> {
-        let sql = "SELECT count(*) FROM read.transfers WHERE status = 'completed'";
-        let count: i64 = sqlx::query_scalar(sql).fetch_one(&self.pool).await?;
-        Ok(count as usize)
     }
 
     /// Waits until no transfer is under way.
