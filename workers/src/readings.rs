@@ -72,18 +72,22 @@ impl Worker for Readings {
 
 /// Since when readings are wanted. That is noted, so that a subscription that changes later makes no gap.
 async fn wanted_since(pool: &PgPool) -> Result<Option<DateTime<Utc>>, WorkerError> {
-    match readings_wanted(pool).await? {
-        Some(since) => {
-            let noted = sqlx::query_scalar(
-                "INSERT INTO ops.readings_wanted (since) VALUES ($1)
-                     ON CONFLICT (one) DO UPDATE SET since = ops.readings_wanted.since RETURNING since",
-            );
-            Ok(Some(noted.bind(since).fetch_one(pool).await?))
+    let noted: Option<DateTime<Utc>> =
+        sqlx::query_scalar("SELECT since FROM ops.readings_wanted").fetch_optional(pool).await?;
+    match (readings_wanted(pool).await?, noted) {
+        (Some(_), Some(noted)) => Ok(Some(noted)),
+        (Some(since), None) => {
+            sqlx::query("INSERT INTO ops.readings_wanted (since) VALUES ($1) ON CONFLICT DO NOTHING")
+                .bind(since)
+                .execute(pool)
+                .await?;
+            Ok(Some(since))
         }
-        None => {
+        (None, Some(_)) => {
             sqlx::query("DELETE FROM ops.readings_wanted").execute(pool).await?;
             Ok(None)
         }
+        (None, None) => Ok(None),
     }
 }
 
