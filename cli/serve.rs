@@ -141,7 +141,8 @@ impl Service {
                 }
                 Role::Workers => {
                     let mailbox = Mailbox::open(&bus).await?;
-                    let egress = Egress::new(Policy::allowing(&config.egress.allowed_networks)?)?;
+                    let policy = Policy::allowing(&config.egress.allowed_networks);
+                    let egress = Egress::new(policy.context("egress.allowed_networks")?)?;
                     let sealer = Sealer::open(&pool, &clock).await?;
                     let (blobs, config) = (blobs.clone(), config.clone());
                     let context = signalbox_workers::Context {

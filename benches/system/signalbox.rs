@@ -56,6 +56,8 @@ impl Signalbox {
             ("SIGNALBOX_STORAGE__FOLDER", servers.folder().join("data").display().to_string()),
             ("SIGNALBOX_ADMIN_EMAIL", EMAIL.to_owned()),
             ("SIGNALBOX_ADMIN_PASSWORD", PASSWORD.to_owned()),
+            // Where the receivers of webhooks are.
+            ("SIGNALBOX_EGRESS__ALLOWED_NETWORKS", "127.0.0.0/8".to_owned()),
             ("SIGNALBOX_LIMITS__REQUESTS_PER_MINUTE", many.clone()),
             ("SIGNALBOX_LIMITS__REQUEST_BURST", many.clone()),
             ("SIGNALBOX_LIMITS__AGENT_REQUESTS_PER_MINUTE", many.clone()),
@@ -65,12 +67,6 @@ impl Signalbox {
         ];
         let log = servers.folder().join(format!("{role:?}-{}.log", address.port()).to_lowercase());
         Ok(Self { role, address, environment, log })
-    }
-
-    /// With another setting in the environment.
-    pub fn with(mut self, name: &'static str, value: &str) -> Self {
-        self.environment.push((name, value.to_owned()));
-        self
     }
 
     /// Starts the process. It may still be starting up when this returns.

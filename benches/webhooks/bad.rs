@@ -5,13 +5,13 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::{
-    EVENTS, experiment, service,
+    EVENTS, experiment,
     sink::{Arrival, Manner, Sink},
     subscribe,
 };
 use crate::{
     report, size,
-    system::{Api, Servers},
+    system::{Api, Role, Servers, Signalbox},
 };
 
 const GOOD: usize = 3;
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub async fn run() -> anyhow::Result<()> {
     let seconds = size::of("BENCH_SECONDS", 3)? as usize * 10;
     let servers = Servers::start().await?;
-    let (_ours, api) = service(&servers)?.start_and_log_in().await?;
+    let (_ours, api) = Signalbox::new(&servers, Role::All)?.start_and_log_in().await?;
     let good = Sink::start(Manner::Accept).await?;
     for number in 0..GOOD {
         subscribe(&api, &good.url(&number.to_string()), &EVENTS).await?;

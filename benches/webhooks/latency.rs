@@ -5,11 +5,14 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{
-    public_id, service,
+    public_id,
     sink::{Manner, Sink, now},
     subscribe,
 };
-use crate::{report, size, system::Servers};
+use crate::{
+    report, size,
+    system::{Role, Servers, Signalbox},
+};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -17,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub async fn run() -> anyhow::Result<()> {
     let count = size::of("BENCH_SECONDS", 3)? as usize * 100;
     let servers = Servers::start().await?;
-    let (_ours, api) = service(&servers)?.start_and_log_in().await?;
+    let (_ours, api) = Signalbox::new(&servers, Role::All)?.start_and_log_in().await?;
     let sink = Sink::start(Manner::Accept).await?;
     subscribe(&api, &sink.url("hook"), &["sensor.threshold_exceeded"]).await?;
     let event = public_id(&api.post("/api/v1/events", &json!({"name": "boiler", "type": "sensor"})).await?)?;

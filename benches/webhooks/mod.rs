@@ -13,7 +13,7 @@ use std::env;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
-use crate::system::{Api, Servers, Signalbox};
+use crate::system::Api;
 
 const PARTS: [&str; 3] = ["throughput", "bad", "latency"];
 const EVENTS: [&str; 2] = ["experiment.started", "experiment.stopped"];
@@ -30,12 +30,6 @@ pub async fn run() -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// A whole service that may reach this machine.
-fn service(servers: &Servers) -> anyhow::Result<Signalbox> {
-    Ok(Signalbox::new(servers, crate::system::Role::All)?
-        .with("SIGNALBOX_EGRESS__ALLOWED_NETWORKS", "[\"127.0.0.0/8\"]"))
 }
 
 async fn subscribe(api: &Api, url: &str, events: &[&str]) -> anyhow::Result<String> {

@@ -5,11 +5,14 @@ use serde_json::json;
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
-    EVENTS, experiment, service,
+    EVENTS, experiment,
     sink::{Manner, Sink},
     subscribe,
 };
-use crate::{report, size, system::Servers};
+use crate::{
+    report, size,
+    system::{Role, Servers, Signalbox},
+};
 
 /// Enough for all ten slots, of which each subscription may hold three.
 const SUBSCRIPTIONS: usize = 4;
@@ -22,7 +25,7 @@ pub async fn run() -> anyhow::Result<()> {
     let deliveries = size::of("BENCH_DELIVERIES", 8000)? as usize;
     let rounds = size::of("BENCH_ROUNDS", 3)? as usize;
     let servers = Servers::start().await?;
-    let (_ours, api) = service(&servers)?.start_and_log_in().await?;
+    let (_ours, api) = Signalbox::new(&servers, Role::All)?.start_and_log_in().await?;
     let sink = Sink::start(Manner::Accept).await?;
     for number in 0..deliveries / (SUBSCRIPTIONS * EVENTS.len()) {
         experiment(&api, number).await?;

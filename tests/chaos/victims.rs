@@ -3,16 +3,10 @@ use std::time::Duration;
 use rand::{SeedableRng, rngs::StdRng, seq::SliceRandom};
 use tokio::time::{Instant, sleep};
 
-use crate::system::{AgentAccount, AgentSettings, Api, Program, Role, Servers, Signalbox};
-
-/// Work that is under way while processes are killed.
-pub trait Progress {
-    /// How much there is to be done.
-    fn count(&self) -> usize;
-
-    /// How much has been done.
-    async fn completed(&self) -> Result<usize, sqlx::Error>;
-}
+use crate::{
+    system::{AgentAccount, AgentSettings, Api, Program, Role, Servers, Signalbox},
+    work::Progress,
+};
 
 /// The next one is killed when so many seconds have passed, even if nothing has moved since the last.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -47,11 +41,6 @@ impl Settings {
     }
 }
 
-/// A process that may reach receivers on this machine.
-fn reaching_this_machine(servers: &Servers, role: Role) -> anyhow::Result<Signalbox> {
-    Ok(Signalbox::new(servers, role)?.with("SIGNALBOX_EGRESS__ALLOWED_NETWORKS", "[\"127.0.0.0/8\"]"))
-}
-
 /// All processes of the system under test.
 pub struct Victims {
     slots: Vec<Slot>,
@@ -68,13 +57,13 @@ impl Victims {
     pub async fn start(servers: &Servers) -> anyhow::Result<Self> {
         let mut slots = Vec::new();
         for role in [Role::Commands, Role::Projections, Role::Workers] {
-            let settings = reaching_this_machine(servers, role)?;
+            let settings = Signalbox::new(servers, role)?;
             let running = settings.start()?;
             slots.push(Slot { name: format!("{role:?}"), settings: Settings::Server(settings), running });
         }
         let mut gateways = Vec::new();
         for number in 1..=2 {
-            let settings = reaching_this_machine(servers, Role::Gateway)?;
+            let settings = Signalbox::new(servers, Role::Gateway)?;
             let (running, api) = settings.start_and_log_in().await?;
             slots.push(Slot {
                 name: format!("Gateway {number}"),
@@ -98,16 +87,7 @@ impl Victims {
         Ok(Self { slots, agents, gateways: [first, second], ended_by_themselves: 0 })
     }
 
-    /// Starts another process of workers.
-    pub fn add_workers(&mut self, servers: &Servers) -> anyhow::Result<()> {
-        let settings = reaching_this_machine(servers, Role::Workers)?;
-        let running = settings.start()?;
-        let name = "Workers 2".to_owned();
-        self.slots.push(Slot { name, settings: Settings::Server(settings), running });
-        Ok(())
-    }
-
-    /// Kills every process `rounds` times while `work` is done, spread evenly over it.
+    /// Kills every process `rounds` times while `work` is done, spread evenly over them.
     pub async fn disturb(
         &mut self,
         servers: &mut Servers,

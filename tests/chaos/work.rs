@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     system::{Api, wait_for},
-    victims::{Progress, Victims},
+    victims::Victims,
 };
 
 const SUBMIT: Duration = Duration::from_secs(120);
@@ -52,6 +52,15 @@ async fn add_jobs(victims: &Victims) -> anyhow::Result<Vec<i64>> {
         jobs.push(made["id"].as_i64().context("a job without an id")?);
     }
     Ok(jobs)
+}
+
+/// Work of which it is known how much is done.
+pub trait Progress {
+    /// How much there is.
+    fn count(&self) -> usize;
+
+    /// How much is done.
+    fn completed(&self) -> impl Future<Output = Result<usize, sqlx::Error>>;
 }
 
 impl Progress for Work {

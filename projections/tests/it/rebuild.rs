@@ -18,7 +18,7 @@ use sqlx::Executor;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    history,
+    history, history_webhooks,
     world::{World, dump},
 };
 
@@ -44,6 +44,7 @@ async fn a_rebuild_in_one_step_equals_what_was_folded_event_by_event() {
             history::transfers(&writer, number).await;
             history::monitoring(&writer, number).await;
             history::rules(&writer, number).await;
+            history_webhooks::webhooks(&writer, number).await;
         }
     });
     while !writing.is_finished() {
@@ -67,6 +68,7 @@ async fn a_rebuild_in_small_portions_equals_the_live_tables() {
         history::transfers(&world.writer, number).await;
         history::monitoring(&world.writer, number).await;
         history::rules(&world.writer, number).await;
+        history_webhooks::webhooks(&world.writer, number).await;
     }
     world.fold().await;
     for (events, rows) in [(1, 0), (1, 1), (3, 2), (20, 1), (50, 5)] {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{AgentAccount, Client, World, description};
+use crate::harness::{AgentAccount, Client, Receiver, World, description, eventually, seconds};
 
 /// Who may call a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -349,10 +349,7 @@ impl Subjects {
         let rule = json!({"name": "subject", "event_public_id": event, "operator": "gt", "threshold": 9000,
             "action_type": "log"});
         let rule = made("/api/v1/rules", rule).await;
-        // Where nobody listens: the delivery is given up and stays.
-        let webhook = json!({"url": "http://127.0.0.1:9/subject", "events": ["system.health_changed"]});
-        let webhook = made("/api/v1/webhooks", webhook).await;
-        let delivery = made(&format!("/api/v1/webhooks/{webhook}/test"), json!({})).await;
+        let (webhook, delivery) = delivered(world).await;
         let experiment = made("/api/v1/experiments", json!({"name": "subject"})).await;
         let log_entry = made("/api/v1/logging", json!({"content": "subject"})).await;
         let dashboard = made("/api/v1/dashboards", json!({"name": "subject"})).await;
@@ -375,4 +372,21 @@ impl Subjects {
             widget,
         }
     }
+}
+
+/// A webhook and a delivery that has come: nothing happens to it any more by itself.
+async fn delivered(world: &World) -> (String, String) {
+    let receiver = Receiver::start().await;
+    let webhook = json!({"url": receiver.url(), "events": ["system.health_changed"]});
+    let webhook = world.admin.post("/api/v1/webhooks", webhook).await.expect(201)["public_id"].clone();
+    let path = format!("/api/v1/webhooks/{}", webhook.as_str().unwrap());
+    let delivery =
+        world.admin.post(&format!("{path}/test"), json!({})).await.expect(201)["public_id"].clone();
+    let delivery = delivery.as_str().unwrap().to_owned();
+    eventually(seconds(20), async || {
+        let shown = world.admin.get(&format!("{path}/deliveries/{delivery}")).await.expect(200);
+        shown["status"] == "delivered"
+    })
+    .await;
+    (webhook.as_str().unwrap().to_owned(), delivery)
 }

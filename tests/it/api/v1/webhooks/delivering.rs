@@ -161,3 +161,32 @@ async fn an_address_that_may_not_be_reached_is_refused_whatever_its_name() {
     assert_eq!(receiver.got().len(), 0);
     world.finish().await;
 }
+
+#[tokio::test]
+async fn a_rule_that_fires_tells_its_value() {
+    let world = World::start().await;
+    let receiver = Receiver::start().await;
+    subscribe(&world, &receiver, &["sensor.threshold_exceeded"]).await;
+    let event = json!({"name": "boiler", "type": "sensor"});
+    let event = world.admin.post("/api/v1/events", event).await.expect(201)["public_id"].clone();
+    let rule = json!({"name": "too hot", "event_public_id": event, "operator": "between", "threshold": 80,
+        "threshold_high": 90.5, "action_type": "webhook", "webhook_event_type": "sensor.threshold_exceeded"});
+    world.admin.post("/api/v1/rules", rule).await.expect(201);
+    let datapoint = json!({"value": 81.25, "event_public_id": event});
+    world.admin.post("/api/v1/datapoints", datapoint).await.expect(201);
+    let body = receiver.until_got(1).await[0].json();
+    for (key, expected) in [
+        ("type", json!("sensor.threshold_exceeded")),
+        ("sensor", json!("boiler")),
+        ("sensor_id", event.clone()),
+        ("value", json!(81.25)),
+        ("rule", json!("too hot")),
+        ("operator", json!("between")),
+        ("threshold", json!(80.0)),
+        ("threshold_high", json!(90.5)),
+    ] {
+        assert_eq!(body[key], expected, "{key} of {body}");
+    }
+    assert!(body["device"].is_string());
+    world.finish().await;
+}

@@ -1,5 +1,6 @@
 //! Webhook subscriptions, and what becomes of the events that they are told of.
 
+mod crashing;
 mod delivering;
 mod health;
 mod limits;

@@ -1,0 +1,73 @@
+//! Webhooks and deliveries in a history.
+
+use chrono::TimeDelta;
+use signalbox_domain::{
+    automation::{
+        AttemptResult, Consignment, ConsignmentCommand, EventType, NewDelivery, NewWebhook, Replay, Webhook,
+        WebhookChanges, WebhookCommand, WebhookSpec,
+    },
+    kernel::{DeliveryId, WebhookId},
+};
+use uuid::Uuid;
+
+use crate::world::{OWNER, Writer};
+
+/// One that is told of four events: delivered, delivered again, given up, and still on their way. It may be gone in the end.
+pub(crate) async fn webhooks(writer: &Writer, number: i64) {
+    let (webhook, consignment) = (writer.clock.new_id(), writer.clock.new_id());
+    let spec = WebhookSpec {
+        url: format!("https://example.org/{number}"),
+        sealed_secret: None,
+        events: vec![EventType::ExperimentStarted],
+        enabled: true,
+    };
+    writer.run::<Webhook>(webhook, WebhookCommand::Create(NewWebhook { owner: OWNER, spec })).await;
+    let ids: Vec<_> = (0..4).map(|_| DeliveryId(writer.clock.new_id())).collect();
+    let deliveries = ids.iter().map(|id| new(*id)).collect();
+    let queue = ConsignmentCommand::Queue { webhook: WebhookId(webhook), deliveries };
+    writer.run::<Consignment>(consignment, queue).await;
+    attempt(writer, consignment, &ids[..2], 0, 200).await;
+    for round in 0..3 {
+        attempt(writer, consignment, &ids[2..3], round * 10, 500).await;
+    }
+    let at = writer.clock.now();
+    writer
+        .run::<Consignment>(consignment, ConsignmentCommand::Redeliver { at, ids: ids[1..2].to_vec() })
+        .await;
+    // A claim that nobody ends.
+    let claim = writer.clock.new_id();
+    writer
+        .run::<Consignment>(consignment, ConsignmentCommand::Begin { claim, at, ids: ids[3..].to_vec() })
+        .await;
+    let changes = WebhookChanges { enabled: Some(false), ..Default::default() };
+    writer.run::<Webhook>(webhook, WebhookCommand::Change(changes)).await;
+    let id = Uuid::from_u128(5);
+    writer.run::<Webhook>(webhook, WebhookCommand::Replay(Replay { id, after: 1, last: 9 })).await;
+    writer.run::<Webhook>(webhook, WebhookCommand::AdvanceReplay { id, to: 7 }).await;
+    if number % 2 == 0 {
+        writer.run::<Webhook>(webhook, WebhookCommand::Delete).await;
+        // What a worker still says of it.
+        writer
+            .run::<Consignment>(consignment, ConsignmentCommand::Record { claim, results: Vec::new() })
+            .await;
+    }
+}
+
+fn new(id: DeliveryId) -> NewDelivery {
+    let event_type = "experiment.started".to_owned();
+    NewDelivery { id, event_id: id.0, event_type, body: "{\"a\":\"\\\\ä\\n\"}".to_owned() }
+}
+
+async fn attempt(writer: &Writer, consignment: Uuid, ids: &[DeliveryId], seconds: i64, status: u16) {
+    let (claim, at) = (writer.clock.new_id(), writer.clock.now() + TimeDelta::seconds(seconds));
+    writer.run::<Consignment>(consignment, ConsignmentCommand::Begin { claim, at, ids: ids.to_vec() }).await;
+    let result = |id: &DeliveryId| AttemptResult {
+        id: *id,
+        started_at: at,
+        duration_ms: 5,
+        status: Some(status),
+        error: (status != 200).then(|| format!("HTTP {status}")),
+    };
+    let results = ids.iter().map(result).collect();
+    writer.run::<Consignment>(consignment, ConsignmentCommand::Record { claim, results }).await;
+}
