@@ -8,6 +8,7 @@ mod influx;
 mod ingest;
 mod points;
 mod reads;
+mod rules;
 mod sequences;
 mod single;
 mod sockets;
@@ -16,7 +17,7 @@ use std::env;
 
 use anyhow::bail;
 
-const PARTS: [&str; 6] = ["ingest", "single", "reads", "export", "sockets", "sequences"];
+const PARTS: [&str; 7] = ["ingest", "single", "reads", "export", "sockets", "sequences", "rules"];
 
 /// Runs it.
 pub async fn run() -> anyhow::Result<()> {
@@ -29,6 +30,7 @@ pub async fn run() -> anyhow::Result<()> {
             "export" => export::run().await?,
             "sockets" => sockets::run().await?,
             "sequences" => sequences::run().await?,
+            "rules" => rules::run().await?,
             unknown => bail!("there is no part {unknown}: choose among {}", PARTS.join(", ")),
         }
     }

@@ -1,8 +1,8 @@
-//! Commands for rules, webhooks, deliveries and the system's health.
+//! Commands for rules, reported readings, webhooks, deliveries and the system's health.
 
 use signalbox_datapoint_log::head;
 use signalbox_domain::{
-    automation::{Consignment, Health, NewRule, Rule, RuleCommand, Webhook},
+    automation::{Consignment, Health, NewRule, ReportedReading, Rule, RuleCommand, Webhook},
     kernel::Decider,
 };
 use signalbox_messaging::{CommandMessage, CommandReply};
@@ -22,6 +22,10 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
                 *after = head(&handler.pool).await.map_err(|error| unavailable(&error))?.position;
             }
             Ok(handler.run::<Rule>(message, command).await)
+        }
+        ReportedReading::TYPE => {
+            let command = parse::<ReportedReading>(&message.command)?;
+            Ok(handler.run::<ReportedReading>(message, command).await)
         }
         Webhook::TYPE => {
             let command = parse::<Webhook>(&message.command)?;

@@ -1,8 +1,8 @@
-//! How far a worker has followed the log of events.
+//! How far a worker has read the log.
 
 use sqlx::PgPool;
 
-/// The position that follower `name` has dealt with; 0 for a new one.
+/// The position up to which worker `name` has done its work.
 pub(crate) async fn read(pool: &PgPool, name: &str) -> Result<i64, sqlx::Error> {
     let position = sqlx::query_scalar("SELECT position FROM ops.relay_checkpoint WHERE relay = $1")
         .bind(name)
@@ -18,8 +18,7 @@ pub(crate) async fn read(pool: &PgPool, name: &str) -> Result<i64, sqlx::Error> 
     Ok(0)
 }
 
-/// Moves follower `name` from one position to another, unless it is elsewhere. Does not wait for the disk: should the
-/// server crash and take it back, the same events are dealt with again.
+/// Does not wait for the disk: should the server crash and take it back, the same work is done again, and seen to be.
 pub(crate) async fn advance(pool: &PgPool, name: &str, from: i64, to: i64) -> Result<(), sqlx::Error> {
     sqlx::query(
         "UPDATE ops.relay_checkpoint SET position = $3

@@ -2,6 +2,7 @@ use signalbox_blob_store::BlobError;
 use signalbox_domain::kernel::Rejection;
 use signalbox_event_store::DecodeError;
 use signalbox_messaging::BusError;
+use signalbox_projections::monitoring::series::SeriesError;
 
 /// Why a step did not succeed; the next one tries again.
 #[derive(Debug, thiserror::Error)]
@@ -21,4 +22,7 @@ pub enum WorkerError {
     /// The blob store failed.
     #[error("the blob store failed: {0}")]
     Blob(#[from] BlobError),
+    /// Datapoints cannot be read.
+    #[error(transparent)]
+    Series(SeriesError),
 }

@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    Cleanup, Dispatcher, HealthReporter, HealthWatch, Housekeeping, PresenceSweep, Reconciler, Relay,
-    RuleEvaluation, RuleLog, Scheduler, StallSweep, WebhookDelivery, WebhookFanOut, WebhookReplay,
+    Cleanup, Dispatcher, HealthReporter, HealthWatch, Housekeeping, PresenceSweep, Readings, Reconciler,
+    Relay, RuleEvaluation, RuleLog, Scheduler, StallSweep, WebhookDelivery, WebhookFanOut, WebhookReplay,
     WorkerError,
 };
 
@@ -142,6 +142,7 @@ pub async fn run(context: Context, stop: CancellationToken) {
             run_one(PresenceSweep, &context),
             run_one(Cleanup, &context),
             run_one(Housekeeping, &context),
+            run_one(Readings::default(), &context),
             run_one(RuleLog, &context),
             run_everywhere(RuleEvaluation::default(), &context),
             run_one(WebhookFanOut::default(), &context),

@@ -4,6 +4,7 @@ mod delivery;
 mod event_type;
 mod health;
 mod reading;
+mod reported;
 mod rule;
 mod webhook;
 
@@ -14,6 +15,7 @@ pub use delivery::{
 pub use event_type::EventType;
 pub use health::{Health, HealthCommand, HealthEvent, HealthReport, HealthStatus};
 pub use reading::{DatapointPlace, Reading};
+pub use reported::{REPORT_INTERVAL, ReadingCommand, ReadingEvent, ReportedReading};
 pub use rule::{
     ActionType, Condition, Firing, History, Judge, NewRule, Operator, Phase, Rule, RuleAction, RuleChanges,
     RuleCommand, RuleEvent, RuleSpec,

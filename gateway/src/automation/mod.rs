@@ -1,5 +1,6 @@
 //! Rules that watch the values of channels, webhooks and their deliveries.
 
+mod backtest;
 mod deliveries;
 mod rules;
 mod webhook_trials;
@@ -14,6 +15,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(rules::list, rules::create))
         .routes(routes!(rules::get, rules::update, rules::delete))
+        .routes(routes!(backtest::backtest))
         .routes(routes!(webhooks::list, webhooks::create))
         .routes(routes!(webhooks::get, webhooks::update, webhooks::delete))
         .routes(routes!(webhook_trials::test))

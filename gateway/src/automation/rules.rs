@@ -248,7 +248,7 @@ pub(crate) async fn delete(
     Ok(answer::written(written, StatusCode::OK, None, &out))
 }
 
-async fn find(state: &Gateway, id: &str) -> Result<RuleRow, Problem> {
+pub(super) async fn find(state: &Gateway, id: &str) -> Result<RuleRow, Problem> {
     let missing = || Problem::not_found("Rule");
     let id = Uuid::parse_str(id).map_err(|_| missing())?;
     rules::rule(&state.pool, id).await?.ok_or_else(missing)

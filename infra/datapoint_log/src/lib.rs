@@ -21,5 +21,5 @@ pub use partitions::{add_day, add_days, drop_days, drop_old_batches, drop_table_
 pub use point::{ChunkPoint, Origin, Place, Point, micros, moment};
 pub use read::{
     Committed, Entry, Head, LogRow, Tombstone, UnreadableRow, append_tombstone, decode_payload, head,
-    read_after, read_points_after, read_row,
+    read_after, read_points_after, read_row, recorded_times,
 };

@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use chrono::{DateTime, NaiveDate, Utc};
 use serde::{Deserialize, Serialize};
 use sqlx::{FromRow, PgExecutor, PgPool};
@@ -206,6 +208,27 @@ pub async fn read_row(pool: &PgPool, place: Place) -> Result<Option<LogRow>, sql
     .bind(place.index as i32)
     .fetch_optional(pool)
     .await
+}
+
+/// When rows were appended, by their positions; each is given with its day. What retention has dropped is left out.
+///
+/// # Errors
+/// The database's error.
+pub async fn recorded_times(
+    pool: &PgPool,
+    rows: &[(i64, NaiveDate)],
+) -> Result<HashMap<i64, DateTime<Utc>>, sqlx::Error> {
+    let (mut positions, mut days): (Vec<_>, Vec<_>) = rows.iter().copied().unzip();
+    positions.dedup();
+    days.dedup();
+    let times: Vec<_> = sqlx::query_as(
+        "SELECT position, recorded_at FROM datapoint_log WHERE day = ANY($2) AND position = ANY($1)",
+    )
+    .bind(positions)
+    .bind(days)
+    .fetch_all(pool)
+    .await?;
+    Ok(times.into_iter().collect())
 }
 
 /// The end of the log.

@@ -2,7 +2,8 @@ use std::collections::HashSet;
 
 use signalbox_domain::{
     automation::{
-        Consignment, ConsignmentEvent, Health, HealthEvent, Rule, RuleEvent, Webhook, WebhookEvent,
+        Consignment, ConsignmentEvent, Health, HealthEvent, ReadingEvent, ReportedReading, Rule, RuleEvent,
+        Webhook, WebhookEvent,
     },
     kernel::Decider,
 };
@@ -12,6 +13,7 @@ use uuid::Uuid;
 
 use super::{
     deliveries::{self, Changed, ConsignmentRow, DeliveryRow, changed_deliveries, changed_webhook},
+    readings::{self, ReadingRow},
     rules::{self, RuleRow},
     webhooks::{self, WebhookRow},
 };
@@ -26,6 +28,7 @@ pub struct AutomationProjection;
 
 enum Event {
     Rule(RuleEvent),
+    Reading(ReadingEvent),
     Webhook(WebhookEvent),
     Consignment(ConsignmentEvent),
     /// Webhooks and people are told of it; no list shows it.
@@ -36,6 +39,7 @@ enum Event {
 #[derive(Default)]
 pub struct AutomationRows {
     rules: Table<RuleRow>,
+    readings: Table<ReadingRow>,
     webhooks: Table<WebhookRow>,
     deliveries: Table<DeliveryRow>,
     consignments: Table<ConsignmentRow>,
@@ -45,8 +49,9 @@ pub struct AutomationRows {
 
 impl Projection for AutomationProjection {
     const NAME: &'static str = "automation";
-    const TABLES: &'static [&'static str] = &["rules", "webhooks", "deliveries", "consignments"];
-    const AGGREGATES: &'static [&'static str] = &[Rule::TYPE, Webhook::TYPE, Consignment::TYPE, Health::TYPE];
+    const TABLES: &'static [&'static str] = &["rules", "readings", "webhooks", "deliveries", "consignments"];
+    const AGGREGATES: &'static [&'static str] =
+        &[Rule::TYPE, ReportedReading::TYPE, Webhook::TYPE, Consignment::TYPE, Health::TYPE];
 
     type Rows = AutomationRows;
 }
@@ -63,6 +68,7 @@ impl Rows for AutomationRows {
         for (recorded, event) in decoded {
             match event {
                 Event::Rule(event) => rules::fold(&mut self.rules, recorded, event),
+                Event::Reading(event) => readings::fold(&mut self.readings, recorded, event),
                 Event::Webhook(event) => self.webhook(recorded, event),
                 Event::Consignment(event) => self.consignment(recorded, event),
                 Event::Health(HealthEvent::HealthChanged { .. }) => {}
@@ -83,6 +89,7 @@ impl Rows for AutomationRows {
             self.consignments.remove_where(|row| deleted.contains(&row.webhook_id));
         }
         self.rules.write(connection, schema, keep).await?;
+        self.readings.write(connection, schema, keep).await?;
         self.webhooks.write(connection, schema, keep).await?;
         self.deliveries.write(connection, schema, keep).await?;
         self.consignments.write(connection, schema, keep).await?;
@@ -100,6 +107,7 @@ impl Rows for AutomationRows {
 fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
     match event.aggregate_type.as_str() {
         Rule::TYPE => event.decode::<Rule>().map(Event::Rule),
+        ReportedReading::TYPE => event.decode::<ReportedReading>().map(Event::Reading),
         Webhook::TYPE => event.decode::<Webhook>().map(Event::Webhook),
         Consignment::TYPE => event.decode::<Consignment>().map(Event::Consignment),
         _ => event.decode::<Health>().map(Event::Health),
@@ -124,6 +132,7 @@ impl AutomationRows {
         let webhooks = changed(Webhook::TYPE).into_iter().chain(consigned().filter_map(changed_webhook));
         let deliveries = consigned().flat_map(changed_deliveries).collect();
         self.rules.load(connection, schema, changed(Rule::TYPE)).await?;
+        self.readings.load(connection, schema, changed(ReportedReading::TYPE)).await?;
         self.webhooks.load(connection, schema, webhooks.collect()).await?;
         self.deliveries.load(connection, schema, deliveries).await?;
         self.consignments.load(connection, schema, changed(Consignment::TYPE)).await

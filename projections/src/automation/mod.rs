@@ -1,9 +1,10 @@
-//! Rules, webhooks and deliveries as tables.
+//! Rules, reported readings, webhooks and deliveries as tables.
 
 pub mod deliveries;
 pub mod due;
 mod fold;
 pub mod outgoing;
+pub mod readings;
 pub mod rules;
 pub mod webhooks;
 

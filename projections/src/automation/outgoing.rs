@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 use signalbox_domain::{
-    automation::{EventType, Health, HealthEvent, Reading, Rule, RuleAction, RuleEvent},
+    automation::{
+        EventType, Health, HealthEvent, Reading, ReadingEvent, ReportedReading, Rule, RuleAction, RuleEvent,
+    },
     kernel::Decider,
     monitoring::{Experiment, ExperimentEvent},
 };
@@ -15,7 +17,8 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 /// Words of the log's events that webhooks may be told of.
-pub const TOLD: [&str; 4] = ["experiment_started", "experiment_stopped", "health_changed", "rule_triggered"];
+pub const TOLD: [&str; 5] =
+    ["experiment_started", "experiment_stopped", "health_changed", "reading_reported", "rule_triggered"];
 
 /// An event on its way to whoever subscribes to its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +59,7 @@ struct Payload<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum About<'a> {
+    Reading(Sensor<'a>),
     Firing {
         #[serde(flatten)]
         sensor: Sensor<'a>,
@@ -98,6 +102,7 @@ pub async fn outgoing(pool: &PgPool, recorded: &RecordedEvent) -> Result<Option<
     match recorded.aggregate_type.as_str() {
         Experiment::TYPE => experiment(pool, recorded).await,
         Health::TYPE => health(recorded).map(Some),
+        ReportedReading::TYPE => reading(recorded).map(Some),
         Rule::TYPE => firing(recorded),
         _ => Ok(None),
     }
@@ -144,6 +149,11 @@ fn firing(recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
         threshold_high: firing.condition.threshold_high,
     };
     tell(recorded, event_type, firing.reading.occurred_at, about).map(Some)
+}
+
+fn reading(recorded: &RecordedEvent) -> Result<Outgoing, OutgoingError> {
+    let ReadingEvent::ReadingReported { reading, .. } = recorded.decode::<ReportedReading>()?;
+    tell(recorded, EventType::SensorReading, reading.occurred_at, About::Reading((&reading).into()))
 }
 
 fn health(recorded: &RecordedEvent) -> Result<Outgoing, OutgoingError> {

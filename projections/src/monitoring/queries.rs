@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use signalbox_domain::monitoring::ChannelType;
 use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
@@ -77,6 +78,41 @@ pub async fn channel_names(
         .fetch_all(pool)
         .await?;
     Ok(names.into_iter().collect())
+}
+
+/// The integer that stands for `channel` in the datapoint log, deleted or not.
+///
+/// # Errors
+/// The database's error.
+pub async fn channel_number(pool: &PgPool, channel: Uuid) -> Result<Option<i32>, sqlx::Error> {
+    sqlx::query_scalar("SELECT number FROM read.channels WHERE id = $1")
+        .bind(channel)
+        .fetch_optional(pool)
+        .await
+}
+
+/// A channel that carries measurements.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct SensorChannel {
+    /// Key.
+    pub id: Uuid,
+    /// The integer that stands for it in the datapoint log.
+    pub number: i32,
+    /// Display name.
+    pub name: String,
+}
+
+/// All channels that carry measurements.
+///
+/// # Errors
+/// The database's error.
+pub async fn sensors(pool: &PgPool) -> Result<Vec<SensorChannel>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT id, number, name FROM read.channels WHERE deleted_at IS NULL AND channel_type = $1",
+    )
+    .bind(ChannelType::Sensor.as_str())
+    .fetch_all(pool)
+    .await
 }
 
 /// When an experiment ran; datapoints of that time belong to it.

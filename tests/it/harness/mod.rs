@@ -19,6 +19,6 @@ pub use fileflux::{FileFlux, Habits};
 pub use folder::{Folder, bytes, sha256};
 pub use link::Link;
 pub use real_agent::{RealAgent, Transport};
-pub use receiver::{Manner, Receiver};
+pub use receiver::{Got, Manner, Receiver};
 pub use signalbox_test_support::{eventually, eventually_some, seconds};
 pub use world::{ADMIN, AgentAccount, PASSWORD, World};

@@ -162,6 +162,9 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "get_delivery" | "redeliver" => (Admin, Delivery, None),
         "list_rules" => (Admin, Nothing, None),
         "create_rule" => (Admin, Nothing, rule("new")),
+        "backtest_rule" => {
+            (Admin, Rule, Some(json!({"from": "2026-03-01T10:00:00Z", "to": "2026-03-02T10:00:00Z"})))
+        }
         "get_rule" | "delete_rule" => (Admin, Rule, None),
         "update_rule" => (Admin, Rule, rule("changed")),
         "list_experiments" | "list_dashboards" | "list_log_entries" => (AnyUser, Nothing, None),

@@ -10,15 +10,13 @@ use signalbox_domain::{
 use signalbox_projections::{identity, monitoring};
 use uuid::Uuid;
 
-use super::{RuleEvaluation, shards::Reach, watches::Watches};
+use super::{RuleEvaluation, device, shards::Reach, watches::Watches};
 use crate::{Context, Worker, WorkerError, worker::due};
 
 /// Rules that are sent to at the same time.
 const CONCURRENT: usize = 64;
 /// Values in one command; more follow in the next.
 const READINGS: usize = 250;
-/// What a value is said to come from when no API token sent it.
-const NO_DEVICE: &str = "api";
 
 /// A row of the datapoint log, decoded.
 #[derive(Debug)]
@@ -148,7 +146,7 @@ impl Judged {
     async fn names(&self, context: &Context, rows: &[Row]) -> Result<Names, sqlx::Error> {
         let channels: HashSet<_> = self.by_rule.values().map(|fired| fired.channel.0).collect();
         let origins = rows.iter().flat_map(|row| &row.batches).map(|(origin, _)| *origin);
-        let tokens: HashSet<_> = origins.filter_map(token).collect();
+        let tokens: HashSet<_> = origins.filter_map(device::token).collect();
         Ok(Names {
             key: IdKey::load(&context.pool).await?,
             channels: monitoring::queries::channel_names(&context.pool, channels).await?,
@@ -204,22 +202,14 @@ impl Fired {
 impl Names {
     fn reading(&self, channel: ChannelId, value: &Value) -> Reading {
         let DatapointPlace { position, index } = value.place;
-        let device = token(value.origin).and_then(|token| self.devices.get(&token));
         Reading {
             datapoint_id: self.key.id(Place { day: value.day, position, index }).to_string(),
             place: value.place,
             channel_id: channel,
             channel_name: self.channels.get(&channel.0).cloned().unwrap_or_default(),
             value: value.value,
-            device: device.map_or(NO_DEVICE, String::as_str).to_owned(),
+            device: device::name(value.origin, &self.devices),
             occurred_at: value.at,
         }
-    }
-}
-
-fn token(origin: Origin) -> Option<Uuid> {
-    match origin {
-        Origin::Token(token) => Some(token),
-        Origin::User(_) => None,
     }
 }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use signalbox_domain::{
-    automation::{Health, Rule, Webhook},
+    automation::{Health, ReportedReading, Rule, Webhook},
     kernel::Decider,
     monitoring::Experiment,
 };
@@ -44,7 +44,8 @@ impl Worker for WebhookFanOut {
     }
 
     fn wakes(&self, wakeup: &Wakeup) -> bool {
-        const SOURCES: [&str; 4] = [Experiment::TYPE, Health::TYPE, Rule::TYPE, Webhook::TYPE];
+        const SOURCES: [&str; 5] =
+            [Experiment::TYPE, Health::TYPE, ReportedReading::TYPE, Rule::TYPE, Webhook::TYPE];
         let Wakeup::LogAppended { aggregates, .. } = wakeup else { return false };
         aggregates.iter().any(|word| SOURCES.contains(&word.as_str()))
     }

@@ -10,7 +10,7 @@ use std::{
 use chrono::DateTime;
 use serde_json::Value;
 use signalbox_domain::{
-    automation::{Consignment, Health, Rule, Webhook},
+    automation::{Consignment, Health, ReportedReading, Rule, Webhook},
     identity::{ApiToken, Session, User},
     kernel::Decider,
     monitoring::{Channel, Dashboard, Experiment, LogEntry},
@@ -78,6 +78,7 @@ fn rewritten(event: &RecordedEvent) -> Value {
         Dashboard::TYPE => through::<Dashboard>(event),
         LogEntry::TYPE => through::<LogEntry>(event),
         Rule::TYPE => through::<Rule>(event),
+        ReportedReading::TYPE => through::<ReportedReading>(event),
         Webhook::TYPE => through::<Webhook>(event),
         Consignment::TYPE => through::<Consignment>(event),
         Health::TYPE => through::<Health>(event),

@@ -11,8 +11,8 @@ use cqrs_es::DomainEvent;
 use serde_json::Value;
 use signalbox_domain::{
     automation::{
-        Condition, Consignment, DatapointPlace, EventType, Firing, Health, NewRule, Operator, Reading, Rule,
-        RuleAction, RuleEvent, RuleSpec, Webhook,
+        Condition, Consignment, DatapointPlace, EventType, Firing, Health, NewRule, Operator, Reading,
+        ReadingEvent, ReportedReading, Rule, RuleAction, RuleEvent, RuleSpec, Webhook,
     },
     identity::{ApiToken, ApiTokenEvent, NewApiToken, NewUser, Role, Session, SessionEvent, User, UserEvent},
     kernel::{AgentId, ChannelId, Decider, JobId, Sha256Hex, UserId, WidgetId},
@@ -52,6 +52,7 @@ pub(crate) fn all() -> Vec<Sample> {
         samples::<Dashboard>(after_dashboard),
         samples::<LogEntry>(after_log_entry),
         samples::<Rule>(after_rule),
+        samples::<ReportedReading>(after_reading),
         samples::<Webhook>(webhooks::after_webhook),
         samples::<Consignment>(webhooks::after_consignment),
         samples::<Health>(webhooks::after_health),
@@ -415,6 +416,13 @@ fn reading() -> Reading {
         value: 81.25,
         device: "press".to_owned(),
         occurred_at: time(),
+    }
+}
+
+fn after_reading(event: Option<&ReadingEvent>) -> Option<ReadingEvent> {
+    match event {
+        None => Some(ReadingEvent::ReadingReported { reading: reading(), reported_at: time() }),
+        Some(ReadingEvent::ReadingReported { .. }) => None,
     }
 }
 

@@ -13,6 +13,7 @@ mod hours;
 mod latest;
 mod list;
 mod rebuild;
+mod recorded;
 mod retention;
 mod snapshot;
 mod thin;
@@ -26,6 +27,7 @@ pub use follow::{FoldStep, Folder};
 pub use latest::{last_time, latest};
 pub use list::{ListFilter, list};
 pub use rebuild::{SeriesReport, rebuild_series};
+pub use recorded::recorded;
 pub use retention::drop_old_days;
 pub use window::{Aggregate, Window, series};
 

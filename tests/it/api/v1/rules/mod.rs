@@ -1,5 +1,6 @@
 //! Rules that watch the values of channels.
 
+mod backtesting;
 mod firing;
 mod managing;
 mod sharing;

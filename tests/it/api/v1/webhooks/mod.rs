@@ -5,6 +5,7 @@ mod delivering;
 mod health;
 mod limits;
 mod managing;
+mod readings;
 mod redelivering;
 mod trials;
 

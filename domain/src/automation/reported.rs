@@ -1,0 +1,112 @@
+use chrono::{DateTime, TimeDelta, Utc};
+use cqrs_es::DomainEvent;
+use serde::{Deserialize, Serialize};
+
+use super::{DatapointPlace, Reading};
+use crate::kernel::{Decider, Rejection};
+
+/// Least time between two reports of a channel.
+pub const REPORT_INTERVAL: TimeDelta = TimeDelta::seconds(5);
+
+/// What of a channel's values webhooks were told last. Its key is the channel's.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct ReportedReading {
+    last: Option<(DatapointPlace, DateTime<Utc>)>,
+}
+
+/// What can be asked of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum ReadingCommand {
+    /// Report a value, unless it is not newer than the last one, or comes too soon after it.
+    Report {
+        /// The value.
+        reading: Reading,
+        /// The present time.
+        at: DateTime<Utc>,
+    },
+}
+
+/// What can have happened to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ReadingEvent {
+    /// A value was reported.
+    ReadingReported {
+        /// The value.
+        #[serde(flatten)]
+        reading: Reading,
+        /// When, which is later than it came in if others came in just before.
+        reported_at: DateTime<Utc>,
+    },
+}
+
+impl DomainEvent for ReadingEvent {
+    fn event_type(&self) -> String {
+        "reading_reported".to_owned()
+    }
+
+    fn event_version(&self) -> String {
+        "1".to_owned()
+    }
+}
+
+impl Decider for ReportedReading {
+    const TYPE: &'static str = "reading";
+    const CONTEXT: &'static str = "automation";
+    const STATE_VERSION: i32 = 1;
+    // One every five seconds, for ever.
+    const SNAPSHOT_EVERY: Option<i64> = Some(50);
+    type Command = ReadingCommand;
+    type Event = ReadingEvent;
+
+    fn decide(&self, command: ReadingCommand) -> Result<Vec<ReadingEvent>, Rejection> {
+        let ReadingCommand::Report { reading, at } = command;
+        let is_due = self
+            .last
+            .is_none_or(|(place, reported_at)| reading.place > place && at - reported_at >= REPORT_INTERVAL);
+        let report = ReadingEvent::ReadingReported { reading, reported_at: at };
+        Ok(if is_due { vec![report] } else { Vec::new() })
+    }
+
+    fn evolve(&mut self, event: ReadingEvent) {
+        let ReadingEvent::ReadingReported { reading, reported_at } = event;
+        self.last = Some((reading.place, reported_at));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::kernel::ChannelId;
+
+    fn at(milliseconds: i64) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH + TimeDelta::milliseconds(milliseconds)
+    }
+
+    fn report(state: &mut ReportedReading, position: i64, milliseconds: i64) -> bool {
+        let reading = Reading {
+            datapoint_id: position.to_string(),
+            place: DatapointPlace { position, index: 0 },
+            channel_id: ChannelId(Uuid::nil()),
+            channel_name: "boiler".to_owned(),
+            value: 1.0,
+            device: "api".to_owned(),
+            occurred_at: at(0),
+        };
+        let events = state.decide(ReadingCommand::Report { reading, at: at(milliseconds) }).unwrap();
+        let reported = !events.is_empty();
+        events.into_iter().for_each(|event| state.evolve(event));
+        reported
+    }
+
+    #[test]
+    fn a_newer_value_is_reported_once_in_five_seconds() {
+        let mut state = ReportedReading::default();
+        let told = [(3, 0), (4, 4_999), (3, 6_000), (4, 5_000), (4, 60_000), (5, 60_000)]
+            .map(|(position, milliseconds)| report(&mut state, position, milliseconds));
+        assert_eq!(told, [true, false, false, true, false, true]);
+    }
+}

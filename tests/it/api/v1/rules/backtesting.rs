@@ -1,0 +1,56 @@
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+use signalbox_clock::Clock;
+
+use super::{above_10, create, firings, path, send};
+use crate::{api::v1::datapoints::event, harness::World};
+
+/// The last hour and the next.
+fn around(clock: &Clock) -> Value {
+    let hour = TimeDelta::hours(1);
+    json!({"from": (clock.now() - hour).to_rfc3339(), "to": (clock.now() + hour).to_rfc3339()})
+}
+
+fn datapoints(firings: &[Value], field: &str) -> Vec<Value> {
+    firings.iter().map(|firing| firing[field].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_back_test_fires_on_what_the_rule_has_fired_on() {
+    let world = World::at(Clock::manual(Clock::system().now()), |_| {}).await;
+    let (boiler, vat) = (event(&world, "boiler").await, event(&world, "vat").await);
+    let mut rule = above_10("too hot", &boiler);
+    rule["cooldown_seconds"] = json!(60);
+    let rule = create(&world, rule).await;
+    for round in 0..40 {
+        send(&world.admin, &boiler, [9.0, 11.0 + f64::from(round), 8.0, 12.0 + f64::from(round)]).await;
+        send(&world.admin, &vat, [99.0]).await;
+        world.clock.advance(TimeDelta::seconds(7));
+    }
+    let live = firings(&world).await;
+    assert_eq!(live.len(), 5, "40 values in 280 s, one in 60 s");
+    let backtest = format!("{}/backtest", path(&rule));
+    let tested = world.admin.post(&backtest, around(&world.clock)).await.expect(200);
+    assert_eq!((&tested["datapoints"], &tested["total"]), (&json!(160), &json!(5)));
+    let shown = tested["firings"].as_array().unwrap();
+    assert_eq!(datapoints(shown, "datapoint_public_id"), datapoints(&live, "datapoint_id"));
+    assert_eq!(datapoints(shown, "time"), datapoints(&live, "occurred_at"));
+    // What would be with another threshold, and what is not recorded.
+    let other = json!({"operator": "between", "threshold": 8, "threshold_high": 8.5, "cooldown_seconds": 0,
+        "enabled": false});
+    world.admin.put(&path(&rule), other).await.expect(200);
+    let tested = world.admin.post(&backtest, around(&world.clock)).await.expect(200);
+    assert_eq!(tested["total"], 40);
+    let past = json!({"from": "2020-01-01T00:00:00Z", "to": "2021-01-01T00:00:00Z"});
+    let tested = world.admin.post(&backtest, past).await.expect(200);
+    assert_eq!(tested, json!({"datapoints": 0, "total": 0, "firings": []}));
+    for wrong in [
+        json!({"from": "2021-01-01T00:00:00Z", "to": "2021-01-01T00:00:00Z"}),
+        json!({"from": "2021-01-01T00:00:00Z"}),
+        json!({"from": "yesterday", "to": "2021-01-01T00:00:00Z"}),
+    ] {
+        world.admin.post(&backtest, wrong).await.error(422);
+    }
+    assert_eq!(firings(&world).await.len(), 5, "a test fires nothing");
+    world.finish().await;
+}
