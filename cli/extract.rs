@@ -17,6 +17,9 @@ use tokio::task::JoinSet;
 
 /// At most so many documents are open at the same time; what more there are wait for a parser anyway.
 const OPEN: usize = 32;
+/// How long a file may wait for a parser, and how long that may work on it.
+const WAIT_SECONDS: u64 = 7 * 86_400;
+const WORK_SECONDS: u64 = 4 * 3600;
 
 /// Which documents, and how they are written.
 #[derive(Debug, Args)]
@@ -60,7 +63,7 @@ pub(crate) async fn run(config: &Config, args: ExtractArgs) -> anyhow::Result<Ex
             .with_context(|| format!("the folder {} cannot be made", folder.display()))?;
     }
     let program = std::env::current_exe().context("this program does not know where it is")?;
-    let documents = Documents::start(&config.extraction, program).await?;
+    let documents = Documents::start(&patient(config), program).await?;
     documents.check(&options)?;
     let bars = Bars::new(args.files.len());
     let mut running = JoinSet::new();
@@ -86,6 +89,16 @@ pub(crate) async fn run(config: &Config, args: ExtractArgs) -> anyhow::Result<Ex
     }
     bars.end();
     Ok(if failed.load(Ordering::Relaxed) == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The limits of a service spare its other callers. Here there are none: files wait for their turn, and a long scan may
+/// take its time.
+fn patient(config: &Config) -> signalbox_config::Extraction {
+    let mut extraction = config.extraction.clone();
+    extraction.patience_seconds = extraction.patience_seconds.max(WAIT_SECONDS);
+    extraction.wall_seconds = extraction.wall_seconds.max(WORK_SECONDS);
+    extraction.cpu_seconds = extraction.cpu_seconds.max(WORK_SECONDS);
+    extraction
 }
 
 fn options(args: &ExtractArgs) -> anyhow::Result<Options> {

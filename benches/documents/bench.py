@@ -191,6 +191,7 @@ def ocr(program, material):
         languages = {"deu": [], "eng": []}
         for picture in pictures:
             languages["deu" if "-deu-" in picture.name else "eng"].append(picture)
+        languages = {language: files for language, files in languages.items() if files}
 
         def own_work():
             for language, files in languages.items():
