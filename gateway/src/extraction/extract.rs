@@ -65,7 +65,7 @@ struct Read {
 }
 
 /// The text of a document.
-#[utoipa::path(post, path = "/api/v1/extract", tag = "documents", params(OptionsIn), operation_id = "extract",
+#[utoipa::path(post, path = "/api/v1/extract", tag = "documents", security((), ("jwt" = [])), params(OptionsIn), operation_id = "extract",
     request_body(content = DocumentIn, content_type = "multipart/form-data"),
     responses((status = 200, body = ExtractOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
         (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut),
@@ -80,7 +80,7 @@ pub(super) async fn extract(
 }
 
 /// The same as extract; the name that goes with background jobs for documents.
-#[utoipa::path(post, path = "/api/v1/documents/sync", tag = "documents", params(OptionsIn), operation_id = "extract_document",
+#[utoipa::path(post, path = "/api/v1/documents/sync", tag = "documents", security((), ("jwt" = [])), params(OptionsIn), operation_id = "extract_document",
     request_body(content = DocumentIn, content_type = "multipart/form-data"),
     responses((status = 200, body = ExtractOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
         (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut),
@@ -94,7 +94,7 @@ pub(super) async fn document(
 }
 
 /// The text of a document alone.
-#[utoipa::path(post, path = "/api/v1/extract/raw", tag = "documents", params(OptionsIn), operation_id = "extract_raw",
+#[utoipa::path(post, path = "/api/v1/extract/raw", tag = "documents", security((), ("jwt" = [])), params(OptionsIn), operation_id = "extract_raw",
     request_body(content = DocumentIn, content_type = "multipart/form-data"),
     responses((status = 200, content((String = "text/markdown"), (String = "text/plain"), (serde_json::Value = "application/json"))),
         (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 413, body = ProblemOut),

@@ -81,8 +81,9 @@ async fn no_query_parameter_breaks_a_route() {
             let get = async |value: &str| {
                 client.send(route.request(client, &format!("{path}?{name}={value}"))).await
             };
-            // A poll without a sane time waits for 30 s: that is the agents' own test.
-            if route.template == "/api/agent/poll" {
+            // A poll without a sane time waits for 30 s: that is the agents' own test. Options of documents are tried with
+            // documents.
+            if route.template == "/api/agent/poll" || route.operation["tags"][0] == "documents" {
                 continue;
             }
             tried += 1;
