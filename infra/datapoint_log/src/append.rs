@@ -7,7 +7,6 @@
 use bytes::Bytes;
 use chrono::NaiveDate;
 use signalbox_clock::Clock;
-use signalbox_database::OwnConnection;
 use sqlx::{PgPool, Row};
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
@@ -109,10 +108,9 @@ async fn write(
     mut batches: mpsc::Receiver<(Batch, Reply)>,
     committed: mpsc::Sender<Committed>,
 ) {
-    let mut own = OwnConnection::new(&pool, &[]);
     let mut waiting = None;
     while let Some(group) = next_group(&mut batches, &mut waiting).await {
-        let result = append_group(&mut own, &pool, &clock, &group).await;
+        let result = append_group(&pool, &clock, &group).await;
         match result {
             Ok(outcomes) => {
                 // Told before the replies go out, so that readers start as early as possible. If they are behind, they
@@ -171,18 +169,13 @@ fn row_of(group: &Group, outcomes: &[Appended]) -> Option<Committed> {
     row
 }
 
-async fn append_group(
-    own: &mut OwnConnection,
-    pool: &PgPool,
-    clock: &Clock,
-    group: &Group,
-) -> Result<Vec<Appended>, sqlx::Error> {
+async fn append_group(pool: &PgPool, clock: &Clock, group: &Group) -> Result<Vec<Appended>, sqlx::Error> {
     let now = clock.now();
-    match append_once(own, now, group).await {
+    match append_once(pool, now, group).await {
         // Days are made ahead; this is for a clock that jumped, or for a system that was away for days.
         Err(error) if is_without_partition(&error) => {
             add_days(pool, now.date_naive()).await?;
-            append_once(own, now, group).await
+            append_once(pool, now, group).await
         }
         result => result,
     }
@@ -193,11 +186,10 @@ pub(crate) fn is_without_partition(error: &sqlx::Error) -> bool {
 }
 
 async fn append_once(
-    own: &mut OwnConnection,
+    pool: &PgPool,
     now: chrono::DateTime<chrono::Utc>,
     group: &Group,
 ) -> Result<Vec<Appended>, sqlx::Error> {
-    let mut connection = own.take().await?;
     let batches = || group.batches.iter().map(|(batch, _)| batch);
     let rows = sqlx::query(
         "SELECT log_position, log_day, first_index, is_duplicate FROM append_datapoints($1, $2, $3, $4)",
@@ -206,9 +198,8 @@ async fn append_once(
     .bind(batches().map(|batch| batch.points as i32).collect::<Vec<_>>())
     .bind(batches().map(|batch| batch.block.as_ref()).collect::<Vec<_>>())
     .bind(now)
-    .fetch_all(&mut connection)
+    .fetch_all(pool)
     .await?;
-    own.keep(connection);
     let outcome = |row: &sqlx::postgres::PgRow| {
         Ok(Appended {
             position: row.try_get(0)?,
