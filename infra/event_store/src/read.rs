@@ -39,15 +39,7 @@ pub async fn read_all_for(
     limit: i64,
     aggregates: &[&str],
 ) -> Result<Vec<RecordedEvent>, sqlx::Error> {
-    sqlx::query_as(&format!(
-        "{HEADER}, CASE WHEN aggregate_type = ANY($3) THEN payload ELSE 'null' END AS payload, 'null'::jsonb AS metadata
-           FROM events WHERE position > $1 ORDER BY position LIMIT $2"
-    ))
-    .bind(position)
-    .bind(limit)
-    .bind(aggregates)
-    .fetch_all(executor)
-    .await
+    read_all(executor, position, limit, "aggregate_type", aggregates).await
 }
 
 /// All events after `position`, at most `limit`, in order; those that are not of `event_types` without their payload, and all
@@ -61,13 +53,23 @@ pub async fn read_all_with(
     limit: i64,
     event_types: &[&str],
 ) -> Result<Vec<RecordedEvent>, sqlx::Error> {
+    read_all(executor, position, limit, "event_type", event_types).await
+}
+
+async fn read_all(
+    executor: impl PgExecutor<'_>,
+    position: i64,
+    limit: i64,
+    column: &'static str,
+    wanted: &[&str],
+) -> Result<Vec<RecordedEvent>, sqlx::Error> {
     sqlx::query_as(&format!(
-        "{HEADER}, CASE WHEN event_type = ANY($3) THEN payload ELSE 'null' END AS payload, 'null'::jsonb AS metadata
+        "{HEADER}, CASE WHEN {column} = ANY($3) THEN payload ELSE 'null' END AS payload, 'null'::jsonb AS metadata
            FROM events WHERE position > $1 ORDER BY position LIMIT $2"
     ))
     .bind(position)
     .bind(limit)
-    .bind(event_types)
+    .bind(wanted)
     .fetch_all(executor)
     .await
 }

@@ -6,12 +6,12 @@ use signalbox_domain::automation::{
     AttemptResult, CLAIM_SECONDS, ConsignmentEvent, Ended, NewDelivery, Requeued, Verdict,
 };
 use signalbox_event_store::RecordedEvent;
-use sqlx::{FromRow, PgPool, Postgres, QueryBuilder, types::Json};
+use sqlx::{FromRow, PgPool, types::Json};
 use uuid::Uuid;
 
 use crate::{
     automation::WebhookRow,
-    page::{Page, and_eq, push_page},
+    page::{Page, and_eq, and_within, list},
     table::{ReadRow, Table},
 };
 
@@ -283,24 +283,13 @@ pub async fn deliveries(
     filter: &DeliveryFilter,
     page: Page,
 ) -> Result<(Vec<DeliveryRow>, i64), sqlx::Error> {
-    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+    list(pool, "SELECT *", "created_at DESC, id DESC", page, |query| {
         query.push(" FROM read.deliveries WHERE webhook_id = ").push_bind(webhook);
         and_eq(query, "status", filter.status);
         and_eq(query, "event_type", filter.event_type.as_deref());
-        if let Some(from) = filter.from {
-            query.push(" AND created_at >= ").push_bind(from);
-        }
-        if let Some(to) = filter.to {
-            query.push(" AND created_at < ").push_bind(to);
-        }
-    };
-    let mut rows = QueryBuilder::new("SELECT *");
-    condition(&mut rows);
-    rows.push(" ORDER BY created_at DESC, id DESC");
-    push_page(&mut rows, page);
-    let mut count = QueryBuilder::new("SELECT count(*)");
-    condition(&mut count);
-    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+        and_within(query, "created_at", filter.from, filter.to);
+    })
+    .await
 }
 
 /// Dead deliveries to the subscription `webhook` that were given up at or after `since`, as consignment and delivery, oldest

@@ -10,11 +10,11 @@ use signalbox_domain::{
     kernel::ChannelId,
 };
 use signalbox_event_store::RecordedEvent;
-use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
+use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use crate::{
-    page::{Page, and_eq, and_like, push_page},
+    page::{Page, and_eq, and_like, list},
     table::{ReadRow, Table},
 };
 
@@ -233,22 +233,12 @@ pub async fn rules(
     filter: &RuleFilter,
     page: Page,
 ) -> Result<(Vec<RuleRow>, i64), sqlx::Error> {
-    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+    list(pool, "SELECT *", "created_at DESC, id DESC", page, |query| {
         query.push(" FROM read.rules WHERE deleted_at IS NULL");
         and_like(query, "name", filter.name.as_deref());
         and_eq(query, "action_type", filter.action_type);
-        if let Some(channel) = filter.channel {
-            query.push(" AND channel_id = ").push_bind(channel);
-        }
-        if let Some(enabled) = filter.enabled {
-            query.push(" AND enabled = ").push_bind(enabled);
-        }
-    };
-    let mut rows = QueryBuilder::new("SELECT *");
-    condition(&mut rows);
-    rows.push(" ORDER BY created_at DESC, id DESC");
-    push_page(&mut rows, page);
-    let mut count = QueryBuilder::new("SELECT count(*)");
-    condition(&mut count);
-    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+        and_eq(query, "channel_id", filter.channel);
+        and_eq(query, "enabled", filter.enabled);
+    })
+    .await
 }

@@ -4,11 +4,11 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_domain::automation::{NewWebhook, Replay, WebhookEvent, WebhookSpec};
 use signalbox_event_store::RecordedEvent;
-use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
+use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use crate::{
-    page::{Page, and_like, push_page},
+    page::{Page, and_eq, and_like, list},
     table::{ReadRow, Table},
 };
 
@@ -139,23 +139,15 @@ pub async fn webhooks(
     filter: &WebhookFilter,
     page: Page,
 ) -> Result<(Vec<WebhookRow>, i64), sqlx::Error> {
-    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+    list(pool, "SELECT *", "created_at DESC, id DESC", page, |query| {
         query.push(" FROM read.webhooks WHERE true");
         and_like(query, "url", filter.url.as_deref());
-        if let Some(enabled) = filter.enabled {
-            query.push(" AND enabled = ").push_bind(enabled);
-        }
+        and_eq(query, "enabled", filter.enabled);
         if let Some(event) = &filter.event {
             query.push(" AND ").push_bind(event.clone()).push(" = ANY(events)");
         }
-    };
-    let mut rows = QueryBuilder::new("SELECT *");
-    condition(&mut rows);
-    rows.push(" ORDER BY created_at DESC, id DESC");
-    push_page(&mut rows, page);
-    let mut count = QueryBuilder::new("SELECT count(*)");
-    condition(&mut count);
-    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+    })
+    .await
 }
 
 /// Subscriptions to which past events are being delivered, at most `limit`.

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
+use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use super::{ApiTokenRow, UserRow};
-use crate::page::{Page, and_eq, and_like, push_page};
+use crate::page::{Page, and_eq, and_like, list};
 
 /// The user with this e-mail address or user name, in any case of letters.
 ///
@@ -46,19 +46,13 @@ pub async fn users(
     filter: &UserFilter,
     page: Page,
 ) -> Result<(Vec<UserRow>, i64), sqlx::Error> {
-    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+    list(pool, "SELECT *", "created_at DESC, id DESC", page, |query| {
         query.push(" FROM read.users WHERE true");
         and_eq(query, "role", filter.role);
         // No name contains the line break between them.
         and_like(query, "username || chr(10) || email", filter.name.as_deref());
-    };
-    let mut rows = QueryBuilder::new("SELECT *");
-    condition(&mut rows);
-    rows.push(" ORDER BY created_at DESC, id DESC");
-    push_page(&mut rows, page);
-    let mut count = QueryBuilder::new("SELECT count(*)");
-    condition(&mut count);
-    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+    })
+    .await
 }
 
 /// How many users there are.
@@ -169,23 +163,14 @@ pub async fn api_tokens(
     filter: &ApiTokenFilter,
     page: Page,
 ) -> Result<(Vec<ListedApiToken>, i64), sqlx::Error> {
-    // A token that was made while its user was being deleted belongs to nobody.
-    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+    list(pool, "SELECT t.*, n.last_used", "t.created_at DESC, t.id DESC", page, |query| {
+        query.push(" FROM read.api_tokens t LEFT JOIN ops.token_uses n ON n.token_id = t.id");
+        // A token that was made while its user was being deleted belongs to nobody.
         query.push(" WHERE EXISTS (SELECT FROM read.users u WHERE u.id = t.user_id)");
-        if let Some(user) = filter.user {
-            query.push(" AND t.user_id = ").push_bind(user);
-        }
+        and_eq(query, "t.user_id", filter.user);
         and_like(query, "t.name", filter.name.as_deref());
-    };
-    let mut rows = QueryBuilder::new(
-        "SELECT t.*, n.last_used FROM read.api_tokens t LEFT JOIN ops.token_uses n ON n.token_id = t.id",
-    );
-    condition(&mut rows);
-    rows.push(" ORDER BY t.created_at DESC, t.id DESC");
-    push_page(&mut rows, page);
-    let mut count = QueryBuilder::new("SELECT count(*) FROM read.api_tokens t");
-    condition(&mut count);
-    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+    })
+    .await
 }
 
 /// The API token `id`, unless it is revoked.

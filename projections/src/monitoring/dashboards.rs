@@ -9,12 +9,12 @@ use signalbox_domain::{
     monitoring::{DashboardEvent, WidgetChanges, WidgetSpec},
 };
 use signalbox_event_store::RecordedEvent;
-use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
+use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::{
     ApplyError,
-    page::{Page, and_like, push_page},
+    page::{Page, and_eq, and_like, list},
     table::{ReadRow, Table},
 };
 
@@ -236,20 +236,12 @@ pub async fn dashboards(
     filter: &DashboardFilter,
     page: Page,
 ) -> Result<(Vec<DashboardRow>, i64), sqlx::Error> {
-    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+    list(pool, "SELECT *", "created_at DESC, id DESC", page, |query| {
         query.push(" FROM read.dashboards WHERE (is_global OR owner_id = ").push_bind(user).push(")");
         and_like(query, "name", filter.name.as_deref());
-        if let Some(is_global) = filter.is_global {
-            query.push(" AND is_global = ").push_bind(is_global);
-        }
-    };
-    let mut rows = QueryBuilder::new("SELECT *");
-    condition(&mut rows);
-    rows.push(" ORDER BY created_at DESC, id DESC");
-    push_page(&mut rows, page);
-    let mut count = QueryBuilder::new("SELECT count(*)");
-    condition(&mut count);
-    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+        and_eq(query, "is_global", filter.is_global);
+    })
+    .await
 }
 
 /// The widgets of `dashboards`, each dashboard's in the order in which they were added.

@@ -4,11 +4,11 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_domain::monitoring::ExperimentEvent;
 use signalbox_event_store::RecordedEvent;
-use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
+use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use crate::{
-    page::{Page, and_like, push_page},
+    page::{Page, and_eq, and_like, and_within, list},
     table::{ReadRow, Table},
 };
 
@@ -96,24 +96,11 @@ pub async fn experiments(
     filter: &ExperimentFilter,
     page: Page,
 ) -> Result<(Vec<ExperimentRow>, i64), sqlx::Error> {
-    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+    list(pool, "SELECT *", "started_at DESC, id DESC", page, |query| {
         query.push(" FROM read.experiments WHERE true");
         and_like(query, "name", filter.name.as_deref());
-        if let Some(running) = filter.running {
-            query.push(" AND (stopped_at IS NULL) = ").push_bind(running);
-        }
-        if let Some(from) = filter.from {
-            query.push(" AND started_at >= ").push_bind(from);
-        }
-        if let Some(to) = filter.to {
-            query.push(" AND started_at < ").push_bind(to);
-        }
-    };
-    let mut rows = QueryBuilder::new("SELECT *");
-    condition(&mut rows);
-    rows.push(" ORDER BY started_at DESC, id DESC");
-    push_page(&mut rows, page);
-    let mut count = QueryBuilder::new("SELECT count(*)");
-    condition(&mut count);
-    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+        and_eq(query, "(stopped_at IS NULL)", filter.running);
+        and_within(query, "started_at", filter.from, filter.to);
+    })
+    .await
 }

@@ -4,11 +4,11 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_domain::monitoring::{LogEntryEvent, LogStatus};
 use signalbox_event_store::RecordedEvent;
-use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
+use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use crate::{
-    page::{Page, and_eq, and_like, push_page},
+    page::{Page, and_eq, and_like, and_within, list},
     table::{ReadRow, Table},
 };
 
@@ -104,27 +104,14 @@ pub async fn log_entries(
     filter: &LogEntryFilter,
     page: Page,
 ) -> Result<(Vec<LogEntryRow>, i64), sqlx::Error> {
-    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+    list(pool, "SELECT *", "created_at DESC, id DESC", page, |query| {
         query.push(" FROM read.log_entries WHERE true");
         and_eq(query, "log_type", filter.kind);
         and_eq(query, "status", filter.status);
         and_eq(query, "source", filter.source.as_deref());
         and_like(query, "content", filter.content.as_deref());
-        if let Some(user) = filter.user {
-            query.push(" AND user_id = ").push_bind(user);
-        }
-        if let Some(from) = filter.from {
-            query.push(" AND created_at >= ").push_bind(from);
-        }
-        if let Some(to) = filter.to {
-            query.push(" AND created_at < ").push_bind(to);
-        }
-    };
-    let mut rows = QueryBuilder::new("SELECT *");
-    condition(&mut rows);
-    rows.push(" ORDER BY created_at DESC, id DESC");
-    push_page(&mut rows, page);
-    let mut count = QueryBuilder::new("SELECT count(*)");
-    condition(&mut count);
-    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+        and_eq(query, "user_id", filter.user);
+        and_within(query, "created_at", filter.from, filter.to);
+    })
+    .await
 }

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use signalbox_domain::monitoring::ChannelType;
-use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
+use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use super::ChannelRow;
-use crate::page::{Page, and_eq, and_like, push_page};
+use crate::page::{Page, and_eq, and_like, list};
 
 /// Filters of the list of channels; `None` means any.
 #[derive(Debug, Clone, Default)]
@@ -39,18 +39,12 @@ pub async fn channels(
     filter: &ChannelFilter,
     page: Page,
 ) -> Result<(Vec<ChannelRow>, i64), sqlx::Error> {
-    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+    list(pool, "SELECT *", "created_at DESC, number DESC", page, |query| {
         query.push(" FROM read.channels WHERE deleted_at IS NULL");
         and_eq(query, "channel_type", filter.kind.as_deref());
         and_like(query, "name", filter.name.as_deref());
-    };
-    let mut rows = QueryBuilder::new("SELECT *");
-    condition(&mut rows);
-    rows.push(" ORDER BY created_at DESC, number DESC");
-    push_page(&mut rows, page);
-    let mut count = QueryBuilder::new("SELECT count(*)");
-    condition(&mut count);
-    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+    })
+    .await
 }
 
 /// All channels that have changed after `position`, deleted ones included.

@@ -1,27 +1,31 @@
 //! What gateway and workers ask about agents and their tokens.
 
 use chrono::{DateTime, Utc};
-use sqlx::{PgPool, Postgres, QueryBuilder};
+use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::Filter;
 use crate::{
-    page::{Page, and_eq, and_like, push_page},
+    page::{Page, and_eq, and_like, list},
     transfer::{AgentRow, AgentTokenRow},
 };
 
 /// An agent as its presence was last noted. The presence is kept by the gateways beside the log.
 const AGENTS: &str = "SELECT a.id, a.number, a.name, a.agent_type, a.description, a.status, a.version_text, a.hostname, a.system,
        a.ip_address, a.capabilities, a.transport_mode, a.session, a.connected_at,
-       greatest(a.last_seen, p.last_seen) AS last_seen, a.version, a.created_at, a.updated_at
-  FROM read.agents a LEFT JOIN ops.agent_presence p ON p.agent_id = a.id AND p.session = a.session";
+       greatest(a.last_seen, p.last_seen) AS last_seen, a.version, a.created_at, a.updated_at";
+const FROM_AGENTS: &str =
+    " FROM read.agents a LEFT JOIN ops.agent_presence p ON p.agent_id = a.id AND p.session = a.session";
 
 /// The agent with integer `number`.
 ///
 /// # Errors
 /// The database's error.
 pub async fn agent(pool: &PgPool, number: i64) -> Result<Option<AgentRow>, sqlx::Error> {
-    sqlx::query_as(&format!("{AGENTS} WHERE a.number = $1")).bind(number).fetch_optional(pool).await
+    sqlx::query_as(&format!("{AGENTS}{FROM_AGENTS} WHERE a.number = $1"))
+        .bind(number)
+        .fetch_optional(pool)
+        .await
 }
 
 /// The agent with key `id`.
@@ -29,7 +33,7 @@ pub async fn agent(pool: &PgPool, number: i64) -> Result<Option<AgentRow>, sqlx:
 /// # Errors
 /// The database's error.
 pub async fn agent_by_id(pool: &PgPool, id: Uuid) -> Result<Option<AgentRow>, sqlx::Error> {
-    sqlx::query_as(&format!("{AGENTS} WHERE a.id = $1")).bind(id).fetch_optional(pool).await
+    sqlx::query_as(&format!("{AGENTS}{FROM_AGENTS} WHERE a.id = $1")).bind(id).fetch_optional(pool).await
 }
 
 /// A page of agents by name, and how many there are.
@@ -37,19 +41,13 @@ pub async fn agent_by_id(pool: &PgPool, id: Uuid) -> Result<Option<AgentRow>, sq
 /// # Errors
 /// The database's error.
 pub async fn agents(pool: &PgPool, filter: &Filter, page: Page) -> Result<(Vec<AgentRow>, i64), sqlx::Error> {
-    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
-        query.push(" WHERE true");
+    list(pool, AGENTS, "a.name, a.number", page, |query| {
+        query.push(FROM_AGENTS).push(" WHERE true");
         and_eq(query, "a.status", filter.status.as_deref());
         and_eq(query, "a.agent_type", filter.kind.as_deref());
         and_like(query, "a.name", filter.name.as_deref());
-    };
-    let mut rows = QueryBuilder::new(AGENTS);
-    condition(&mut rows);
-    rows.push(" ORDER BY a.name, a.number");
-    push_page(&mut rows, page);
-    let mut count = QueryBuilder::new("SELECT count(*) FROM read.agents a");
-    condition(&mut count);
-    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+    })
+    .await
 }
 
 /// The integers of two agents as keys, in one question; missing ones are left out.

@@ -12,7 +12,10 @@ pub use agents::{
 };
 
 use super::{JobRow, TransferFileRow, TransferRow};
-use crate::page::{Page, and_eq, and_like, push_page};
+use crate::page::{Page, and_eq, and_like, and_within, list};
+
+/// Jobs and transfers in lists.
+const NEWEST_FIRST: &str = "created_at DESC, number DESC";
 
 /// Filters of a list of transfers or jobs; `None` means any.
 #[derive(Debug, Clone, Default)]
@@ -64,14 +67,12 @@ pub async fn jobs(
     page: Page,
 ) -> Result<(Vec<JobRow>, i64), sqlx::Error> {
     let enabled = filter.status.as_deref().map(|status| status == "active");
-    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+    list(pool, "SELECT *", NEWEST_FIRST, page, |query| {
         query.push(" FROM read.jobs WHERE owner_id = ").push_bind(owner);
-        if let Some(enabled) = enabled {
-            query.push(" AND enabled = ").push_bind(enabled);
-        }
+        and_eq(query, "enabled", enabled);
         and_common(query, filter, "name");
-    };
-    list(pool, condition, page).await
+    })
+    .await
 }
 
 /// Jobs that are due at `now`, most overdue first.
@@ -169,15 +170,13 @@ pub async fn transfers(
     filter: &Filter,
     page: Page,
 ) -> Result<(Vec<TransferRow>, i64), sqlx::Error> {
-    let condition = |query: &mut QueryBuilder<'_, Postgres>| {
+    list(pool, "SELECT *", NEWEST_FIRST, page, |query| {
         query.push(" FROM read.transfers WHERE owner_id = ").push_bind(owner);
         and_eq(query, "status", filter.status.as_deref());
-        if let Some(job) = filter.job {
-            query.push(" AND job_number = ").push_bind(job);
-        }
+        and_eq(query, "job_number", filter.job);
         and_common(query, filter, "filename");
-    };
-    list(pool, condition, page).await
+    })
+    .await
 }
 
 /// Staged entries of transfer `id`, sorted by the bytes of their names.
@@ -298,34 +297,12 @@ pub async fn uncleaned_transfers(
     .await
 }
 
-async fn list<R>(
-    pool: &PgPool,
-    condition: impl Fn(&mut QueryBuilder<'_, Postgres>),
-    page: Page,
-) -> Result<(Vec<R>, i64), sqlx::Error>
-where
-    R: for<'r> sqlx::FromRow<'r, sqlx::postgres::PgRow> + Send + Unpin,
-{
-    let mut rows = QueryBuilder::new("SELECT *");
-    condition(&mut rows);
-    rows.push(" ORDER BY created_at DESC, number DESC");
-    push_page(&mut rows, page);
-    let mut count = QueryBuilder::new("SELECT count(*)");
-    condition(&mut count);
-    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
-}
-
-fn and_common(query: &mut QueryBuilder<'_, Postgres>, filter: &Filter, name_column: &str) {
+fn and_common<'q>(query: &mut QueryBuilder<'q, Postgres>, filter: &'q Filter, name_column: &str) {
     and_eq(query, "job_type", filter.kind.as_deref());
     and_like(query, name_column, filter.name.as_deref());
     if let Some(agent) = filter.agent {
         query.push(" AND (source_agent_number = ").push_bind(agent);
         query.push(" OR destination_agent_number = ").push_bind(agent).push(")");
     }
-    if let Some(from) = filter.from {
-        query.push(" AND created_at >= ").push_bind(from);
-    }
-    if let Some(to) = filter.to {
-        query.push(" AND created_at < ").push_bind(to);
-    }
+    and_within(query, "created_at", filter.from, filter.to);
 }
