@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use uuid::{NoContext, Timestamp, Uuid};
 
 /// A clock that is handed to whoever needs the time. Clones share it.
@@ -26,13 +26,15 @@ impl Clock {
         Self(Source::Manual(Arc::new(Mutex::new(start))))
     }
 
-    /// The present time, in UTC.
+    /// The present time, in UTC, in whole microseconds: the database keeps no more, and would round to one that has not
+    /// come yet.
     pub fn now(&self) -> DateTime<Utc> {
-        match &self.0 {
+        let now = match &self.0 {
             #[expect(clippy::disallowed_methods, reason = "this is the one place that asks the machine")]
             Source::System => Utc::now(),
             Source::Manual(time) => *time.lock().unwrap_or_else(PoisonError::into_inner),
-        }
+        };
+        now.trunc_subsecs(6)
     }
 
     /// Moves a manual clock forward by `delta`; the machine's clock moves by itself.
@@ -53,6 +55,13 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_clocks_count_in_whole_microseconds() {
+        let start = DateTime::from_timestamp_nanos(1_999);
+        assert_eq!(Clock::manual(start).now(), DateTime::from_timestamp_nanos(1_000));
+        assert_eq!(Clock::system().now().timestamp_subsec_nanos() % 1_000, 0);
+    }
 
     #[test]
     fn a_manual_clock_moves_only_when_told() {
