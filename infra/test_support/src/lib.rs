@@ -25,10 +25,12 @@ mod leftovers;
 mod metadata;
 mod nats;
 mod postgres;
+mod reads;
 mod servers;
 
 pub use eventually::{eventually, eventually_some, seconds};
 pub use metadata::{by, metadata};
 pub use nats::TestNats;
 pub use postgres::fresh_database;
+pub use reads::rows_read;
 pub use servers::TestServers;

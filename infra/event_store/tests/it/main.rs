@@ -10,6 +10,7 @@ mod golden;
 mod idempotency;
 mod log;
 mod order;
+mod plans;
 mod samples;
 mod schema;
 mod snapshot;

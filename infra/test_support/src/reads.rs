@@ -1,0 +1,29 @@
+use sqlx::PgPool;
+
+use crate::{eventually_some, seconds};
+
+/// How many rows and index entries `work` made PostgreSQL read, in the database of `pool`. A backend tells what it did when
+/// it ends, so `work` lets go of its connections.
+pub async fn rows_read(pool: &PgPool, work: impl AsyncFnOnce()) -> i64 {
+    let before = read_so_far(pool).await;
+    work().await;
+    eventually_some(seconds(30), async || {
+        let others = sqlx::query_scalar::<_, i64>(
+            "SELECT count(*) FROM pg_stat_activity
+              WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()",
+        );
+        (others.fetch_one(pool).await.expect("pg_stat_activity is readable") == 0).then_some(())
+    })
+    .await;
+    read_so_far(pool).await - before
+}
+
+async fn read_so_far(pool: &PgPool) -> i64 {
+    sqlx::query_scalar(
+        "SELECT (SELECT coalesce(sum(seq_tup_read), 0) FROM pg_stat_user_tables)::bigint
+              + (SELECT coalesce(sum(idx_tup_read), 0) FROM pg_stat_user_indexes)::bigint",
+    )
+    .fetch_one(pool)
+    .await
+    .expect("the statistics are readable")
+}
