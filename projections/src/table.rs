@@ -144,13 +144,10 @@ impl<R: ReadRow> Table<R> {
 }
 
 /// Those of `aggregate` that `events` change and that were there before.
-pub(crate) fn changed_ids<'e>(
-    events: impl IntoIterator<Item = &'e RecordedEvent>,
-    aggregate: &str,
-) -> HashSet<Uuid> {
+pub(crate) fn changed_ids<E>(events: &[(&RecordedEvent, E)], aggregate: &str) -> HashSet<Uuid> {
     let mut created = HashSet::new();
     let mut changed = HashSet::new();
-    for event in events.into_iter().filter(|event| event.aggregate_type == aggregate) {
+    for (event, _) in events.iter().filter(|(event, _)| event.aggregate_type == aggregate) {
         if event.sequence == 1 {
             created.insert(event.aggregate_id);
         } else if !created.contains(&event.aggregate_id) {

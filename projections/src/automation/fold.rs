@@ -122,7 +122,7 @@ impl AutomationRows {
         schema: &str,
         events: &[(&RecordedEvent, Event)],
     ) -> Result<(), ApplyError> {
-        let changed = |aggregate| changed_ids(events.iter().map(|(recorded, _)| *recorded), aggregate);
+        let changed = |aggregate| changed_ids(events, aggregate);
         let consigned = || {
             events.iter().filter_map(|(_, event)| match event {
                 Event::Consignment(event) => Some(event),

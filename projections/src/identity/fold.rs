@@ -51,7 +51,7 @@ impl Rows for IdentityRows {
         events: &[&RecordedEvent],
     ) -> Result<Vec<Poison>, ApplyError> {
         let (decoded, poisons) = decode_all(events, decode);
-        let ids = |aggregate| changed_ids(events.iter().copied(), aggregate);
+        let ids = |aggregate| changed_ids(&decoded, aggregate);
         self.users.load(connection, schema, ids(User::TYPE)).await?;
         self.sessions.load(connection, schema, ids(Session::TYPE)).await?;
         self.tokens.load(connection, schema, ids(ApiToken::TYPE)).await?;

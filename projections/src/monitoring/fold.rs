@@ -94,7 +94,7 @@ impl MonitoringRows {
         schema: &str,
         events: &[(&RecordedEvent, Event)],
     ) -> Result<(), ApplyError> {
-        let changed = |aggregate| changed_ids(events.iter().map(|(recorded, _)| *recorded), aggregate);
+        let changed = |aggregate| changed_ids(events, aggregate);
         let widgets = events.iter().filter_map(|(_, event)| match event {
             Event::Dashboard(event) => changed_widget(event),
             _ => None,

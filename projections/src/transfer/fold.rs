@@ -107,7 +107,7 @@ impl TransferRows {
         schema: &str,
         events: &[(&RecordedEvent, Event)],
     ) -> Result<(), ApplyError> {
-        let changed = |aggregate| changed_ids(events.iter().map(|(recorded, _)| *recorded), aggregate);
+        let changed = |aggregate| changed_ids(events, aggregate);
         let run = events.iter().filter_map(|(_, event)| match event {
             Event::Transfer(TransferEvent::TransferRequested(new)) => new.job.map(|job| job.id.0),
             _ => None,
