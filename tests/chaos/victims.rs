@@ -53,13 +53,18 @@ pub struct Victims {
 }
 
 impl Victims {
-    /// Starts one process of each role, two of them gateways, and three agents.
+    /// Starts two gateways, two processes of workers, one of each other role, and three agents.
     pub async fn start(servers: &Servers) -> anyhow::Result<Self> {
         let mut slots = Vec::new();
-        for role in [Role::Commands, Role::Projections, Role::Workers] {
+        for (name, role) in [
+            ("Commands", Role::Commands),
+            ("Projections", Role::Projections),
+            ("Workers 1", Role::Workers),
+            ("Workers 2", Role::Workers),
+        ] {
             let settings = Signalbox::new(servers, role)?;
             let running = settings.start()?;
-            slots.push(Slot { name: format!("{role:?}"), settings: Settings::Server(settings), running });
+            slots.push(Slot { name: name.to_owned(), settings: Settings::Server(settings), running });
         }
         let mut gateways = Vec::new();
         for number in 1..=2 {
