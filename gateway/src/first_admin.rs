@@ -62,7 +62,7 @@ pub async fn ensure_admin(
     clock: &Clock,
     admin: FirstAdmin,
 ) -> Result<Option<(String, Secret)>, FirstAdminError> {
-    if queries::count_users(pool).await? > 0 {
+    if queries::has_users(pool).await? {
         return Ok(None);
     }
     let email = admin.email.unwrap_or_else(|| "admin@signalbox.local".to_owned());

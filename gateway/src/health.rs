@@ -12,7 +12,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 use serde_json::json;
 use signalbox_documents::Offer;
-use signalbox_projections::monitoring::series::last_time;
+use signalbox_projections::{identity::queries::has_users, monitoring::series::last_time};
 use tokio::{sync::Mutex, time::timeout};
 use utoipa::ToSchema;
 
@@ -164,10 +164,11 @@ pub(crate) async fn live() -> Json<serde_json::Value> {
     Json(json!({"status": "ok"}))
 }
 
-/// Whether requests can be served: database and broker answer.
+/// Whether requests can be served: database and broker answer, and there is somebody who can log in.
 #[utoipa::path(get, path = "/readyz", tag = "health", operation_id = "readyz", responses((status = 200), (status = 503)))]
 pub(crate) async fn ready(State(state): State<AppState>) -> Response {
-    let ready = state.bus.is_connected() && database_answers(&state).await && !state.stop.is_cancelled();
+    let users = timeout(PATIENCE, has_users(&state.pool)).await;
+    let ready = state.bus.is_connected() && matches!(users, Ok(Ok(true))) && !state.stop.is_cancelled();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(json!({"status": if ready { "ok" } else { "unavailable" }}))).into_response()
 }

@@ -55,12 +55,12 @@ pub async fn users(
     .await
 }
 
-/// How many users there are.
+/// Whether there are users.
 ///
 /// # Errors
 /// The database's error.
-pub async fn count_users(pool: &PgPool) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar("SELECT count(*) FROM read.users").fetch_one(pool).await
+pub async fn has_users(pool: &PgPool) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT FROM read.users)").fetch_one(pool).await
 }
 
 /// A session whose JWTs are valid, and its user.

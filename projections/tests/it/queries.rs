@@ -45,7 +45,7 @@ async fn users_are_found_by_name_and_address_in_any_case() {
     let (page, total) = list(10, 0).await;
     assert_eq!(page.iter().map(|user| user.id).collect::<Vec<_>>(), [bob, ada], "newest first");
     assert_eq!((list(1, 1).await.0[0].id, total), (ada, 2));
-    assert_eq!(identity::count_users(pool).await.unwrap(), 2);
+    assert!(identity::has_users(pool).await.unwrap());
     assert_eq!(identity::user(pool, STRANGER).await.unwrap(), None);
     let filter = UserFilter { role: Some("viewer"), name: Some("BOB@ex".to_owned()) };
     let (found, total) = identity::users(pool, &filter, ALL).await.unwrap();

@@ -128,7 +128,7 @@ async fn a_projection_that_has_never_run_can_be_rebuilt() {
     world.writer.user(1, "ada", Role::Viewer).await;
     assert_eq!(rebuild::<IdentityProjection>(world.pool()).await.unwrap().rows, 0);
     world.fold().await;
-    assert_eq!(queries::count_users(world.pool()).await.unwrap(), 1);
+    assert_eq!(world.users().await, 1);
     world.servers.finish().await;
 }
 
@@ -204,7 +204,7 @@ async fn a_rebuild_equals_the_live_tables_while_events_keep_coming() {
             history::transfers(&writer, number).await;
         }
     }));
-    eventually(seconds(20), async || queries::count_users(world.pool()).await.unwrap() > 5).await;
+    eventually(seconds(20), async || world.users().await > 5).await;
     for _ in 0..5 {
         let identity = rebuild::<IdentityProjection>(world.pool()).await.unwrap();
         let transfer = rebuild::<TransferProjection>(world.pool()).await.unwrap();

@@ -26,7 +26,7 @@ async fn a_step_applies_what_is_new_and_stores_how_far_it_came() {
     world.writer.user(2, "bob", Role::Viewer).await;
     assert_eq!(runner.step().await.unwrap(), 2);
     assert_eq!(stored::<IdentityProjection>(&world).await, 2);
-    assert_eq!(queries::count_users(world.pool()).await.unwrap(), 2);
+    assert_eq!(world.users().await, 2);
     assert_eq!(runner.step().await.unwrap(), 0);
     world.servers.finish().await;
 }
@@ -70,11 +70,11 @@ async fn a_runner_that_is_overtaken_changes_nothing_and_nothing_is_lost() {
     world.writer.user(2, "bob", Role::Viewer).await;
     assert!(matches!(slow.step().await, Err(StepError::Overtaken("identity"))));
     assert_eq!(stored::<IdentityProjection>(&world).await, 1);
-    assert_eq!(queries::count_users(world.pool()).await.unwrap(), 1);
+    assert_eq!(world.users().await, 1);
     let mut again = world.runner::<IdentityProjection>().await;
     catch_up(&mut again).await;
     assert!(matches!(fast.step().await, Err(StepError::Overtaken("identity"))));
-    assert_eq!(queries::count_users(world.pool()).await.unwrap(), 2);
+    assert_eq!(world.users().await, 2);
     world.servers.finish().await;
 }
 
@@ -88,7 +88,7 @@ async fn two_runners_at_the_same_moment_apply_every_event_once() {
         let results = tokio::join!(one.step(), other.step());
         assert!(results.0.is_ok() || results.1.is_ok(), "{results:?}");
     }
-    assert_eq!(queries::count_users(world.pool()).await.unwrap(), 20);
+    assert_eq!(world.users().await, 20);
     world.servers.finish().await;
 }
 

@@ -50,6 +50,11 @@ impl World {
         &self.servers.pool
     }
 
+    /// How many users are shown.
+    pub(crate) async fn users(&self) -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM read.users").fetch_one(self.pool()).await.unwrap()
+    }
+
     pub(crate) async fn runner<P: Projection>(&self) -> Runner<P> {
         Runner::start(self.servers.pool.clone(), self.servers.bus.clone()).await.unwrap()
     }

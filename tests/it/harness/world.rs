@@ -71,9 +71,11 @@ impl World {
             password: Some(Secret::new(PASSWORD.to_owned())),
             password_file: folder.path().join("admin-password"),
         };
-        ensure_admin(&main.pool, &main.bus, &clock, first).await.unwrap().expect("there was no user before");
         let anonymous = Client::new(address);
-        eventually(seconds(10), async || count_users(&servers).await == 1).await;
+        // Nobody could log in yet.
+        assert_eq!(anonymous.get("/readyz").await.status, 503);
+        ensure_admin(&main.pool, &main.bus, &clock, first).await.unwrap().expect("there was no user before");
+        eventually(seconds(10), async || anonymous.get("/readyz").await.status == 200).await;
         let admin = anonymous.log_in(ADMIN, PASSWORD).await;
         Self { servers, config, clock, address, admin, main, others: Vec::new(), folder }
     }
@@ -262,8 +264,4 @@ impl World {
 /// The e-mail address of user `name`.
 pub fn email(name: &str) -> String {
     format!("{name}@example.org")
-}
-
-async fn count_users(servers: &TestServers) -> i64 {
-    sqlx::query_scalar("SELECT count(*) FROM read.users").fetch_one(&servers.pool).await.unwrap()
 }
