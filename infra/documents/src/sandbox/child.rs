@@ -69,7 +69,7 @@ fn read(reader: &mut Reader, request: Request<'_>, from: &mut dyn Read, to: &mut
     };
     let mut link = Pipe { from, to: &pipe };
     match reader.read(request, &mut link, &mut progress) {
-        Ok(extraction) => FromChild::Done(Box::new(extraction)),
+        Ok(parsed) => FromChild::Done(Box::new(parsed)),
         Err(failure) => FromChild::Failed(failure),
     }
 }

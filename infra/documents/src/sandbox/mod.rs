@@ -9,11 +9,12 @@ mod worker;
 use serde::{Deserialize, Serialize};
 
 pub use child::run as run_child;
-pub use pool::{Job, Pool, PoolError, PoolOptions, Progress, Recognise, RecogniseRemotely};
+pub use pool::{PoolError, Progress};
+pub(crate) use pool::{Job, Pool, PoolOptions};
 
 use crate::{
     engines::Places,
-    extraction::Extraction,
+    extraction::Parsed,
     failure::Failure,
     ocr::Recognised,
     options::Options,
@@ -58,6 +59,6 @@ enum FromChild {
         height: u32,
         dpi: u32,
     },
-    Done(Box<Extraction>),
+    Done(Box<Parsed>),
     Failed(Failure),
 }

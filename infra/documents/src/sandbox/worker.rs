@@ -14,13 +14,14 @@ use tokio::{
 
 use super::{
     FromChild, Hello, ToChild, frames,
-    pool::{Job, PoolOptions, Recognise},
+    pool::{Job, PoolOptions},
 };
 use crate::{
-    extraction::Extraction,
+    extraction::Parsed,
     failure::Failure,
     ocr::{Picture, Recognised},
     reader::Abilities,
+    services::GoogleVision,
 };
 
 /// How long a child may take to be ready.
@@ -41,7 +42,7 @@ pub(super) struct Worker {
 /// How reading ended.
 pub(super) enum Ended {
     /// The child said so and is ready for the next.
-    Said(Result<Extraction, Failure>),
+    Said(Result<Parsed, Failure>),
     /// The child is gone.
     Died(Failure),
 }
@@ -77,7 +78,7 @@ impl Worker {
             Ok(Ok(ended)) => Ended::Said(ended),
             Ok(Err(Broken::Input)) => {
                 self.kill().await;
-                Ended::Died(Failure::unavailable("the document could not be read from disk: send it again"))
+                Ended::Died(Failure::unreadable())
             }
             Ok(Err(Broken::Pipe)) => Ended::Died(self.reason().await),
             Err(_) => {
@@ -90,12 +91,12 @@ impl Worker {
     async fn talk<R: AsyncRead + Unpin>(
         &mut self,
         mut job: Job<'_, R>,
-    ) -> Result<Result<Extraction, Failure>, Broken> {
+    ) -> Result<Result<Parsed, Failure>, Broken> {
         let read = ToChild::Read {
             name: job.name.to_owned(),
             mime_type: job.mime_type.map(str::to_owned),
             options: job.options.clone(),
-            remote_languages: job.recognise.map_or_else(Vec::new, Recognise::languages),
+            remote_languages: job.recognise.map_or_else(Vec::new, |_| GoogleVision::languages()),
             bytes: job.length,
         };
         frames::send(&mut self.to, &read).await?;
@@ -111,7 +112,7 @@ impl Worker {
                     };
                     frames::send(&mut self.to, &ToChild::Words(words)).await?;
                 }
-                FromChild::Done(extraction) => return Ok(Ok(*extraction)),
+                FromChild::Done(parsed) => return Ok(Ok(*parsed)),
                 FromChild::Failed(failure) => return Ok(Err(failure)),
                 FromChild::Ready(_) => return Err(Broken::Pipe),
             }
