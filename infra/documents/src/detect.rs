@@ -123,7 +123,7 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
 
 /// Open documents and books name their type in the first file; Microsoft's have a main part.
 fn in_zip(bytes: &[u8]) -> &'static str {
-    let Ok(mut archive) = ZipArchive::new(Cursor::new(bytes)) else { return ZIP };
+    let Ok(mut archive) = ZipArchive::new(Cursor::new(bytes)) else { return in_broken_zip(bytes) };
     let mut named = String::new();
     if let Ok(file) = archive.by_name("mimetype") {
         // What cannot be read names nothing.
@@ -144,6 +144,13 @@ fn in_zip(bytes: &[u8]) -> &'static str {
     } else {
         ZIP
     }
+}
+
+/// What an archive without its directory was meant to be: enough for its reader to say that it is damaged.
+fn in_broken_zip(bytes: &[u8]) -> &'static str {
+    let head = &bytes[..bytes.len().min(HEAD)];
+    let named = [ODT, ODS, ODP, EPUB].into_iter().find(|known| contains(head, known.as_bytes()));
+    named.unwrap_or(if contains(head, b"[Content_Types].xml") { DOCX } else { ZIP })
 }
 
 /// Microsoft's formats before 2007, told apart by the names of their streams, which are in UTF-16.

@@ -221,7 +221,11 @@ fn finish(reading: Reading, options: &Options, mime_type: &str, engine: &str) ->
     let told = document.metadata.get("content_type").and_then(Value::as_str);
     let mime_type = told.filter(|_| mime_type == detect::TIKA_PAGE).unwrap_or(mime_type).to_owned();
     let extraction = Extraction {
-        content: if waits { String::new() } else { document.write(options.output_format, options.front_matter) },
+        content: if waits {
+            String::new()
+        } else {
+            document.write(options.output_format, options.front_matter)
+        },
         mime_type,
         extractor_used: engine.to_owned(),
         ocr_engine_used: reading.recognised_by.map(str::to_owned),

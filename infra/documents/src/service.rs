@@ -199,11 +199,15 @@ impl Documents {
         progress: Progress<'_>,
     ) -> Result<Parsed, Failure> {
         let Source { mut bytes, length, name } = source;
-        let tika = self.services.tika.as_ref().filter(|_| matches!(options.engine, Engine::Auto | Engine::Tika));
+        let tika =
+            self.services.tika.as_ref().filter(|_| matches!(options.engine, Engine::Auto | Engine::Tika));
         let mut unknown = Failure::Unsupported { mime_type: detect::UNKNOWN.to_owned() };
         if options.engine != Engine::Tika {
-            let recognise =
-                self.services.google_vision.as_ref().filter(|_| options.ocr_engine == OcrEngine::GoogleVision);
+            let recognise = self
+                .services
+                .google_vision
+                .as_ref()
+                .filter(|_| options.ocr_engine == OcrEngine::GoogleVision);
             let job = Job { bytes: &mut bytes, length, name, mime_type: None, options, recognise, progress };
             match self.pool.extract(job).await {
                 Err(failure @ Failure::Unsupported { .. }) if tika.is_some() => unknown = failure,

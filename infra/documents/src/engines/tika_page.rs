@@ -2,8 +2,12 @@ use super::{Body, Engine, Input, Reading, native::html};
 use crate::{detect, failure::Failure, ocr::Recognition};
 
 /// Names of Tika's metadata, and ours.
-const NAMES: [(&str, &str); 4] =
-    [("dc:title", "title"), ("dc:creator", "author"), ("dc:subject", "subject"), ("content-type", "content_type")];
+const NAMES: [(&str, &str); 4] = [
+    ("dc:title", "title"),
+    ("dc:creator", "author"),
+    ("dc:subject", "subject"),
+    ("content-type", "content_type"),
+];
 /// Where Tika tells the number of pages.
 const PAGES: &str = "xmptpg:npages";
 
@@ -26,7 +30,11 @@ impl Engine for TikaPageEngine {
             let known = NAMES.iter().find(|(theirs, _)| *theirs == name);
             if let Some((_, ours)) = known {
                 // The first of several, and of a type what it is without its parameters.
-                let value = if *ours == "content_type" { value.split(';').next().unwrap_or_default() } else { &value };
+                let value = if *ours == "content_type" {
+                    value.split(';').next().unwrap_or_default()
+                } else {
+                    &value
+                };
                 reading.metadata.entry((*ours).to_owned()).or_insert_with(|| value.trim().into());
             } else if name == PAGES
                 && let Ok(pages) = value.parse::<usize>()

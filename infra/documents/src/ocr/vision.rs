@@ -104,7 +104,12 @@ struct Piece {
 }
 
 /// The words of `answer`, in points at `dpi`; else the code of its error, if it has one.
-pub(crate) fn words(answer: &[u8], page: usize, size: (u32, u32), dpi: u32) -> Result<Recognised, Option<u16>> {
+pub(crate) fn words(
+    answer: &[u8],
+    page: usize,
+    size: (u32, u32),
+    dpi: u32,
+) -> Result<Recognised, Option<u16>> {
     let answer: AnnotateOut = serde_json::from_slice(answer).map_err(|_| None)?;
     let response = answer.responses.into_iter().next().ok_or(None)?;
     if let Some(error) = response.error {
@@ -157,7 +162,8 @@ fn turn_upright(pieces: &mut [Piece], (width, height): (u32, u32)) -> (f32, f32)
     let mut directions = [0.0_f32; 4];
     for piece in pieces.iter() {
         let (x, y) = (piece.corners[1].x - piece.corners[0].x, piece.corners[1].y - piece.corners[0].y);
-        let direction = if x.abs() >= y.abs() { usize::from(x < 0.0) * 2 } else { 1 + usize::from(y < 0.0) * 2 };
+        let direction =
+            if x.abs() >= y.abs() { usize::from(x < 0.0) * 2 } else { 1 + usize::from(y < 0.0) * 2 };
         directions[direction] += piece.letters;
     }
     let most = (0..4).max_by(|one, other| directions[*one].total_cmp(&directions[*other])).unwrap_or(0);
@@ -196,7 +202,12 @@ fn line_words(line: &[Piece], scale: f32, words: &mut Vec<RecognisedWord>) {
     let bounds = |piece: &Piece| {
         let mut bounds = (f32::MAX, f32::MAX, f32::MIN, f32::MIN);
         for corner in &piece.corners {
-            bounds = (bounds.0.min(corner.x), bounds.1.min(corner.y), bounds.2.max(corner.x), bounds.3.max(corner.y));
+            bounds = (
+                bounds.0.min(corner.x),
+                bounds.1.min(corner.y),
+                bounds.2.max(corner.x),
+                bounds.3.max(corner.y),
+            );
         }
         bounds
     };
@@ -273,8 +284,10 @@ mod tests {
     fn a_page_that_lies_on_its_side_is_turned_upright() {
         // Clockwise by a quarter: lines go down, the first one at the right edge of a picture of 300 × 600.
         let turned = |left: f32, top: f32, width: f32| upright(left, top, width).map(|(x, y)| (300.0 - y, x));
-        let answer =
-            answer(&[word("eins", turned(50.0, 20.0, 100.0), "SPACE"), word("zwei", turned(200.0, 20.0, 100.0), "LINE_BREAK")]);
+        let answer = answer(&[
+            word("eins", turned(50.0, 20.0, 100.0), "SPACE"),
+            word("zwei", turned(200.0, 20.0, 100.0), "LINE_BREAK"),
+        ]);
         let found = words(&answer, 1, (300, 600), 72).unwrap();
         assert_eq!((found.width, found.height), (600.0, 300.0));
         assert_eq!(found.words[0].area, (50.0, 20.0, 150.0, 60.0));

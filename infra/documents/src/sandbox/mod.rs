@@ -9,8 +9,8 @@ mod worker;
 use serde::{Deserialize, Serialize};
 
 pub use child::run as run_child;
-pub use pool::{PoolError, Progress};
 pub(crate) use pool::{Job, Pool, PoolOptions};
+pub use pool::{PoolError, Progress};
 
 use crate::{
     engines::Places,

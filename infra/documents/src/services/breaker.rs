@@ -23,8 +23,12 @@ pub(super) struct Breaker {
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    Closed { failures: u32 },
-    Open { until: Instant },
+    Closed {
+        failures: u32,
+    },
+    Open {
+        until: Instant,
+    },
     /// One call is trying.
     Trying,
 }

@@ -176,7 +176,8 @@ mod tests {
     fn pieces_end_between_blocks() {
         let blocks: Vec<Block> =
             [3, 3, 9, 1, 1].map(|length| Block::new(Content::Paragraph("x".repeat(length)))).to_vec();
-        let lengths = |letters| llm(letters).pieces(&blocks).iter().map(|piece| piece.len()).collect::<Vec<_>>();
+        let lengths =
+            |letters| llm(letters).pieces(&blocks).iter().map(|piece| piece.len()).collect::<Vec<_>>();
         assert_eq!(lengths(6), [2, 1, 2]);
         assert_eq!(lengths(1), [1; 5]);
         assert_eq!(lengths(100), [5]);

@@ -124,7 +124,8 @@ async fn exchange(request: RequestBuilder, most: usize) -> Result<Answer, CallEr
     let mut answer = request.send().await.map_err(CallError::Transport)?;
     let status = answer.status();
     if matches!(status.as_u16(), 429 | 502..=504) {
-        let wait = answer.headers().get(header::RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
+        let wait =
+            answer.headers().get(header::RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
         return Err(CallError::Busy(status, wait.map(Duration::from_secs)));
     }
     let mut body = Vec::new();

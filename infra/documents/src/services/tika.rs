@@ -93,8 +93,7 @@ impl Tika {
         } else {
             request.header("X-Tika-OCRskipOcr", "true")
         };
-        let (sent, answer) =
-            tokio::join!(send(bytes, length, sender), self.service.call(request, MAX_BYTES));
+        let (sent, answer) = tokio::join!(send(bytes, length, sender), self.service.call(request, MAX_BYTES));
         if sent.is_err() {
             return Err(Failure::unreadable());
         }
@@ -138,7 +137,9 @@ fn page(status: StatusCode, body: Vec<u8>) -> Result<Page, Failure> {
         204 => Ok(Page::Read(EMPTY_PAGE.to_vec())),
         415 => Ok(Page::Unsupported),
         413 => Err(Failure::too_much("the document is larger than the Tika server reads")),
-        422 => Err(Failure::corrupt("Tika cannot read the document: it is encrypted, damaged or of an unknown type")),
+        422 => Err(Failure::corrupt(
+            "Tika cannot read the document: it is encrypted, damaged or of an unknown type",
+        )),
         500 => Err(Failure::corrupt("the document made Tika fail: it is probably damaged")),
         status => {
             tracing::warn!(status, "Tika answered in an unexpected way");

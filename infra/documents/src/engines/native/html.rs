@@ -29,7 +29,8 @@ pub(in crate::engines) fn read_with_meta(html: &str) -> Result<Page, Failure> {
     walker.element(page.root_element(), 0)?;
     walker.end_paragraph();
     let mut content = Content { blocks: walker.collector.finish(), ..Content::default() };
-    let author = walker.meta.iter().rev().find(|(name, _)| name == "author").map(|(_, author)| author.clone());
+    let author =
+        walker.meta.iter().rev().find(|(name, _)| name == "author").map(|(_, author)| author.clone());
     for (name, value) in [("title", walker.title), ("author", author.unwrap_or_default())] {
         if !value.is_empty() {
             content.metadata.insert(name.to_owned(), value.into());

@@ -119,6 +119,14 @@ async fn office_files_and_mails_are_read() {
         ("sheet.xlsx", "## Werte\n\n| Gleis | Länge |\n| --- | --- |\n| 1 | 350.5 |"),
         ("slides.pptx", "## Überblick\n\n- Erster Punkt"),
         (
+            "letter.odt",
+            "# Brief\n\nSehr geehrte Damen und Herren,\n\n- erstens\n\n| Posten | Preis |\n| --- | --- |",
+        ),
+        ("sheet.ods", "## Werte\n\n| Gleis | Länge |\n| --- | --- |\n| 1 | 350.5 |"),
+        ("sheet.xls", "## Werte\n\n| Gleis | Länge |\n| --- | --- |\n| 1 | 350.5 |"),
+        ("slides.odp", "## Überblick\n\n- Erster Punkt"),
+        ("book.epub", "# Erstens\n\nDie Weiche liegt an.\n\n# Zweitens\n\n1. Signal\n2. Gleis"),
+        (
             "mail.eml",
             "# Störung an Gleis 3\n\nFrom: Anna \\<anna@example.org>  \nTo: werk@example.org\n\nGuten Morgen,\n\n\
              das Signal bleibt dunkel.\n\n- Attachment: foto.bin",
@@ -162,5 +170,31 @@ async fn many_at_once_are_not_mixed_up() {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 30);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn pages_that_lie_on_their_side_are_read_upright() {
+    let world = world(|_| {}).await;
+    // By what is on them, and by what the file says of its frames.
+    for (name, pages) in [("turned.pdf", 3), ("frames.tiff", 3), ("camera.jpg", 1)] {
+        let path = format!("{EXTRACT}?output_format=json");
+        let answer = send(&world.admin, &path, name, &sample(name)).await.expect(200);
+        let all: Vec<u64> = (1..=pages).collect();
+        assert_eq!((&answer["page_count"], &answer["pages_ocred"]), (&json!(pages), &json!(all)), "{name}");
+        let document: Value = serde_json::from_str(answer["content"].as_str().unwrap()).unwrap();
+        for page in all {
+            let blocks = document["blocks"].as_array().unwrap();
+            let of_page = blocks.iter().filter(|block| block["metadata"]["page"] == page);
+            let text: Vec<&str> = of_page.map(|block| block["content"].as_str().unwrap()).collect();
+            let text = text.join("\n");
+            for words in ["Instandsetzung ist nicht erforderlich", "Zungen und Backenschienen", "Stellkraft"]
+            {
+                assert!(text.contains(words), "{words} is not on page {page} of {name}: {document}");
+            }
+            let seen = &document["pages"][page as usize - 1];
+            assert!(seen["width"].as_f64() > seen["height"].as_f64(), "{name}: {seen}");
+        }
+    }
     world.finish().await;
 }
