@@ -83,7 +83,8 @@ impl Service {
         let permit = self.breaker.admit().ok_or(CallError::Open)?;
         let answered = timeout(self.limit, exchange(request, most)).await;
         let answer = answered.unwrap_or(Err(CallError::Timeout(self.limit)));
-        permit.settle(answer.is_ok());
+        // An answer that is too long is the document's fault.
+        permit.settle(matches!(answer, Ok(_) | Err(CallError::TooLong)));
         answer
     }
 
