@@ -76,13 +76,13 @@ fn mean_slope(hocr: &str) -> f32 {
     if weight > 0.0 { sum / weight } else { 0.0 }
 }
 
-/// Whether most lines do not go from left to right: they rise steeply, or tell an angle instead of a baseline.
+/// Whether most lines do not go from left to right: they rise steeply, or have no baseline at all.
 pub(super) fn is_sideways(hocr: &str) -> bool {
     let (mut lines, mut sideways) = (0, 0);
     for title in line_titles(hocr) {
-        let is_steep = numbers::<1>(title, "baseline ").is_some_and(|[slope]| slope.abs() > 1.0);
+        let is_level = numbers::<1>(title, "baseline ").is_some_and(|[slope]| slope.abs() < 1.0);
         lines += 1;
-        sideways += usize::from(is_steep || title.contains("; textangle "));
+        sideways += usize::from(!is_level);
     }
     2 * sideways > lines
 }
@@ -162,7 +162,7 @@ mod tests {
     fn lines_that_go_down_are_sideways() {
         assert!(!is_sideways(HOCR) && !is_sideways(""));
         assert!(is_sideways(&HOCR.replace("0.01 -10", "-855 0")));
-        assert!(is_sideways(&HOCR.replace("baseline 0.01 -10", "textangle 90")));
+        assert!(is_sideways(&HOCR.replace("baseline 0.01 -10; ", "")));
     }
 
     #[test]
