@@ -6,6 +6,7 @@
 PROGRAM is `signalbox`, FOLDER is where the material is made and kept. Prints a table of figures with their ratios, and
 ends with 1 when one of them misses its mark.
 """
+import hashlib
 import json
 import os
 import pathlib
@@ -38,14 +39,15 @@ def main():
 
 
 class Material:
-    """Documents whose truth is known, made once."""
+    """Documents whose truth is known, made once for each state of what makes them."""
 
     def __init__(self, folder):
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        makers = b"".join(pathlib.Path(module.__file__).read_bytes() for module in (pdfs, truth))
+        self.folder = folder / hashlib.sha256(makers).hexdigest()[:8]
+        self.folder.mkdir(parents=True, exist_ok=True)
         pdfs.load_fonts()
         self.books = [self.pdf(f"book-{language}-{pages}", truth.book(language, pages, pages), language)
-                      for language in ("deu", "eng") for pages in (1, 10, 60, 180)]
+                      for language in ("deu", "eng") for pages in (1, 10, 100, 500)]
         self.reports = [self.pdf(f"report-{language}-{seed}", truth.report(language, seed, 3), language, seed)
                         for language in ("deu", "eng") for seed in range(6)]
         self.articles = [self.pdf(f"article-{language}-{seed}", truth.article(language, seed), language, seed, columns=2)

@@ -28,7 +28,7 @@ const MAX_BYTES: usize = 64 << 20;
 const PIECE: usize = 64 * 1024;
 const PIECES: usize = 4;
 /// How long the question whether it is there may take, and how long its answer holds.
-const PROBE: Duration = Duration::from_secs(1);
+const PROBE: Duration = Duration::from_millis(500);
 const HOLDS: Duration = Duration::from_secs(15);
 /// What stands for a document without any content.
 const EMPTY_PAGE: &[u8] = b"<html></html>";
