@@ -8,7 +8,7 @@ pub(crate) mod vision;
 use serde::{Deserialize, Serialize};
 use signalbox_pdf::{Area, GrayImage, Style, Word};
 
-pub(crate) use remote::{Link, Remote};
+pub(crate) use remote::{AT_ONCE, Link, Remote};
 pub(crate) use tesseract::{Tesseract, installed_languages};
 
 use crate::{failure::Failure, layout::PageContent};

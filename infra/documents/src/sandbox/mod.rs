@@ -39,8 +39,8 @@ enum ToChild {
         remote_languages: Vec<String>,
         bytes: u64,
     },
-    /// The answer to a picture.
-    Words(Result<Recognised, Failure>),
+    /// What is on the pictures since the last answer.
+    Words(Result<Vec<Recognised>, Failure>),
 }
 
 /// What a child says.
@@ -52,13 +52,15 @@ enum FromChild {
         done: usize,
         all: usize,
     },
-    /// Recognise the picture whose pixels follow.
+    /// A picture, whose pixels follow.
     Picture {
         page: usize,
         width: u32,
         height: u32,
         dpi: u32,
     },
+    /// Recognise the pictures.
+    Recognise,
     Done(Box<Parsed>),
     Failed(Failure),
 }

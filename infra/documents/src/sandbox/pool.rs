@@ -122,11 +122,11 @@ impl Pool {
         match worker.read(job, wall).await {
             Ended::Said(ended) if worker.done < DOCUMENTS => {
                 self.inner.idle().push_back(worker);
-                ended
+                ended.map(|parsed| *parsed)
             }
             Ended::Said(ended) => {
                 self.refill();
-                ended
+                ended.map(|parsed| *parsed)
             }
             Ended::Died(failure) => {
                 tracing::warn!(%failure, "a document ended the process that parsed it");

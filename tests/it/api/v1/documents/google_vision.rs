@@ -65,9 +65,12 @@ async fn pages_are_recognised_by_the_service() {
     assert_eq!(request["imageContext"]["languageHints"], json!(["de"]));
     // A JPEG in Base64.
     assert!(request["image"]["content"].as_str().unwrap().starts_with("/9j/"));
+    // Pages of one document go there at the same time, and come back where they belong.
+    let answer = send(&world.admin, &path, "turned.pdf", &sample("turned.pdf")).await.expect(200);
+    assert_eq!(answer["pages_ocred"], json!([1, 2, 3]));
     // What has text is not sent anywhere.
     send(&world.admin, &path, "report.pdf", &sample("report.pdf")).await.expect(200);
-    assert_eq!(server.seen("POST").len(), 2);
+    assert_eq!(server.seen("POST").len(), 5);
     world.finish().await;
 }
 
