@@ -75,7 +75,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     // Two providers of cryptography may be compiled in by accident; this one is meant. It fails only when set twice.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let config = Config::load(cli.config.as_deref(), &std::env::vars().collect())?;
-    signalbox_telemetry::start(&config.log)?;
+    // Extraction says itself what a user has to know.
+    if !matches!(cli.command, Command::Extract(_)) {
+        signalbox_telemetry::start(&config.log)?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         match cli.command {

@@ -1,22 +1,27 @@
 """Measures extraction beside its peers: the same files, the same machine, the same run, one process per core for each.
 
     make bench-extraction
-    python3 benches/documents/bench.py PROGRAM FOLDER [digital|markdown|ocr|structure …]
+    python3 benches/documents/bench.py PROGRAM FOLDER [digital|markdown|ocr|structure|overhead|bombs …]
 
 PROGRAM is `signalbox`, FOLDER is where the material is made and kept. Prints a table of figures with their ratios, and
 ends with 1 when one of them misses its mark.
 """
+import hashlib
 import json
 import os
 import pathlib
 import shutil
+import statistics
 import subprocess
 import sys
+import threading
 import time
 
+import bombs as hostile
 import pdfs
 import score
 import truth
+from service import TOP, Client, Service
 
 CORES = os.cpu_count() or 1
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
@@ -25,23 +30,24 @@ FAILED = []
 
 def main():
     program, folder = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
-    wanted = sys.argv[3:] or ["digital", "markdown", "ocr", "structure"]
+    parts = {"digital": digital, "markdown": markdown, "ocr": ocr, "structure": structure, "overhead": overhead, "bombs": bombs}
     material = Material(folder)
-    for name in wanted:
-        {"digital": digital, "markdown": markdown, "ocr": ocr, "structure": structure}[name](program, material)
+    for name in sys.argv[3:] or parts:
+        parts[name](program, material)
     if FAILED:
         sys.exit("missed: " + "; ".join(FAILED))
 
 
 class Material:
-    """Documents whose truth is known, made once."""
+    """Documents whose truth is known, made once for each state of what makes them."""
 
     def __init__(self, folder):
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        makers = b"".join(pathlib.Path(module.__file__).read_bytes() for module in (pdfs, truth))
+        self.folder = folder / hashlib.sha256(makers).hexdigest()[:8]
+        self.folder.mkdir(parents=True, exist_ok=True)
         pdfs.load_fonts()
         self.books = [self.pdf(f"book-{language}-{pages}", truth.book(language, pages, pages), language)
-                      for language in ("deu", "eng") for pages in (1, 10, 60, 180)]
+                      for language in ("deu", "eng") for pages in (1, 10, 100, 500)]
         self.reports = [self.pdf(f"report-{language}-{seed}", truth.report(language, seed, 3), language, seed)
                         for language in ("deu", "eng") for seed in range(6)]
         self.articles = [self.pdf(f"article-{language}-{seed}", truth.article(language, seed), language, seed, columns=2)
@@ -160,8 +166,8 @@ def digital(program, material):
     own = pages / best(lambda: ours(program, files, "plaintext", material.folder))
     bare = pages / best(lambda: spread(PYPDFIUM, files))
     command = pages / best(lambda: each('pdftotext "$1" "$1.pdftotext.txt"', files))
-    tell(f"plain text of {pages} pages, all processes", own, "pages/s", "pypdfium2", bare, least=0.9)
-    tell(f"plain text of {pages} pages, all processes", own, "pages/s", "pdftotext", command, least=1.0)
+    tell(f"plain text of {pages} pages", own, "pages/s", "pypdfium2, all cores", bare, least=0.9)
+    tell(f"plain text of {pages} pages", own, "pages/s", "pdftotext, all cores", command, least=1.0)
 
 
 def markdown(program, material):
@@ -233,6 +239,70 @@ def structure(program, material):
     columns = [figure for path, figure in zip(files, figures) if path in material.articles]
     right = sum(figure["errors"] <= 0.005 * figure["letters"] for figure in columns)
     tell("two-column documents in reading order", right / len(columns), "", least=1.0)
+
+
+ONE_PAGE_CALLS = 200
+PYPDFIUM_CALLS = """
+import sys, time, pypdfium2
+times = []
+for _ in range(int(sys.argv[2])):
+    begun = time.perf_counter()
+    document = pypdfium2.PdfDocument(sys.argv[1])
+    "".join(page.get_textpage().get_text_range() for page in document)
+    document.close()
+    times.append(time.perf_counter() - begun)
+print(sorted(times)[len(times) // 2])
+"""
+
+
+def overhead(program, material):
+    """What HTTP, upload, process and layout add to a call of PDFium that is warm."""
+    path = material.books[0]
+    document = path.read_bytes()
+    with Service(program, material.folder) as service:
+        client = Client(service)
+        times = [client.extract(path.name, document)[2] for _ in range(ONE_PAGE_CALLS)]
+        bare = float(run([sys.executable, "-c", PYPDFIUM_CALLS, path, ONE_PAGE_CALLS]).stdout)
+    own = statistics.median(times)
+    tell("/extract of one page, p50", 1000 * own, "ms")
+    tell("bare PDFium of one page, p50", 1000 * bare, "ms")
+    tell("/extract adds, p50", 1000 * (own - bare), "ms", most=15)
+
+
+def bombs(program, material):
+    """Hostile documents one after the other, while somebody else has one page read again and again."""
+    path = material.books[0]
+    document = path.read_bytes()
+    with Service(program, material.folder) as service:
+        others, attacker = Client(service), Client(service)
+        alone = [others.extract(path.name, document)[2] for _ in range(ONE_PAGE_CALLS)]
+        beside, failed, peaks, ended = [], [], {}, threading.Event()
+
+        def go_on():
+            while not ended.is_set():
+                status, _, seconds = others.extract(path.name, document)
+                beside.append(seconds)
+                failed.extend([status] if status != 200 else [])
+                for number, peak in service.parsers().items():
+                    peaks[number] = max(peak, peaks.get(number, 0))
+
+        neighbour = threading.Thread(target=go_on)
+        neighbour.start()
+        wrong = []
+        for name, content, expected in hostile.all_of_them(TOP / "tests" / "documents"):
+            status, answer, seconds = attacker.extract(name, content)
+            told = answer.get("detail") or answer.get("content", "")[:40]
+            print(f"    {name:<24} {status} after {seconds:7.3f} s: {told}", flush=True)
+            wrong += [name] if status not in expected else []
+        ended.set()
+        neighbour.join()
+    tell("hostile documents with a wrong answer", len(wrong), ", ".join(wrong), most=0)
+    tell(f"calls of others that failed, of {len(beside)}", len(failed), "", most=0)
+    for name, at in (("p50", 0.5), ("p95", 0.95)):
+        before, during = (sorted(times)[int(at * len(times))] for times in (alone, beside))
+        tell(f"one page beside hostile documents, {name}", 1000 * during, "ms", "alone", 1000 * before,
+             most=1.5 if name == "p50" else None)
+    tell("highest address space of a parser", max(peaks.values()), "MiB", most=2048)
 
 
 if __name__ == "__main__":

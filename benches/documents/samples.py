@@ -2,11 +2,14 @@
 
     python3 -m pip install reportlab pikepdf python-docx openpyxl python-pptx Pillow
     python3 benches/documents/samples.py
+
+Open documents and sheets of before 2007 are made of the others by LibreOffice (`soffice`).
 """
 import email.message
 import pathlib
 import subprocess
 import tempfile
+import zipfile
 
 import pdfs
 
@@ -67,6 +70,60 @@ def main():
     mail.set_content("Guten Morgen,\n\ndas Signal bleibt dunkel.\n")
     mail.add_attachment(b"x", maintype="application", subtype="octet-stream", filename="foto.bin")
     (HERE / "mail.eml").write_bytes(bytes(mail))
+    converted()
+    book_of_two_chapters()
+    turned()
+    bomb()
+
+
+def converted():
+    """Open documents, and sheets of before 2007."""
+    for name, kind in (("letter.docx", "odt"), ("sheet.xlsx", "ods"), ("sheet.xlsx", "xls"), ("slides.pptx", "odp")):
+        subprocess.run(["soffice", "--headless", "--convert-to", kind, "--outdir", HERE, HERE / name], check=True)
+
+
+def book_of_two_chapters():
+    chapter = '<html xmlns="http://www.w3.org/1999/xhtml"><head><title>{0}</title></head><body><h1>{0}</h1>{1}</body></html>'
+    with zipfile.ZipFile(HERE / "book.epub", "w", zipfile.ZIP_DEFLATED) as book:
+        book.writestr("mimetype", "application/epub+zip", zipfile.ZIP_STORED)
+        book.writestr("META-INF/container.xml", '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container" version="1.0">'
+                      '<rootfiles><rootfile full-path="OEBPS/content.opf" media-type="application/oebps-package+xml"/></rootfiles>'
+                      '</container>')
+        book.writestr("OEBPS/content.opf", '<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata '
+                      'xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>Weichen</dc:title><dc:creator>Anna</dc:creator>'
+                      '</metadata><manifest><item id="b" href="zwei%20b.xhtml" media-type="application/xhtml+xml"/>'
+                      '<item id="a" href="eins.xhtml" media-type="application/xhtml+xml"/></manifest>'
+                      '<spine><itemref idref="a"/><itemref idref="b"/></spine></package>')
+        book.writestr("OEBPS/zwei b.xhtml", chapter.format("Zweitens", "<ol><li>Signal</li><li>Gleis</li></ol>"))
+        book.writestr("OEBPS/eins.xhtml", chapter.format("Erstens", "<p>Die Weiche liegt <b>an</b>.</p>"))
+
+
+def bomb():
+    """A small file that unpacks to 70 MB."""
+    with zipfile.ZipFile(HERE / "bomb.docx", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("word/document.xml", b"<w:document>" + b" " * 70_000_000)
+
+
+def turned():
+    """The report as a picture that lies on its side or on its head: in a PDF, in a TIFF, and as a camera stores it."""
+    from PIL import Image, TiffImagePlugin
+    with tempfile.TemporaryDirectory() as work:
+        subprocess.run(["pdftoppm", "-r", "300", "-mono", "-png", HERE / "report.pdf", f"{work}/page"], check=True)
+        page = Image.open(next(pathlib.Path(work).glob("*.png"))).convert("1")
+    page = page.crop((0, 260, page.width, 1400))
+    pages = [page.transpose(turn) for turn in (Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_180, Image.Transpose.ROTATE_270)]
+    pages[0].save(HERE / "turned.pdf", save_all=True, append_images=pages[1:], resolution=300)
+    # Three frames: bits, shades, and bits that say how they have to be turned (tag 274: the first row is at the right).
+    tiff = TiffImagePlugin.AppendingTiffWriter(HERE / "frames.tiff", new=True)
+    shades = page.convert("L").resize((page.width // 2, page.height // 2))
+    for frame, compression, orientation in ((page, "group4", 1), (shades, "tiff_lzw", 1), (pages[0], "group4", 6)):
+        frame.save(tiff, format="TIFF", compression=compression, dpi=(300, 300), tiffinfo={274: orientation})
+        tiff.newFrame()
+    tiff.close()
+    exif = Image.Exif()
+    exif[274] = 6
+    pages[0].convert("L").resize((pages[0].width // 2, pages[0].height // 2)).save(HERE / "camera.jpg", quality=40, exif=exif)
 
 
 def scan(folder):

@@ -135,5 +135,6 @@ def book(language, seed, pages):
     for page in range(pages):
         if page % 8 == 0:
             blocks.append({"kind": "heading", "level": 2, "text": f"{page // 8 + 1} {writer.title()}"})
-        blocks += [{"kind": "paragraph", "text": writer.paragraph(5, 7)} for _ in range(5)]
+        # The first page has the title, too.
+        blocks += [{"kind": "paragraph", "text": writer.paragraph(5, 7)} for _ in range(8 if page else 6)]
     return blocks

@@ -36,12 +36,16 @@ fn texts_come_in_the_order_of_the_files_and_nothing_else_does() {
 #[test]
 fn one_bad_file_spoils_nothing_but_the_exit_code() {
     let folder = TempDir::new().unwrap();
-    let files = [sample("encrypted.pdf"), sample("letter.docx"), sample("missing.pdf")];
+    let names = ["encrypted.pdf", "letter.docx", "missing.pdf", "bomb.docx"];
+    let files = names.map(sample);
     let output = extract(folder.path(), &["-o", "out", "-l", "en"], &files);
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(errors.contains("encrypted.pdf: the file is encrypted"), "{errors}");
     assert!(errors.contains("missing.pdf: it cannot be opened"), "{errors}");
+    assert!(errors.contains("bomb.docx: the document unpacks to more than is read"), "{errors}");
+    // Each is told once, and nothing is logged beside it.
+    assert_eq!(errors.lines().count(), 3, "{errors}");
     let written = std::fs::read_to_string(folder.path().join("out/letter.docx.md")).unwrap();
     assert!(written.starts_with("# Brief\n"), "{written}");
     assert_eq!(std::fs::read_dir(folder.path().join("out")).unwrap().count(), 1);

@@ -6,4 +6,5 @@
 mod api;
 mod extract_command;
 mod harness;
+mod language_model;
 mod routes;

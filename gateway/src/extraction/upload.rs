@@ -15,7 +15,7 @@ use multer::{Constraints, Field, Multipart, SizeLimit};
 use sha2::{Digest, Sha256};
 use tokio::{
     fs::File,
-    io::{AsyncRead, AsyncSeekExt, AsyncWriteExt, ReadBuf},
+    io::{AsyncRead, AsyncSeek, AsyncSeekExt, AsyncWriteExt, ReadBuf},
 };
 
 use super::options::Pairs;
@@ -57,6 +57,22 @@ impl AsyncRead for Bytes {
         match self.get_mut() {
             Self::Memory(bytes) => Pin::new(bytes).poll_read(context, buffer),
             Self::Disk(file) => Pin::new(file).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncSeek for Bytes {
+    fn start_seek(self: Pin<&mut Self>, position: SeekFrom) -> io::Result<()> {
+        match self.get_mut() {
+            Self::Memory(bytes) => Pin::new(bytes).start_seek(position),
+            Self::Disk(file) => Pin::new(file).start_seek(position),
+        }
+    }
+
+    fn poll_complete(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        match self.get_mut() {
+            Self::Memory(bytes) => Pin::new(bytes).poll_complete(context),
+            Self::Disk(file) => Pin::new(file).poll_complete(context),
         }
     }
 }

@@ -36,6 +36,20 @@ impl BlobStore {
         })
         .await
     }
+
+    /// The whole size of the file `key`, and the file itself, for what has to read it more than once.
+    ///
+    /// # Errors
+    /// [`BlobError::NotFound`] when there is no complete file.
+    pub async fn open_file(&self, key: &BlobKey) -> Result<(u64, File), BlobError> {
+        let (store, key) = (self.clone(), key.clone());
+        off_thread(move || {
+            let file = store.open_final(&key)?;
+            let size = file.metadata().during("measure a file")?.len();
+            Ok((size, file))
+        })
+        .await
+    }
 }
 
 /// Reads a file from front to back through a few buffers that are used again and again.

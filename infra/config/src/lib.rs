@@ -211,6 +211,8 @@ pub struct Extraction {
     pub google_vision_url: String,
     /// Its key; empty for none.
     pub google_vision_key: Secret,
+    /// Seconds that it may take for a page.
+    pub google_vision_seconds: u64,
     /// Address of an OpenAI-compatible service, up to and with its version; empty for none.
     pub llm_url: String,
     /// Its key, if it needs one.
@@ -219,6 +221,8 @@ pub struct Extraction {
     pub llm_model: String,
     /// Seconds that it may take for a piece of a document.
     pub llm_seconds: u64,
+    /// Letters of such a piece, about: pieces end between blocks.
+    pub llm_piece_letters: usize,
 }
 
 /// What is logged.
@@ -280,6 +284,9 @@ impl Config {
     fn validate(self) -> Result<Self, ConfigError> {
         if self.database.max_connections < 4 {
             return Err(invalid("database.max_connections must be at least 4"));
+        }
+        if !self.extraction.llm_url.is_empty() && self.extraction.llm_model.is_empty() {
+            return Err(invalid("extraction.llm_model must name a model when extraction.llm_url is set"));
         }
         let positive = [
             ("identity.token_hours", self.identity.token_hours),

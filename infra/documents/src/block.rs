@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// A part of a document.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Block {
     /// Number of the page on which it begins, from 1; none where there are no pages.
     pub page: Option<usize>,
@@ -13,7 +13,7 @@ pub struct Block {
 }
 
 /// What a block is.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Content {
     /// A title of what follows, 1 the highest level, 6 the lowest.
     Heading {
@@ -38,7 +38,7 @@ pub enum Content {
 }
 
 /// An item of a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
     /// 0 for the outermost.
     pub level: usize,

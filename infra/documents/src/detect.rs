@@ -51,10 +51,24 @@ pub const GIF: &str = "image/gif";
 /// Pictures.
 pub const WEBP: &str = "image/webp";
 
+/// Word before 2007.
+const DOC: &str = "application/msword";
+/// Slides before 2007.
+const PPT: &str = "application/vnd.ms-powerpoint";
+/// Mails of Outlook.
+const MSG: &str = "application/vnd.ms-outlook";
+/// Archives.
+const ZIP: &str = "application/zip";
+/// XHTML that a Tika server made of a document of another type.
+pub const TIKA_PAGE: &str = "application/x-tika-page";
+
+/// Types that are recognised here and only read by Tika; it knows more.
+pub(crate) const FOR_TIKA: [&str; 4] = [DOC, PPT, MSG, ZIP];
+
 /// All types that are known by name here.
-const KNOWN: [&str; 19] = [
+const KNOWN: [&str; 20] = [
     PDF, DOCX, XLSX, PPTX, XLS, ODT, ODS, ODP, EPUB, RTF, HTML, EML, CSV, MARKDOWN, TEXT, PNG, JPEG, TIFF,
-    WEBP,
+    WEBP, TIKA_PAGE,
 ];
 
 /// The type called `name`.
@@ -109,7 +123,7 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
 
 /// Open documents and books name their type in the first file; Microsoft's have a main part.
 fn in_zip(bytes: &[u8]) -> &'static str {
-    let Ok(mut archive) = ZipArchive::new(Cursor::new(bytes)) else { return "application/zip" };
+    let Ok(mut archive) = ZipArchive::new(Cursor::new(bytes)) else { return in_broken_zip(bytes) };
     let mut named = String::new();
     if let Ok(file) = archive.by_name("mimetype") {
         // What cannot be read names nothing.
@@ -128,8 +142,15 @@ fn in_zip(bytes: &[u8]) -> &'static str {
     } else if has("META-INF/container.xml") {
         EPUB
     } else {
-        "application/zip"
+        ZIP
     }
+}
+
+/// What an archive without its directory was meant to be: enough for its reader to say that it is damaged.
+fn in_broken_zip(bytes: &[u8]) -> &'static str {
+    let head = &bytes[..bytes.len().min(HEAD)];
+    let named = [ODT, ODS, ODP, EPUB].into_iter().find(|known| contains(head, known.as_bytes()));
+    named.unwrap_or(if contains(head, b"[Content_Types].xml") { DOCX } else { ZIP })
 }
 
 /// Microsoft's formats before 2007, told apart by the names of their streams, which are in UTF-16.
@@ -139,13 +160,13 @@ fn in_compound_file(bytes: &[u8]) -> &'static str {
         contains(bytes, &name)
     };
     if has("WordDocument") {
-        "application/msword"
+        DOC
     } else if has("Workbook") || has("Book") {
         XLS
     } else if has("PowerPoint Document") {
-        "application/vnd.ms-powerpoint"
+        PPT
     } else if has("__substg1.0_") {
-        "application/vnd.ms-outlook"
+        MSG
     } else if has("EncryptedPackage") {
         ENCRYPTED_OFFICE
     } else {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::write::Document;
+
 /// The text of a document and how it was got.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Extraction {
@@ -23,4 +25,12 @@ pub struct Extraction {
     pub processors_applied: Vec<String>,
     /// What a reader should know.
     pub warnings: Vec<String>,
+}
+
+/// What a child gives: written already, or a document that is worked on before it is.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Parsed {
+    pub(crate) extraction: Extraction,
+    /// With it, the content is not written yet.
+    pub(crate) document: Option<Document>,
 }

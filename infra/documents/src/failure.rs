@@ -74,6 +74,11 @@ impl Failure {
         Self::TooMuch { message: message.into() }
     }
 
+    /// Its bytes did not come whole from where they were kept.
+    pub(crate) fn unreadable() -> Self {
+        Self::unavailable("the document could not be read from disk: send it again")
+    }
+
     /// Something that does not work here and now.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::Unavailable { message: message.into() }

@@ -1,13 +1,13 @@
 //! Documents become text: markdown, JSON or plain text with headings, lists, tables and paragraphs, from digital and
 //! scanned PDFs, pictures, office files, web pages, mails and books.
 //!
-//! The path of a document: a [`Pool`] of child processes, each limited and without network, has it read by an engine
+//! The path of a document: a pool of child processes, each limited and without network, has it read by an engine
 //! that is chosen by what the bytes are; pages without text are recognised; layout analysis turns words with places into
 //! [blocks](block); processors clean them; a writer turns them into text. A document that crashes, hangs or explodes its
 //! parser fails alone, with a [`Failure`] that says why.
 //!
-//! The program that a pool starts has to call [`run_child`]. What needs the network, a recognising service for instance,
-//! is asked by the parent: see [`RecogniseRemotely`].
+//! The program that a pool starts has to call [`run_child`]. What needs the network (a Tika server, a recognising service,
+//! a language model) is asked by the parent.
 
 pub mod block;
 mod cleanup;
@@ -22,15 +22,13 @@ mod options;
 mod reader;
 mod sandbox;
 mod service;
+mod services;
 mod write;
 
 pub use cleanup::cleanup;
-pub use engines::Places;
 pub use extraction::Extraction;
 pub use failure::Failure;
-pub use locate::{pdfium, tessdata};
-pub use ocr::{Picture, Recognised, RecognisedWord};
 pub use options::{Engine, OcrEngine, Options, OutputFormat, Processor, language};
-pub use reader::{Abilities, Limits};
-pub use sandbox::{Job, Pool, PoolError, PoolOptions, Progress, Recognise, RecogniseRemotely, run_child};
-pub use service::{Documents, Offer, Source};
+pub use sandbox::{PoolError, Progress, run_child};
+pub use service::{Documents, Offer, Source, StartError};
+pub use services::ServiceError;

@@ -203,6 +203,16 @@ const LANGUAGES: [(&str, &str); 40] = [
     ("vi", "vie"),
 ];
 
+/// The codes of three letters of all languages that are known here.
+pub(crate) fn long_codes() -> impl Iterator<Item = &'static str> {
+    LANGUAGES.iter().map(|(_, long)| *long)
+}
+
+/// The code of two letters of the language whose code of three letters is `long`.
+pub(crate) fn short_code(long: &str) -> Option<&'static str> {
+    LANGUAGES.iter().find(|(_, known)| *known == long).map(|(short, _)| *short)
+}
+
 /// The code of three letters that `code`, of two or three letters, means.
 pub fn language(code: &str) -> Option<String> {
     let code = code.trim().to_ascii_lowercase();

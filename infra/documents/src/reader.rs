@@ -1,13 +1,14 @@
 //! From bytes to text, in one process: type, engine, recognition, processors, writer.
 
+use serde_json::Value;
 use signalbox_pdf::Library;
 
 use crate::{
     block::{Block, Content},
     cleanup::cleanup,
     detect,
-    engines::{Body, Engine as _, Input, NativeEngine, PdfEngine, Places, Reading},
-    extraction::Extraction,
+    engines::{Body, Engine as _, Input, NativeEngine, PdfEngine, Places, Reading, TikaPageEngine},
+    extraction::{Extraction, Parsed},
     failure::Failure,
     layout,
     ocr::{Link, Recogniser, Recognition, Remote, Tesseract},
@@ -98,7 +99,7 @@ impl Reader {
         request: Request<'_>,
         link: &mut dyn Link,
         progress: &mut dyn FnMut(usize, usize),
-    ) -> Result<Extraction, Failure> {
+    ) -> Result<Parsed, Failure> {
         if request.bytes.is_empty() {
             return Err(Failure::Empty);
         }
@@ -149,6 +150,7 @@ fn choose<'a>(
     let reads = |engine: &dyn crate::engines::Engine| engine.mime_types().contains(&mime_type.as_str());
     let wrong = || Failure::WrongEngine { engine: wanted.as_str().to_owned(), mime_type: mime_type.clone() };
     match wanted {
+        _ if mime_type == detect::TIKA_PAGE => Ok(&TikaPageEngine),
         Engine::Pdfium if mime_type != detect::PDF => Err(wrong()),
         Engine::Native if !reads(native) => Err(wrong()),
         _ if mime_type == detect::PDF => match pdf {
@@ -171,12 +173,12 @@ fn has_unread_pages(reading: &Reading) -> bool {
 }
 
 /// Applies the processors and writes.
-fn finish(reading: Reading, options: &Options, mime_type: &str, engine: &str) -> Extraction {
+fn finish(reading: Reading, options: &Options, mime_type: &str, engine: &str) -> Parsed {
     let wants = |processor| options.processors.contains(&processor);
     let mut pages_ocred = Vec::new();
     let mut confidence = 1.0;
     let mut notes = Vec::new();
-    let mut page_count = None;
+    let page_count;
     let mut blocks = match reading.body {
         Body::Pages(pages) => {
             page_count = Some(pages.len());
@@ -201,8 +203,12 @@ fn finish(reading: Reading, options: &Options, mime_type: &str, engine: &str) ->
                 layout::plain(pages)
             }
         }
-        Body::Blocks(blocks) if wants(Processor::Structure) => blocks,
-        Body::Blocks(blocks) => blocks.into_iter().map(flat).collect(),
+        Body::Blocks(blocks) => {
+            let told = reading.metadata.get("page_count").and_then(Value::as_u64);
+            page_count = told.and_then(|count| usize::try_from(count).ok());
+            let is_wanted = wants(Processor::Structure);
+            if is_wanted { blocks } else { blocks.into_iter().map(flat).collect() }
+        }
     };
     if wants(Processor::Cleanup) {
         blocks.iter_mut().for_each(|block| block.change_texts(cleanup));
@@ -210,9 +216,17 @@ fn finish(reading: Reading, options: &Options, mime_type: &str, engine: &str) ->
     let applied = options.processors.iter().filter(|processor| **processor != Processor::Llm);
     let processors_applied = applied.map(|processor| processor.as_str().to_owned()).collect();
     let document = Document { blocks, metadata: reading.metadata, pages: notes };
-    Extraction {
-        content: document.write(options.output_format, options.front_matter),
-        mime_type: mime_type.to_owned(),
+    let waits = wants(Processor::Llm);
+    // Tika knows what it read.
+    let told = document.metadata.get("content_type").and_then(Value::as_str);
+    let mime_type = told.filter(|_| mime_type == detect::TIKA_PAGE).unwrap_or(mime_type).to_owned();
+    let extraction = Extraction {
+        content: if waits {
+            String::new()
+        } else {
+            document.write(options.output_format, options.front_matter)
+        },
+        mime_type,
         extractor_used: engine.to_owned(),
         ocr_engine_used: reading.recognised_by.map(str::to_owned),
         page_count,
@@ -220,7 +234,8 @@ fn finish(reading: Reading, options: &Options, mime_type: &str, engine: &str) ->
         confidence,
         processors_applied,
         warnings: reading.warnings,
-    }
+    };
+    Parsed { extraction, document: waits.then_some(document) }
 }
 
 /// A block without its structure: its text.

@@ -1,18 +1,21 @@
 //! Documents, as the rest of the system uses them: who reads a document is decided here.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use signalbox_config::Extraction as Config;
-use tokio::io::AsyncRead;
+use tokio::io::{AsyncRead, AsyncSeek, AsyncSeekExt};
 
 use crate::{
+    cleanup::cleanup,
+    detect,
     engines::Places,
-    extraction::Extraction,
+    extraction::{Extraction, Parsed},
     failure::Failure,
     locate,
     options::{Engine, OcrEngine, Options, Processor},
     reader::Limits,
     sandbox::{Job, Pool, PoolError, PoolOptions, Progress},
+    services::{GoogleVision, Llm, Page, ServiceError, Tika},
 };
 
 /// What makes the program a parser.
@@ -22,6 +25,25 @@ const PARSE: &str = "parse-documents";
 #[derive(Clone)]
 pub struct Documents {
     pool: Pool,
+    services: Arc<Services>,
+}
+
+/// Those that are configured.
+struct Services {
+    tika: Option<Tika>,
+    google_vision: Option<GoogleVision>,
+    llm: Option<Llm>,
+}
+
+/// Why documents cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No process that parses.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// A service that cannot be called as it is configured.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
 }
 
 /// What works on this installation.
@@ -43,7 +65,7 @@ pub struct Offer {
 
 /// The bytes of a document.
 pub struct Source<'a, R> {
-    /// From the beginning.
+    /// From the beginning, to which they are turned back when a second engine has to read them.
     pub bytes: R,
     /// How many.
     pub length: u64,
@@ -55,8 +77,9 @@ impl Documents {
     /// Starts the processes that parse: `program` is the one that has the subcommand for it.
     ///
     /// # Errors
-    /// [`PoolError`].
-    pub async fn start(config: &Config, program: PathBuf) -> Result<Self, PoolError> {
+    /// [`StartError`].
+    pub async fn start(config: &Config, program: PathBuf) -> Result<Self, StartError> {
+        let services = Arc::new(Services::of(config)?);
         let configured = |path: &str| (!path.is_empty()).then(|| PathBuf::from(path));
         let places = Places {
             pdfium: locate::pdfium(configured(&config.pdfium).as_deref()),
@@ -79,7 +102,7 @@ impl Documents {
             children: if config.parsers == 0 { cores } else { config.parsers },
             patience: Duration::from_secs(config.patience_seconds),
         };
-        Ok(Self { pool: Pool::start(options).await? })
+        Ok(Self { pool: Pool::start(options).await?, services })
     }
 
     /// What works now.
@@ -105,6 +128,7 @@ impl Documents {
         } else {
             offer.ocr_engines.push(OcrEngine::Tesseract.as_str());
         }
+        self.services.add_to(&mut offer).await;
         offer
     }
 
@@ -113,40 +137,137 @@ impl Documents {
     /// # Errors
     /// [`Failure::Unavailable`] and [`Failure::Language`].
     pub fn check(&self, options: &Options) -> Result<(), Failure> {
-        let abilities = self.pool.abilities();
+        let (abilities, services) = (self.pool.abilities(), &self.services);
         let missing =
-            |what: &str| Failure::unavailable(format!("{what} is not installed or not configured here"));
+            |what: &str| Err(Failure::unavailable(format!("{what} is not installed or not configured here")));
         match options.engine {
-            Engine::Pdfium if abilities.pdfium.is_err() => {
-                return Err(missing("the extraction engine pdfium"));
-            }
-            Engine::Tika => return Err(missing("the extraction engine tika")),
+            Engine::Pdfium if abilities.pdfium.is_err() => return missing("the extraction engine pdfium"),
+            Engine::Tika if services.tika.is_none() => return missing("the extraction engine tika"),
             _ => {}
         }
-        let languages = &abilities.languages;
-        match options.ocr_engine {
-            OcrEngine::GoogleVision => Err(missing("the OCR engine google_vision")),
-            // Without Tesseract, digital documents are read all the same.
-            OcrEngine::Tesseract if !languages.is_empty() && !languages.contains(&options.language) => {
-                Err(Failure::Language { language: options.language.clone(), supported: languages.clone() })
-            }
-            _ => Ok(()),
+        if options.processors.contains(&Processor::Llm) && services.llm.is_none() {
+            return missing("the processor llm");
         }
+        let supported = match options.ocr_engine {
+            OcrEngine::GoogleVision if services.google_vision.is_none() => {
+                return missing("the OCR engine google_vision");
+            }
+            OcrEngine::GoogleVision => GoogleVision::languages(),
+            OcrEngine::Tesseract => abilities.languages.clone(),
+            OcrEngine::None => return Ok(()),
+        };
+        // Without Tesseract, digital documents are read all the same.
+        if supported.is_empty() || supported.contains(&options.language) {
+            return Ok(());
+        }
+        Err(Failure::Language { language: options.language.clone(), supported })
     }
 
     /// Reads a document.
     ///
     /// # Errors
     /// [`Failure`].
-    pub async fn extract<R: AsyncRead + Unpin>(
+    pub async fn extract<R: AsyncRead + AsyncSeek + Unpin>(
         &self,
         source: Source<'_, R>,
         options: &Options,
         progress: Progress<'_>,
     ) -> Result<Extraction, Failure> {
         self.check(options)?;
-        let Source { bytes, length, name } = source;
-        let job = Job { bytes, length, name, mime_type: None, options, recognise: None, progress };
+        let Parsed { mut extraction, document } = self.parse(source, options, progress).await?;
+        let (Some(mut document), Some(llm)) = (document, &self.services.llm) else { return Ok(extraction) };
+        match llm.rewrite(&mut document).await {
+            Ok(()) => {
+                let applied = options.processors.iter().map(|processor| processor.as_str().to_owned());
+                extraction.processors_applied = applied.collect();
+            }
+            Err(warning) => extraction.warnings.push(warning),
+        }
+        let later = options.processors.iter().skip_while(|processor| **processor != Processor::Llm);
+        if later.copied().any(|processor| processor == Processor::Cleanup) {
+            document.blocks.iter_mut().for_each(|block| block.change_texts(cleanup));
+        }
+        extraction.content = document.write(options.output_format, options.front_matter);
+        Ok(extraction)
+    }
+
+    /// Has a child read it, or Tika: when it is asked for, or when nobody else knows the type.
+    async fn parse<R: AsyncRead + AsyncSeek + Unpin>(
+        &self,
+        source: Source<'_, R>,
+        options: &Options,
+        progress: Progress<'_>,
+    ) -> Result<Parsed, Failure> {
+        let Source { mut bytes, length, name } = source;
+        let tika =
+            self.services.tika.as_ref().filter(|_| matches!(options.engine, Engine::Auto | Engine::Tika));
+        let mut unknown = Failure::Unsupported { mime_type: detect::UNKNOWN.to_owned() };
+        if options.engine != Engine::Tika {
+            let recognise = self
+                .services
+                .google_vision
+                .as_ref()
+                .filter(|_| options.ocr_engine == OcrEngine::GoogleVision);
+            let job = Job { bytes: &mut bytes, length, name, mime_type: None, options, recognise, progress };
+            match self.pool.extract(job).await {
+                Err(failure @ Failure::Unsupported { .. }) if tika.is_some() => unknown = failure,
+                parsed => return parsed,
+            }
+            bytes.rewind().await.map_err(|_| Failure::unreadable())?;
+        }
+        let Some(tika) = tika else { return Err(unknown) };
+        if length == 0 {
+            return Err(Failure::Empty);
+        }
+        let Page::Read(page) = tika.read(&mut bytes, length, options).await? else { return Err(unknown) };
+        // What Tika says is parsed apart like what anybody says.
+        let options = &Options { ocr_engine: OcrEngine::None, ..options.clone() };
+        let job = Job {
+            length: page.len() as u64,
+            bytes: page.as_slice(),
+            name,
+            mime_type: Some(detect::TIKA_PAGE),
+            options,
+            recognise: None,
+            progress: &mut |_, _| {},
+        };
         self.pool.extract(job).await
+    }
+}
+
+impl Services {
+    fn of(config: &Config) -> Result<Self, ServiceError> {
+        let tika = (!config.tika_url.is_empty()).then(|| Tika::new(&config.tika_url, config.tika_seconds));
+        let google_vision = (!config.google_vision_key.is_empty()).then(|| {
+            let (address, key) = (&config.google_vision_url, &config.google_vision_key);
+            GoogleVision::new(address, key, config.google_vision_seconds)
+        });
+        let llm = (!config.llm_url.is_empty()).then(|| {
+            let (address, key, model) = (&config.llm_url, &config.llm_key, &config.llm_model);
+            Llm::new(address, key, model, config.llm_seconds, config.llm_piece_letters)
+        });
+        Ok(Self { tika: tika.transpose()?, google_vision: google_vision.transpose()?, llm: llm.transpose()? })
+    }
+
+    /// Adds what they do to `offer`.
+    async fn add_to(&self, offer: &mut Offer) {
+        if let Some(tika) = &self.tika {
+            if tika.is_reachable().await {
+                offer.engines.push(Engine::Tika.as_str());
+                offer.mime_types.extend(detect::FOR_TIKA.map(str::to_owned));
+            } else {
+                let note = "the Tika server of extraction.tika_url does not answer: types that only it reads are refused";
+                offer.notes.push(note.to_owned());
+            }
+        }
+        if self.google_vision.is_some() {
+            offer.ocr_engines.push(OcrEngine::GoogleVision.as_str());
+            if offer.languages.is_empty() {
+                offer.languages = GoogleVision::languages();
+            }
+        }
+        if self.llm.is_some() {
+            offer.processors.push(Processor::Llm.as_str());
+        }
     }
 }

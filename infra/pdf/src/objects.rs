@@ -69,13 +69,7 @@ fn area_of(calls: &dyn PdfiumLibraryBindings, page: &Page<'_>, object: *mut c_vo
     let known = unsafe {
         calls.FPDFPageObj_GetBounds(object.cast(), &mut left, &mut bottom, &mut right, &mut top) != 0
     };
-    let (one, other) = (page.frame.seen(left, bottom), page.frame.seen(right, top));
-    known.then(|| Area {
-        left: one.0.min(other.0),
-        top: one.1.min(other.1),
-        right: one.0.max(other.0),
-        bottom: one.1.max(other.1),
-    })
+    known.then(|| page.frame.seen_area((left, bottom), (right, top)))
 }
 
 /// A thin shape is a rule; of another one that is stroked, each straight side is.

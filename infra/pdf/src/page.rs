@@ -1,6 +1,6 @@
 use std::ffi::{c_int, c_void};
 
-use crate::{Document, Objects, PdfError, Word, objects, words};
+use crate::{Area, Document, Objects, PdfError, Word, objects, words};
 
 /// `FPDFBitmap_Gray` of `fpdfview.h`: one byte per pixel.
 const GRAY: c_int = 1;
@@ -52,6 +52,17 @@ impl Frame {
             2 => (self.width - x, y),
             3 => (self.width - y, self.height - x),
             _ => (x, self.height - y),
+        }
+    }
+
+    /// The rectangle between two corners of the file, as a reader sees it.
+    pub(crate) fn seen_area(&self, (x, y): (f32, f32), (to_x, to_y): (f32, f32)) -> Area {
+        let (one, other) = (self.seen(x, y), self.seen(to_x, to_y));
+        Area {
+            left: one.0.min(other.0),
+            top: one.1.min(other.1),
+            right: one.0.max(other.0),
+            bottom: one.1.max(other.1),
         }
     }
 }

@@ -215,13 +215,7 @@ impl Reader<'_> {
             self.calls.FPDFText_GetLooseCharBox(self.text.cast(), index, &mut rectangle);
             ((rectangle.left, rectangle.top), (rectangle.right, rectangle.bottom))
         };
-        let (one, other) = (self.frame.seen(one.0, one.1), self.frame.seen(other.0, other.1));
-        Area {
-            left: one.0.min(other.0),
-            top: one.1.min(other.1),
-            right: one.0.max(other.0),
-            bottom: one.1.max(other.1),
-        }
+        self.frame.seen_area(one, other)
     }
 
     fn style(&mut self, object: *mut c_void) -> Style {

@@ -9,6 +9,7 @@ mod link;
 mod real_agent;
 mod receiver;
 mod service;
+mod stand_in;
 pub mod webmacs;
 mod world;
 
@@ -21,4 +22,5 @@ pub use link::Link;
 pub use real_agent::{RealAgent, Transport};
 pub use receiver::{Got, Manner, Receiver};
 pub use signalbox_test_support::{eventually, eventually_some, seconds};
+pub use stand_in::{Reply, Seen, StandIn};
 pub use world::{ADMIN, AgentAccount, PASSWORD, World};

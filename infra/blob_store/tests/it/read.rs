@@ -1,3 +1,5 @@
+use std::io::{Read, Seek};
+
 use futures::{StreamExt, TryStreamExt};
 use signalbox_blob_store::BlobError;
 
@@ -39,6 +41,21 @@ async fn a_reader_sees_one_version_of_a_file() {
     read.extend(collect(body).await);
     assert!(read == content);
     assert_eq!(fixture.content().await, b"another");
+}
+
+#[tokio::test]
+async fn a_file_can_be_read_twice() {
+    let fixture = Fixture::new();
+    assert!(matches!(fixture.store.open_file(&fixture.key).await, Err(BlobError::NotFound)));
+    fixture.put(b"0123456789").await.unwrap();
+    let (size, mut file) = fixture.store.open_file(&fixture.key).await.unwrap();
+    fixture.put(b"another").await.unwrap();
+    for _ in 0..2 {
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!((size, text.as_str()), (10, "0123456789"));
+        file.rewind().unwrap();
+    }
 }
 
 #[tokio::test]

@@ -2,11 +2,13 @@
 
 mod native;
 mod pdf;
+mod tika_page;
 
 use std::path::PathBuf;
 
-pub(crate) use native::NativeEngine;
+pub(crate) use native::{NativeEngine, read_markdown};
 pub(crate) use pdf::PdfEngine;
+pub(crate) use tika_page::TikaPageEngine;
 
 use crate::{block::Block, failure::Failure, layout::PageContent, ocr::Recognition, write::Metadata};
 

@@ -65,8 +65,7 @@ fn parse_line(title: &str) -> Line {
 /// The slope of the page: that of its lines, the long ones counting more.
 fn mean_slope(hocr: &str) -> f32 {
     let (mut sum, mut weight) = (0.0, 0.0);
-    for tag in hocr.split("<span ").skip(1).filter(|tag| !tag.contains("'ocrx_word'")) {
-        let title = title_of(tag).unwrap_or_default();
+    for title in line_titles(hocr) {
         if let (Some([left, _, right, _]), Some([slope, _])) =
             (numbers::<4>(title, "bbox "), numbers::<2>(title, "baseline "))
         {
@@ -75,6 +74,22 @@ fn mean_slope(hocr: &str) -> f32 {
         }
     }
     if weight > 0.0 { sum / weight } else { 0.0 }
+}
+
+/// Whether most lines do not go from left to right: they rise steeply, or have no baseline at all.
+pub(super) fn is_sideways(hocr: &str) -> bool {
+    let (mut lines, mut sideways) = (0, 0);
+    for title in line_titles(hocr) {
+        let is_level = numbers::<1>(title, "baseline ").is_some_and(|[slope]| slope.abs() < 1.0);
+        lines += 1;
+        sideways += usize::from(!is_level);
+    }
+    2 * sideways > lines
+}
+
+/// The titles of the lines.
+fn line_titles(hocr: &str) -> impl Iterator<Item = &str> {
+    hocr.split("<span ").skip(1).filter(|tag| !tag.contains("'ocrx_word'")).filter_map(title_of)
 }
 
 /// A pixel darker than this is ink.
@@ -142,6 +157,13 @@ mod tests {
         baseline 0.01 -10; x_size 40; x_descenders 8\"><span class='ocrx_word' id='w' title='bbox 100 100 300 150; \
         x_wconf 96'><strong>R&amp;D</strong></span> <span class='ocrx_word' title='bbox 1000 110 1100 160; x_wconf 50'>x\
         </span></span></div>";
+
+    #[test]
+    fn lines_that_go_down_are_sideways() {
+        assert!(!is_sideways(HOCR) && !is_sideways(""));
+        assert!(is_sideways(&HOCR.replace("0.01 -10", "-855 0")));
+        assert!(is_sideways(&HOCR.replace("baseline 0.01 -10; ", "")));
+    }
 
     #[test]
     fn words_of_a_sloping_line_stand_on_one_baseline() {

@@ -3,11 +3,12 @@
 mod hocr;
 mod remote;
 mod tesseract;
+pub(crate) mod vision;
 
 use serde::{Deserialize, Serialize};
 use signalbox_pdf::{Area, GrayImage, Style, Word};
 
-pub(crate) use remote::{Link, Remote};
+pub(crate) use remote::{AT_ONCE, Link, Remote};
 pub(crate) use tesseract::{Tesseract, installed_languages};
 
 use crate::{failure::Failure, layout::PageContent};
@@ -142,9 +143,8 @@ impl<'a> Recognition<'a> {
             if recognised.words.is_empty() {
                 warnings.push(format!("no text was recognised on page {}", page.number));
             }
-            if page.width == 0.0 {
-                (page.width, page.height) = (recognised.width, recognised.height);
-            }
+            // A page that lay on its side has been turned.
+            (page.width, page.height) = (recognised.width, recognised.height);
             let bold = bold_lines(&recognised.words);
             let words =
                 recognised.words.into_iter().zip(bold).map(|(recognised, bold)| word(recognised, bold));

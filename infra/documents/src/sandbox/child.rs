@@ -69,7 +69,7 @@ fn read(reader: &mut Reader, request: Request<'_>, from: &mut dyn Read, to: &mut
     };
     let mut link = Pipe { from, to: &pipe };
     match reader.read(request, &mut link, &mut progress) {
-        Ok(extraction) => FromChild::Done(Box::new(extraction)),
+        Ok(parsed) => FromChild::Done(Box::new(parsed)),
         Err(failure) => FromChild::Failed(failure),
     }
 }
@@ -81,17 +81,23 @@ struct Pipe<'a, 'w> {
 }
 
 impl Link for Pipe<'_, '_> {
-    fn recognise(&mut self, task: Task) -> Result<Recognised, Failure> {
-        let broken = |_| Failure::unavailable("the recognising service was not reached");
+    fn send(&mut self, task: Task) -> Result<(), Failure> {
         let Task { page, image } = task;
         let told = FromChild::Picture { page, width: image.width, height: image.height, dpi: image.dpi };
         let mut to = self.to.borrow_mut();
         frames::write(&mut **to, &told).map_err(broken)?;
-        to.write_all(&image.pixels).and_then(|()| to.flush()).map_err(broken)?;
-        drop(to);
+        to.write_all(&image.pixels).and_then(|()| to.flush()).map_err(broken)
+    }
+
+    fn receive(&mut self) -> Result<Vec<Recognised>, Failure> {
+        frames::write(&mut **self.to.borrow_mut(), &FromChild::Recognise).map_err(broken)?;
         match frames::read(self.from).map_err(broken)? {
             Some(ToChild::Words(answer)) => answer,
-            _ => Err(Failure::unavailable("the recognising service was not reached")),
+            _ => Err(broken(io::ErrorKind::InvalidData.into())),
         }
     }
+}
+
+fn broken(_: io::Error) -> Failure {
+    Failure::unavailable("the recognising service was not reached")
 }

@@ -9,11 +9,12 @@ mod worker;
 use serde::{Deserialize, Serialize};
 
 pub use child::run as run_child;
-pub use pool::{Job, Pool, PoolError, PoolOptions, Progress, Recognise, RecogniseRemotely};
+pub(crate) use pool::{Job, Pool, PoolOptions};
+pub use pool::{PoolError, Progress};
 
 use crate::{
     engines::Places,
-    extraction::Extraction,
+    extraction::Parsed,
     failure::Failure,
     ocr::Recognised,
     options::Options,
@@ -38,8 +39,8 @@ enum ToChild {
         remote_languages: Vec<String>,
         bytes: u64,
     },
-    /// The answer to a picture.
-    Words(Result<Recognised, Failure>),
+    /// What is on the pictures since the last answer.
+    Words(Result<Vec<Recognised>, Failure>),
 }
 
 /// What a child says.
@@ -51,13 +52,15 @@ enum FromChild {
         done: usize,
         all: usize,
     },
-    /// Recognise the picture whose pixels follow.
+    /// A picture, whose pixels follow.
     Picture {
         page: usize,
         width: u32,
         height: u32,
         dpi: u32,
     },
-    Done(Box<Extraction>),
+    /// Recognise the pictures.
+    Recognise,
+    Done(Box<Parsed>),
     Failed(Failure),
 }

@@ -8,17 +8,16 @@ use std::{
     time::Duration,
 };
 
-use futures::future::BoxFuture;
 use tokio::{io::AsyncRead, sync::Semaphore, time::timeout};
 
 use super::worker::{Ended, Worker};
 use crate::{
     engines::Places,
-    extraction::Extraction,
+    extraction::Parsed,
     failure::Failure,
-    ocr::{Picture, Recognised},
     options::Options,
     reader::{Abilities, Limits},
+    services::GoogleVision,
 };
 
 /// After how many documents a child is replaced, lest small leaks add up.
@@ -26,66 +25,40 @@ const DOCUMENTS: usize = 500;
 
 /// What a pool is made of.
 #[derive(Debug, Clone)]
-pub struct PoolOptions {
+pub(crate) struct PoolOptions {
     /// The program that parses.
-    pub program: PathBuf,
+    pub(crate) program: PathBuf,
     /// What makes it do so.
-    pub arguments: Vec<String>,
+    pub(crate) arguments: Vec<String>,
     /// Where its libraries are.
-    pub places: Places,
+    pub(crate) places: Places,
     /// What one document may take.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
     /// Children, and so documents, at the same time.
-    pub children: usize,
+    pub(crate) children: usize,
     /// How long a document may wait for a child.
-    pub patience: Duration,
+    pub(crate) patience: Duration,
 }
 
 /// Told of pages done, of all.
 pub type Progress<'a> = &'a mut (dyn FnMut(usize, usize) + Send);
 
-/// A service that recognises text in pictures.
-pub trait RecogniseRemotely: Send + Sync {
-    /// ISO 639-3 codes of the languages that it knows.
-    fn languages(&self) -> Vec<String>;
-    /// Recognises one picture.
-    fn recognise<'a>(
-        &'a self,
-        picture: Picture,
-        language: &'a str,
-    ) -> BoxFuture<'a, Result<Recognised, Failure>>;
-}
-
-/// The service for a job, if it is to use one.
-#[derive(Clone, Copy)]
-pub struct Recognise<'a>(pub &'a dyn RecogniseRemotely);
-
-impl Recognise<'_> {
-    pub(super) fn languages(self) -> Vec<String> {
-        self.0.languages()
-    }
-
-    pub(super) async fn recognise(self, picture: Picture, language: &str) -> Result<Recognised, Failure> {
-        self.0.recognise(picture, language).await
-    }
-}
-
 /// A document to be read.
-pub struct Job<'a, R> {
+pub(crate) struct Job<'a, R> {
     /// Its bytes.
-    pub bytes: R,
+    pub(crate) bytes: R,
     /// How many.
-    pub length: u64,
+    pub(crate) length: u64,
     /// What it is called.
-    pub name: &'a str,
+    pub(crate) name: &'a str,
     /// What it is, if that is not to be found out from the bytes.
-    pub mime_type: Option<&'static str>,
+    pub(crate) mime_type: Option<&'static str>,
     /// What is asked for.
-    pub options: &'a Options,
+    pub(crate) options: &'a Options,
     /// The service that recognises, if the options name one.
-    pub recognise: Option<Recognise<'a>>,
+    pub(crate) recognise: Option<&'a GoogleVision>,
     /// Told of pages done.
-    pub progress: Progress<'a>,
+    pub(crate) progress: Progress<'a>,
 }
 
 /// Why there is no pool.
@@ -98,7 +71,7 @@ pub enum PoolError {
 
 /// Children that parse.
 #[derive(Clone)]
-pub struct Pool {
+pub(crate) struct Pool {
     inner: Arc<Inner>,
 }
 
@@ -114,7 +87,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError`].
-    pub async fn start(options: PoolOptions) -> Result<Self, PoolError> {
+    pub(crate) async fn start(options: PoolOptions) -> Result<Self, PoolError> {
         let first = Worker::start(&options).await?;
         let (places, more) = (Semaphore::new(options.children.max(1)), options.children.saturating_sub(1));
         let abilities = first.abilities.clone();
@@ -125,7 +98,7 @@ impl Pool {
     }
 
     /// What the children can do.
-    pub fn abilities(&self) -> &Abilities {
+    pub(crate) fn abilities(&self) -> &Abilities {
         &self.inner.abilities
     }
 
@@ -133,7 +106,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`Failure`], of this document alone.
-    pub async fn extract<R: AsyncRead + Unpin>(&self, job: Job<'_, R>) -> Result<Extraction, Failure> {
+    pub(crate) async fn extract<R: AsyncRead + Unpin>(&self, job: Job<'_, R>) -> Result<Parsed, Failure> {
         let busy = || Failure::unavailable("too many documents are being read: try again in a moment");
         let place = timeout(self.inner.options.patience, self.inner.places.acquire()).await;
         let _place = place.map_err(|_| busy())?.map_err(|_| busy())?;
@@ -149,11 +122,11 @@ impl Pool {
         match worker.read(job, wall).await {
             Ended::Said(ended) if worker.done < DOCUMENTS => {
                 self.inner.idle().push_back(worker);
-                ended
+                ended.map(|parsed| *parsed)
             }
             Ended::Said(ended) => {
                 self.refill();
-                ended
+                ended.map(|parsed| *parsed)
             }
             Ended::Died(failure) => {
                 tracing::warn!(%failure, "a document ended the process that parsed it");

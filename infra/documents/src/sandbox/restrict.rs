@@ -141,3 +141,66 @@ const FORBIDDEN: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_rename,
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        env, fs,
+        net::{TcpListener, TcpStream},
+        process::Command,
+    };
+
+    use super::*;
+
+    const ADDRESS: &str = "ADDRESS_OF_A_LISTENER";
+    const FILE: &str = "PATH_OF_A_FILE";
+
+    /// What is taken is taken from a whole process, so this test starts itself again.
+    #[test]
+    fn a_child_has_no_network_no_files_and_no_other_processes() {
+        if let (Ok(address), Ok(file)) = (env::var(ADDRESS), env::var(FILE)) {
+            return inside(&address, &file);
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let mut child = Command::new(env::current_exe().unwrap());
+        child.args([
+            "--exact",
+            "sandbox::restrict::tests::a_child_has_no_network_no_files_and_no_other_processes",
+        ]);
+        child.env(ADDRESS, listener.local_addr().unwrap().to_string()).env(FILE, file.path());
+        let output = child.arg("--nocapture").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("everything was refused"), "{said}");
+        // The one from before it was restricted.
+        listener.accept().unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    fn inside(address: &str, file: &str) {
+        drop(TcpStream::connect(address).unwrap());
+        fs::read(file).unwrap();
+        let limits = Limits {
+            memory_bytes: 1 << 32,
+            cpu_seconds: 10,
+            wall_seconds: 10,
+            max_pages: 1,
+            max_pixels: 1,
+            threads: 1,
+        };
+        restrict(&Places::default(), limits).unwrap();
+        let refused = |error: io::Error| assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+        refused(TcpStream::connect(address).unwrap_err());
+        refused(TcpListener::bind("127.0.0.1:0").unwrap_err());
+        refused(std::os::unix::net::UnixStream::connect("/nowhere").unwrap_err());
+        refused(Command::new("/usr/bin/true").spawn().unwrap_err());
+        refused(fs::remove_file(file).unwrap_err());
+        // On a kernel without Landlock, files may be opened.
+        if let Err(error) = fs::read(file) {
+            refused(error);
+            refused(fs::write(file, b"x").unwrap_err());
+        }
+        println!("everything was refused");
+    }
+}

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::try_join_all;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -14,19 +15,24 @@ use tokio::{
 
 use super::{
     FromChild, Hello, ToChild, frames,
-    pool::{Job, PoolOptions, Recognise},
+    pool::{Job, PoolOptions},
 };
 use crate::{
-    extraction::Extraction,
+    extraction::Parsed,
     failure::Failure,
-    ocr::{Picture, Recognised},
+    ocr::{AT_ONCE, Picture, Recognised},
+    options::Options,
     reader::Abilities,
+    services::GoogleVision,
 };
 
 /// How long a child may take to be ready.
 const START: Duration = Duration::from_secs(20);
 /// How long a child that closed its pipe may take to end.
 const END: Duration = Duration::from_secs(2);
+
+/// Pixels of a picture for a service: more than any of them takes.
+const MAX_PIXELS: u64 = 1 << 28;
 
 /// A running child.
 pub(super) struct Worker {
@@ -41,7 +47,7 @@ pub(super) struct Worker {
 /// How reading ended.
 pub(super) enum Ended {
     /// The child said so and is ready for the next.
-    Said(Result<Extraction, Failure>),
+    Said(Result<Box<Parsed>, Failure>),
     /// The child is gone.
     Died(Failure),
 }
@@ -77,7 +83,7 @@ impl Worker {
             Ok(Ok(ended)) => Ended::Said(ended),
             Ok(Err(Broken::Input)) => {
                 self.kill().await;
-                Ended::Died(Failure::unavailable("the document could not be read from disk: send it again"))
+                Ended::Died(Failure::unreadable())
             }
             Ok(Err(Broken::Pipe)) => Ended::Died(self.reason().await),
             Err(_) => {
@@ -90,30 +96,30 @@ impl Worker {
     async fn talk<R: AsyncRead + Unpin>(
         &mut self,
         mut job: Job<'_, R>,
-    ) -> Result<Result<Extraction, Failure>, Broken> {
+    ) -> Result<Result<Box<Parsed>, Failure>, Broken> {
         let read = ToChild::Read {
             name: job.name.to_owned(),
             mime_type: job.mime_type.map(str::to_owned),
             options: job.options.clone(),
-            remote_languages: job.recognise.map_or_else(Vec::new, Recognise::languages),
+            remote_languages: job.recognise.map_or_else(Vec::new, |_| GoogleVision::languages()),
             bytes: job.length,
         };
         frames::send(&mut self.to, &read).await?;
         self.pass_on(&mut job).await?;
+        let mut pictures = Vec::new();
         loop {
             match frames::receive(&mut self.from).await? {
                 FromChild::Progress { done, all } => (job.progress)(done, all),
-                FromChild::Picture { page, width, height, dpi } => {
-                    let picture = self.picture(page, width, height, dpi).await?;
-                    let words: Result<Recognised, Failure> = match job.recognise {
-                        Some(recognise) => recognise.recognise(picture, &job.options.language).await,
-                        None => Err(Failure::unavailable("no recognising service is configured")),
-                    };
+                FromChild::Picture { page, width, height, dpi } if pictures.len() < AT_ONCE => {
+                    pictures.push(self.picture(page, width, height, dpi).await?);
+                }
+                FromChild::Recognise => {
+                    let words = recognise(job.recognise, std::mem::take(&mut pictures), job.options).await;
                     frames::send(&mut self.to, &ToChild::Words(words)).await?;
                 }
-                FromChild::Done(extraction) => return Ok(Ok(*extraction)),
+                FromChild::Done(parsed) => return Ok(Ok(parsed)),
                 FromChild::Failed(failure) => return Ok(Err(failure)),
-                FromChild::Ready(_) => return Err(Broken::Pipe),
+                FromChild::Ready(_) | FromChild::Picture { .. } => return Err(Broken::Pipe),
             }
         }
     }
@@ -135,6 +141,9 @@ impl Worker {
 
     async fn picture(&mut self, page: usize, width: u32, height: u32, dpi: u32) -> Result<Picture, Broken> {
         let count = u64::from(width) * u64::from(height);
+        if count > MAX_PIXELS {
+            return Err(Broken::Pipe);
+        }
         let mut pixels = Vec::new();
         (&mut self.from).take(count).read_to_end(&mut pixels).await?;
         if pixels.len() as u64 != count {
@@ -157,6 +166,18 @@ impl Worker {
         // It may have ended by itself.
         let _ = self.child.kill().await;
     }
+}
+
+/// Has all `pictures` recognised at the same time.
+async fn recognise(
+    service: Option<&GoogleVision>,
+    pictures: Vec<Picture>,
+    options: &Options,
+) -> Result<Vec<Recognised>, Failure> {
+    let missing = || Failure::unavailable("no recognising service is configured");
+    let service = service.ok_or_else(missing)?;
+    let asked = pictures.into_iter().map(|picture| service.recognise(picture, &options.language));
+    try_join_all(asked).await
 }
 
 /// What broke while a child was talked to.

@@ -25,7 +25,7 @@ pub(super) fn front_matter(metadata: &Metadata) -> String {
 }
 
 /// Blocks with an empty line between them.
-pub(super) fn blocks(blocks: &[Block]) -> String {
+pub(crate) fn blocks(blocks: &[Block]) -> String {
     let mut text = String::new();
     let mut after_list = false;
     for block in blocks {

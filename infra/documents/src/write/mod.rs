@@ -1,12 +1,12 @@
 //! The three ways to write a document, all from the same blocks.
 
 mod json;
-mod markdown;
+pub(crate) mod markdown;
 mod plaintext;
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{block::Block, options::OutputFormat};
@@ -15,7 +15,7 @@ use crate::{block::Block, options::OutputFormat};
 pub type Metadata = BTreeMap<String, Value>;
 
 /// What is told of a page.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PageNote {
     /// From 1.
     pub number: usize,
@@ -32,7 +32,7 @@ pub struct PageNote {
 }
 
 /// All that is written.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Document {
     /// In reading order.
     pub blocks: Vec<Block>,

@@ -7,21 +7,36 @@ use crate::failure::Failure;
 
 /// Elements within elements at most.
 const DEPTH: usize = 400;
+/// Statements of a page about itself that are kept.
+const META: usize = 256;
+
+/// A page and what it says of itself: names in lower case, and values.
+pub(in crate::engines) struct Page {
+    pub(in crate::engines) content: Content,
+    pub(in crate::engines) meta: Vec<(String, String)>,
+}
 
 /// Reads a page.
 pub(super) fn read(html: &str) -> Result<Content, Failure> {
+    Ok(read_with_meta(html)?.content)
+}
+
+/// Reads a page and all that it says of itself.
+pub(in crate::engines) fn read_with_meta(html: &str) -> Result<Page, Failure> {
     check_depth(html)?;
     let page = Html::parse_document(html);
     let mut walker = Walker::default();
     walker.element(page.root_element(), 0)?;
     walker.end_paragraph();
     let mut content = Content { blocks: walker.collector.finish(), ..Content::default() };
-    for (name, value) in [("title", walker.title), ("author", walker.author)] {
+    let author =
+        walker.meta.iter().rev().find(|(name, _)| name == "author").map(|(_, author)| author.clone());
+    for (name, value) in [("title", walker.title), ("author", author.unwrap_or_default())] {
         if !value.is_empty() {
             content.metadata.insert(name.to_owned(), value.into());
         }
     }
-    Ok(content)
+    Ok(Page { content, meta: walker.meta })
 }
 
 /// Adds the blocks of a page to others; of a book, for instance.
@@ -76,7 +91,7 @@ struct Walker {
     /// Of the open lists: whether they are numbered.
     lists: Vec<bool>,
     title: String,
-    author: String,
+    meta: Vec<(String, String)>,
     is_preformatted: bool,
 }
 
@@ -173,8 +188,10 @@ impl Walker {
         for child in head.child_elements() {
             match child.value().name() {
                 "title" => self.title = text_of(child),
-                "meta" if child.attr("name").is_some_and(|name| name.eq_ignore_ascii_case("author")) => {
-                    child.attr("content").unwrap_or_default().clone_into(&mut self.author);
+                "meta" if self.meta.len() < META => {
+                    if let (Some(name), Some(value)) = (child.attr("name"), child.attr("content")) {
+                        self.meta.push((name.to_ascii_lowercase(), value.to_owned()));
+                    }
                 }
                 _ => {}
             }

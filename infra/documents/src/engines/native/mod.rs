@@ -6,7 +6,7 @@ mod csv;
 mod docx;
 mod eml;
 mod epub;
-mod html;
+pub(super) mod html;
 mod images;
 mod markdown;
 mod odf;
@@ -86,6 +86,11 @@ impl Engine for NativeEngine {
         metadata.insert("content_type".to_owned(), input.mime_type.into());
         Ok(Reading { body: Body::Blocks(blocks), metadata, warnings, recognised_by: None })
     }
+}
+
+/// The blocks of a markdown text.
+pub(crate) fn read_markdown(text: &str) -> Vec<Block> {
+    markdown::read(text).blocks
 }
 
 /// Title, author and subject of Microsoft's formats.

@@ -93,7 +93,8 @@ async fn bombs_fail_alone_and_with_a_reason() {
     let deep = format!("<w:document>{}", "<w:p>".repeat(100_000));
     let deep_html = format!("<!doctype html>{}", "<div>".repeat(100_000));
     let deep_rtf = format!("{{\\rtf1{}", "{".repeat(100_000));
-    let cases: [(&str, Vec<u8>, u16); 6] = [
+    let cases: [(&str, Vec<u8>, u16); 7] = [
+        ("bomb.docx", sample("bomb.docx"), 422),
         ("deep.docx", archive(&[("word/document.xml", deep.as_bytes())]), 422),
         ("entities.docx", archive(&[("word/document.xml", entities.as_bytes())]), 200),
         ("deep.html", deep_html.into_bytes(), 422),

@@ -1,9 +1,11 @@
 //! Documents become text.
 
+mod google_vision;
 mod hostile;
 mod options;
 mod reading;
 mod refusing;
+mod tika;
 
 use std::path::Path;
 

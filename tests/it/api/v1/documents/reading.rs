@@ -119,6 +119,14 @@ async fn office_files_and_mails_are_read() {
         ("sheet.xlsx", "## Werte\n\n| Gleis | Länge |\n| --- | --- |\n| 1 | 350.5 |"),
         ("slides.pptx", "## Überblick\n\n- Erster Punkt"),
         (
+            "letter.odt",
+            "# Brief\n\nSehr geehrte Damen und Herren,\n\n- erstens\n\n| Posten | Preis |\n| --- | --- |",
+        ),
+        ("sheet.ods", "## Werte\n\n| Gleis | Länge |\n| --- | --- |\n| 1 | 350.5 |"),
+        ("sheet.xls", "## Werte\n\n| Gleis | Länge |\n| --- | --- |\n| 1 | 350.5 |"),
+        ("slides.odp", "## Überblick\n\n- Erster Punkt"),
+        ("book.epub", "# Erstens\n\nDie Weiche liegt an.\n\n# Zweitens\n\n1. Signal\n2. Gleis"),
+        (
             "mail.eml",
             "# Störung an Gleis 3\n\nFrom: Anna \\<anna@example.org>  \nTo: werk@example.org\n\nGuten Morgen,\n\n\
              das Signal bleibt dunkel.\n\n- Attachment: foto.bin",
@@ -162,5 +170,26 @@ async fn many_at_once_are_not_mixed_up() {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 30);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn pages_that_lie_on_their_side_are_read_upright() {
+    let world = world(|_| {}).await;
+    // By what is on them, and by what the file says of its frames.
+    for (name, pages) in [("turned.pdf", 3), ("frames.tiff", 3), ("camera.jpg", 1)] {
+        let path = format!("{EXTRACT}?output_format=json");
+        let answer = send(&world.admin, &path, name, &sample(name)).await.expect(200);
+        let all: Vec<u64> = (1..=pages).collect();
+        assert_eq!((&answer["page_count"], &answer["pages_ocred"]), (&json!(pages), &json!(all)), "{name}");
+        let document: Value = serde_json::from_str(answer["content"].as_str().unwrap()).unwrap();
+        let text = document["content"].as_str().unwrap();
+        for words in ["Instandsetzung ist nicht erforderlich", "Zungen und Backenschienen", "Stellkraft"] {
+            assert_eq!(text.matches(words).count() as u64, pages, "{words} in {name}: {text}");
+        }
+        for page in document["pages"].as_array().unwrap() {
+            assert!(page["width"].as_f64() > page["height"].as_f64(), "{name}: {page}");
+        }
+    }
     world.finish().await;
 }

@@ -28,7 +28,7 @@ async fn every_refusal_says_why() {
     assert_eq!(code(&sent("ocr_engine=google_vision", "a.pdf", &pdf).await, 503), "unavailable");
     assert_eq!(code(&sent("", "a.pdf", &sample("encrypted.pdf")).await, 422), "encrypted_file");
     assert_eq!(code(&sent("", "a.pdf", &sample("truncated.pdf")).await, 422), "corrupt_file");
-    assert_eq!(code(&sent("", "a.docx", &sample("letter.docx")[..2000]).await, 415), "unsupported_type");
+    assert_eq!(code(&sent("", "a.docx", &sample("letter.docx")[..2000]).await, 422), "corrupt_file");
     assert_eq!(code(&sent("processors=llm", "a.pdf", &pdf).await, 422), "invalid_field");
     assert_eq!(code(&sent("output_format=html", "a.pdf", &pdf).await, 422), "invalid_field");
     let unknown = sent("language=xyz", "a.pdf", &pdf).await;
@@ -63,6 +63,18 @@ async fn a_document_that_is_too_large_is_refused_as_soon_as_that_is_known() {
         client.request(Method::POST, EXTRACT).header("content-type", "multipart/form-data; boundary=b");
     let answer = client.send(request.body(reqwest::Body::wrap_stream(unannounced))).await;
     assert_eq!(code(&answer, 413), "too_large");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_hundred_megabytes_are_read_and_one_byte_more_is_refused() {
+    let world = world(|_| {}).await;
+    let mut bytes = vec![b'a'; (100 << 20) + 1];
+    assert_eq!(code(&send(&world.admin, EXTRACT, "a.txt", &bytes).await, 413), "too_large");
+    bytes.pop();
+    // Nothing that anybody reads.
+    bytes.fill(0);
+    assert_eq!(code(&send(&world.admin, EXTRACT, "a.txt", &bytes).await, 415), "unsupported_type");
     world.finish().await;
 }
 
