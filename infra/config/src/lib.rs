@@ -41,6 +41,8 @@ pub struct Config {
     pub egress: Egress,
     /// Documents.
     pub extraction: Extraction,
+    /// Packages of plugins.
+    pub plugins: Plugins,
     /// What is logged.
     pub log: Log,
 }
@@ -219,6 +221,14 @@ pub struct Extraction {
     pub llm_model: String,
     /// Seconds that it may take for a piece of a document.
     pub llm_seconds: u64,
+}
+
+/// Packages of plugins.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plugins {
+    /// The Python that looks at packages: a path, or a name to look for.
+    pub python: String,
 }
 
 /// What is logged.

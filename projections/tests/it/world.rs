@@ -57,6 +57,7 @@ impl World {
     /// Applies all that is in the log to all contexts.
     pub(crate) async fn fold(&self) {
         catch_up(&mut self.runner::<AutomationProjection>().await).await;
+        catch_up(&mut self.runner::<FleetProjection>().await).await;
         catch_up(&mut self.runner::<IdentityProjection>().await).await;
         catch_up(&mut self.runner::<MonitoringProjection>().await).await;
         catch_up(&mut self.runner::<TransferProjection>().await).await;
