@@ -263,7 +263,7 @@ impl Decider for PluginInstance {
                 present.mapping(mapping)?;
                 Ok(vec![Event::ChannelMappingRemoved { mapping }])
             }
-            PluginInstanceCommand::Report { status, error } => Ok(present.report(status, error)),
+            PluginInstanceCommand::Report { status, error } => present.report(status, error),
         }
     }
 
@@ -363,15 +363,22 @@ impl Present {
     }
 
     /// A report that says nothing new is no event, however often it comes.
-    fn report(&self, status: InstanceStatus, error: Option<String>) -> Vec<PluginInstanceEvent> {
-        let error = error.map(|error| error.replace('\0', "").chars().take(MAX_ERROR).collect::<String>());
-        let error = error.filter(|error| !error.trim().is_empty());
+    fn report(
+        &self,
+        status: InstanceStatus,
+        error: Option<String>,
+    ) -> Result<Vec<PluginInstanceEvent>, Rejection> {
+        let error = error.map(|error| {
+            clean_text(&error, MAX_ERROR)
+                .map_err(|error| Rejection::invalid("invalid_field", format!("error_message {error}")))
+        });
+        let error = error.transpose()?.filter(|error| !error.is_empty());
         let is_known = status == self.status && error == self.error;
-        if is_known {
+        Ok(if is_known {
             Vec::new()
         } else {
             vec![PluginInstanceEvent::PluginInstanceReported { status, error }]
-        }
+        })
     }
 }
 

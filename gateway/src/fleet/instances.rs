@@ -85,7 +85,7 @@ pub(crate) struct ReportIn {
     /// `inactive`, `connected`, `demo` or `error`.
     #[schema(value_type = String)]
     status: InstanceStatus,
-    /// What is wrong; kept up to 1000 characters.
+    /// What is wrong, up to 1000 characters.
     error_message: Option<String>,
 }
 

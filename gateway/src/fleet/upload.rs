@@ -51,6 +51,15 @@ pub(crate) struct PackageInstalledOut {
     plugin_ids: Vec<String>,
 }
 
+/// A form with a wheel.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "it describes the form, which is read piece by piece")]
+pub(crate) struct WheelIn {
+    /// The wheel, named `….whl`, of at most 50 MB.
+    #[schema(value_type = String, format = Binary)]
+    file: Vec<u8>,
+}
+
 /// A wheel that was received.
 struct Received {
     file: File,
@@ -62,6 +71,7 @@ struct Received {
 /// Upload a wheel with plugins, in a field `file` of a form. It is checked, and its plugins are found out; controllers
 /// fetch it from here.
 #[utoipa::path(post, path = "/api/v1/plugins/packages/upload", tag = "plugins", security(("jwt" = [])), operation_id = "upload_plugin_package",
+    request_body(content = WheelIn, content_type = "multipart/form-data"),
     responses((status = 201, body = PackageInstalledOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 413, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn upload(

@@ -10,6 +10,7 @@ mod real_agent;
 mod receiver;
 mod service;
 pub mod webmacs;
+mod wheel;
 mod world;
 
 pub use answer::Answer;
@@ -21,4 +22,5 @@ pub use link::Link;
 pub use real_agent::{RealAgent, Transport};
 pub use receiver::{Got, Manner, Receiver};
 pub use signalbox_test_support::{eventually, eventually_some, seconds};
+pub use wheel::Wheel;
 pub use world::{ADMIN, AgentAccount, PASSWORD, World};
