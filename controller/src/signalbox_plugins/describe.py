@@ -15,12 +15,17 @@ from typing import Any
 
 from .channels import ChannelDescriptor
 from .discovery import built_in_plugins, discover_plugins
+from .errors import PluginConfigError
 from .plugin import DevicePlugin
 
 
 def describe_class(plugin: type[DevicePlugin]) -> dict[str, Any]:
-    """A class as plain values, with the channels that it has when nothing is configured."""
+    """A class as plain values, with the channels that it has when nothing is configured: none, if it has to be."""
     meta = plugin.meta
+    try:
+        channels = describe_channels(plugin, {})
+    except PluginConfigError:
+        channels = []
     return {
         "id": meta.id,
         "name": meta.name,
@@ -29,7 +34,7 @@ def describe_class(plugin: type[DevicePlugin]) -> dict[str, Any]:
         "description": meta.description,
         "url": meta.url,
         "config_schema": json.dumps(plugin.config_schema.model_json_schema()),
-        "channels": describe_channels(plugin, {}),
+        "channels": channels,
     }
 
 

@@ -89,9 +89,9 @@ pub(super) async fn find(state: &Gateway, id: &str) -> Result<Offered, Problem> 
 }
 
 impl Offered {
-    /// What `config` says, when it is a JSON object that the class takes.
+    /// What `config` says, when it is a JSON object that the class takes; none is an empty one.
     pub(super) fn check(&self, config: Option<&str>) -> Result<Map<String, Value>, Problem> {
-        let Some(config) = config.filter(|config| !config.trim().is_empty()) else { return Ok(Map::new()) };
+        let config = config.filter(|config| !config.trim().is_empty()).unwrap_or("{}");
         let wrong = |why: &str| Problem::invalid(format!("config_json {why}"));
         let config: Value = serde_json::from_str(config).map_err(|_| wrong("must be JSON"))?;
         let schema: Value =

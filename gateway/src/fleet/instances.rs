@@ -187,8 +187,8 @@ pub(crate) async fn update(
 ) -> Result<Response, Problem> {
     let InstanceChangesIn { instance_name, demo_mode, enabled, config_json } = changes;
     let instance = find(&state, &id).await?;
-    if let Some(Some(config)) = &config_json {
-        classes::find(&state, &instance.row.plugin_id).await?.check(Some(config))?;
+    if let Some(config) = &config_json {
+        classes::find(&state, &instance.row.plugin_id).await?.check(config.as_deref())?;
     }
     let changes = InstanceChanges { name: instance_name, demo_mode, enabled, config: config_json };
     let metadata = context.metadata(who.actor(), "change plugin instance");
