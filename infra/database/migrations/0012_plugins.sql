@@ -43,6 +43,8 @@ CREATE TABLE read.channel_mappings (
 );
 CREATE INDEX channel_mappings_instance ON read.channel_mappings (instance_id, position);
 
+CREATE INDEX channel_mappings_event ON read.channel_mappings (event_id) WHERE event_id IS NOT NULL;
+
 -- The events of a new instance are looked for by name.
 CREATE INDEX channels_name ON read.channels (name) WHERE deleted_at IS NULL;
 

@@ -105,6 +105,8 @@ impl Plugins {
     /// Looks at packages below `folder`, with the interpreter `python` that `program describe-plugins` becomes.
     pub fn new(folder: PathBuf, program: PathBuf, python: String) -> Self {
         let (interpreter, place) = (OnceCell::new(), Semaphore::new(1));
+        // The process that looks at packages has another working folder.
+        let folder = std::path::absolute(&folder).unwrap_or(folder);
         Self(Arc::new(Inner { folder, program, python, interpreter, place }))
     }
 

@@ -1,5 +1,7 @@
 //! What the gateway asks about packages, instances and mappings.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
@@ -106,6 +108,26 @@ pub async fn mappings(pool: &PgPool, instances: &[Uuid]) -> Result<Vec<MappingRo
 /// The database's error.
 pub async fn mapping(pool: &PgPool, id: Uuid) -> Result<Option<MappingRow>, sqlx::Error> {
     sqlx::query_as(&format!("{MAPPINGS} WHERE m.id = $1")).bind(id).fetch_optional(pool).await
+}
+
+/// The names of the instances that are linked to `channels`, by channel; of several, the first that was linked.
+///
+/// # Errors
+/// The database's error.
+pub async fn instance_names(
+    pool: &PgPool,
+    channels: impl IntoIterator<Item = Uuid>,
+) -> Result<HashMap<Uuid, String>, sqlx::Error> {
+    let channels: Vec<_> = channels.into_iter().collect();
+    let names: Vec<_> = sqlx::query_as(
+        "SELECT DISTINCT ON (m.event_id) m.event_id, i.name
+           FROM read.channel_mappings m JOIN read.plugin_instances i ON i.id = m.instance_id
+          WHERE m.event_id = ANY($1) ORDER BY m.event_id, m.position",
+    )
+    .bind(channels)
+    .fetch_all(pool)
+    .await?;
+    Ok(names.into_iter().collect())
 }
 
 /// Notes that a controller has just said how `instance` is.

@@ -202,6 +202,8 @@ async fn a_page_whose_user_logs_out_is_closed() {
 #[tokio::test]
 async fn the_load_test_finds_no_error() {
     let world = World::start().await;
+    let plugin = json!({"plugin_id": "system", "instance_name": "System", "auto_create_events": false});
+    world.admin.post("/api/v1/plugins", plugin).await.expect(201);
     let page = Browser::open(&world.admin).await;
     let test = LoadTest::prepare(world.admin.clone(), 120).await;
     let outcome = test.run(25).await;

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use signalbox_clock::Clock;
 
 use super::WEATHER;
-use crate::harness::{Wheel, World};
+use crate::harness::{Receiver, Wheel, World};
 
 async fn instance(world: &World, body: Value) -> Value {
     world.admin.post("/api/v1/plugins", body).await.expect(201)
@@ -158,6 +158,19 @@ async fn instances_and_mappings_are_changed_linked_and_deleted() {
     world.admin.delete(&path).await.expect(200);
     world.admin.get(&channels).await.error(404);
     assert_eq!(world.admin.get("/api/v1/plugins").await.expect(200)["total"], 1);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn receivers_are_told_which_instance_a_value_comes_from() {
+    let world = World::start().await;
+    let receiver = Receiver::start().await;
+    let made = instance(&world, json!({"plugin_id": "system", "instance_name": "Cellar"})).await;
+    let webhook = json!({"url": receiver.url(), "events": ["sensor.reading"]});
+    world.admin.post("/api/v1/webhooks", webhook).await.expect(201);
+    let point = json!({"value": 4.5, "event_public_id": made["channel_mappings"][0]["event_public_id"]});
+    world.admin.post("/api/v1/datapoints", point).await.expect(201);
+    assert_eq!(receiver.until_got(1).await.remove(0).json()["device"], "Cellar");
     world.finish().await;
 }
 
