@@ -97,7 +97,11 @@ class PackagesTest(InFolder):
 class SettingsTest(unittest.TestCase):
     def test_a_token_is_needed_and_addresses_are_checked(self) -> None:
         self.assertEqual(read([], {"SIGNALBOX_TOKEN": " t "}).token, "t")
-        for arguments, environment in (([], {}), (["--url", "x"], {"SIGNALBOX_TOKEN": "t"}), (["--poll", "0"], {"SIGNALBOX_TOKEN": "t"})):
+        for arguments, environment in (
+            ([], {}),
+            (["--url", "x"], {"SIGNALBOX_TOKEN": "t"}),
+            (["--poll", "0"], {"SIGNALBOX_TOKEN": "t"}),
+        ):
             self.assertRaises(SettingsError, read, arguments, environment)
 
 
@@ -160,7 +164,9 @@ class RunningTest(unittest.IsolatedAsyncioTestCase):
 
     async def test_values_come_and_orders_go_and_stopping_is_safe(self) -> None:
         await self.until(lambda: len(self.values) >= 3)
-        self.assertEqual({(value.event, value.value) for value in self.values}, {("event-in", 0.0)}, "it knows the token")
+        self.assertEqual(
+            {(value.event, value.value) for value in self.values}, {("event-in", 0.0)}, "it knows the token"
+        )
         self.assertEqual(self.running.status, "connected")
         self.order(7, 1)
         self.order(7, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import unittest
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -122,7 +123,7 @@ class ChannelTest(unittest.TestCase):
         simulation = Simulation(seed=1)
         values = [simulation.value(channel, second) for second in range(200)]
         self.assertTrue(all(0 <= value <= 10 for value in values))
-        self.assertTrue(all(abs(a - b) <= 0.5 for a, b in zip(values, values[1:])), "it jumps")
+        self.assertTrue(all(abs(a - b) <= 0.5 for a, b in pairwise(values)), "it jumps")
         self.assertGreater(len(set(values)), 20)
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from signalbox_plugins.discovery import built_in_plugins
 
@@ -20,8 +19,6 @@ from .settings import Settings
 _LOG = logging.getLogger("signalbox.controller")
 _LONGEST_PAUSE = 30.0
 _LAST_SECONDS = 5.0
-
-T = TypeVar("T")
 
 
 class Pause:
@@ -95,13 +92,13 @@ class Controller:
             await asyncio.sleep(self._settings.sync)
 
     async def _sync(self) -> None:
-        wanted = {instance.id: instance for instance in await _call(self._service.instances)}
+        wanted = {instance.id: instance for instance in await asyncio.to_thread(self._service.instances)}
         if self._settings.instances:
             wanted = {id: one for id, one in wanted.items() if one.name in self._settings.instances}
-        packages = await _call(self._service.packages)
+        packages = await asyncio.to_thread(self._service.packages)
         for id in [id for id in self._running if id not in wanted]:
             await self._stop(id)
-        for id, instance in wanted.items():
+        for instance in wanted.values():
             await self._ensure(instance, packages)
         await asyncio.to_thread(self._packages.keep_only, packages)
 
@@ -112,7 +109,7 @@ class Controller:
         except (PackageError, Refused) as error:
             _LOG.error("%s cannot be run: %s", instance.name, error)
             await self._stop(instance.id)
-            await _call(lambda: self._service.report(instance.id, "error", str(error)))
+            await asyncio.to_thread(self._service.report, instance.id, "error", str(error))
             return
         running = self._running.get(instance.id)
         if running is not None and (running.instance, running.folder) == (instance, folder):
@@ -128,7 +125,7 @@ class Controller:
             return None
         for package in packages:
             if instance.plugin in package.plugins:
-                return await _call(lambda: self._packages.fetch(package))
+                return await asyncio.to_thread(self._packages.fetch, package)
         raise PackageError(f"no package offers the plugin {instance.plugin}")
 
     async def _stop(self, id: str) -> None:
@@ -136,7 +133,7 @@ class Controller:
         if running is not None:
             await running.stop()
             _LOG.info("%s: stopped", running.instance.name)
-            await self._try_to(lambda: self._service.report(id, "inactive", None))
+            await self._try_to(self._service.report, id, "inactive", None)
 
     # What comes in.
 
@@ -159,7 +156,7 @@ class Controller:
         if batch is None:
             return False
         try:
-            reasons = await _call(lambda: self._service.send(batch))
+            reasons = await asyncio.to_thread(self._service.send, batch)
         except Refused as error:
             _LOG.error("%d values were refused and are dropped: %s", len(batch.values), error)
         else:
@@ -180,7 +177,7 @@ class Controller:
             if not any(outputs):
                 continue
             try:
-                latest = await _call(self._service.latest)
+                latest = await asyncio.to_thread(self._service.latest)
             except (Away, Refused) as error:
                 self._note_away(error)
                 continue
@@ -202,7 +199,7 @@ class Controller:
             if is_due(running):
                 running.changed.clear()
                 status, error = running.status, running.error
-                if not await self._try_to(lambda: self._service.report(id, status, error)):
+                if not await self._try_to(self._service.report, id, status, error):
                     running.changed.set()
 
     async def _say_goodbye(self) -> None:
@@ -212,14 +209,14 @@ class Controller:
                 while await self._send_one():
                     pass
                 for id in self._running:
-                    await _call(lambda: self._service.report(id, "inactive", None))
-                await _call(lambda: self._service.log("Controller stopped", "warning"))
+                    await asyncio.to_thread(self._service.report, id, "inactive", None)
+                await asyncio.to_thread(self._service.log, "Controller stopped", "warning")
         except (Away, Refused, TimeoutError) as error:
             _LOG.warning("Signalbox does not answer at the end (%s): %d values stay on disk", error, len(self._buffer))
 
-    async def _try_to(self, call: Callable[[], None]) -> bool:
+    async def _try_to(self, call: Callable[..., None], *arguments: object) -> bool:
         try:
-            await _call(call)
+            await asyncio.to_thread(call, *arguments)
         except (Away, Refused) as error:
             self._note_away(error)
             return False
@@ -229,8 +226,3 @@ class Controller:
         if not self._was_away:
             self._was_away = True
             _LOG.warning("Signalbox does not answer: %s; values are kept on disk", error)
-
-
-def _call(call: Callable[[], T]) -> Awaitable[T]:
-    """Makes a call that blocks, in a thread."""
-    return asyncio.to_thread(call)

@@ -9,6 +9,7 @@ because the controller was killed, it brings its outputs into their safe state a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -56,7 +57,9 @@ class Host:
             self._tell(status="error", error=str(error) or type(error).__name__)
             return
         policy = plugin.config.retry_policy if isinstance(plugin.config, PluginInstanceConfig) else None
-        base, most, factor = (policy.base_delay, policy.max_delay, policy.backoff_factor) if policy else (1.0, 60.0, 2.0)
+        base, most, factor = (
+            (policy.base_delay, policy.max_delay, policy.backoff_factor) if policy else (1.0, 60.0, 2.0)
+        )
         pause = base
         while True:
             try:
@@ -90,10 +93,8 @@ class Host:
                 if failures >= 3:
                     raise RuntimeError(plugin.last_error or "the device does not answer")
                 due = max(due + interval, clock())
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), max(due - clock(), 0.0))
-            except TimeoutError:
-                pass
 
     async def _read(self, plugin: DevicePlugin, channels: list[str]) -> list[tuple[str, float, str]]:
         values = []
@@ -140,10 +141,8 @@ async def _main() -> None:
 
 def main() -> None:
     """Runs until standard input ends."""
-    try:
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         asyncio.run(_main())
-    except (KeyboardInterrupt, BrokenPipeError):
-        pass
 
 
 if __name__ == "__main__":

@@ -35,7 +35,12 @@ def read(arguments: list[str], environment: dict[str, str] | None = None) -> Set
     add("--url", default=environment.get("SIGNALBOX_URL", "http://127.0.0.1:8080"), help="where Signalbox is")
     add("--token-file", type=Path, help="file with an API token; otherwise SIGNALBOX_TOKEN is used")
     add("--state", type=Path, default=Path("controller-state"), help="folder for the buffer and for packages")
-    add("--poll", type=float, default=1.0, help="seconds between two looks at outputs, and between values unless configured")
+    add(
+        "--poll",
+        type=float,
+        default=1.0,
+        help="seconds between two looks at outputs, and between values unless configured",
+    )
     add("--sync", type=float, default=10.0, help="seconds between two looks at the list of instances")
     add("--batch", type=int, default=500, help="values sent at once, up to 10000")
     add("--buffer", type=int, default=1_000_000, help="values kept while Signalbox is away; the oldest go first")
@@ -48,7 +53,9 @@ def read(arguments: list[str], environment: dict[str, str] | None = None) -> Set
         except OSError as error:
             raise SettingsError(f"the token file cannot be read: {error}") from error
     if not token.strip():
-        raise SettingsError("there is no API token: set SIGNALBOX_TOKEN or --token-file (make one with POST /api/v1/tokens)")
+        raise SettingsError(
+            "there is no API token: set SIGNALBOX_TOKEN or --token-file (make one with POST /api/v1/tokens)"
+        )
     if not given.url.startswith(("http://", "https://")):
         raise SettingsError("--url must begin with http:// or https://")
     if given.poll < 0.05 or given.sync < 0.05 or not 1 <= given.batch <= 10_000 or given.buffer < given.batch:

@@ -1,6 +1,7 @@
 """The SDK for plugins of Signalbox.
 
-A plugin is a subclass of `DevicePlugin` or `SyncDevicePlugin`, named by an entry point of the group `signalbox.plugins`.
+A plugin is a subclass of `DevicePlugin` or `SyncDevicePlugin`, which an entry point of the group `signalbox.plugins`
+names.
 """
 
 from .channels import ChannelDescriptor, ChannelDirection, ConversionSpec, SimulationSpec, register_conversion

@@ -7,6 +7,7 @@ that were declared with Pydantic's `Field` are understood too, so that configura
 from __future__ import annotations
 
 import enum
+import inspect
 import math
 import re
 import sys
@@ -46,7 +47,7 @@ class FieldInfo:
 _LIMITS = (*_BOUNDS, "min_length", "max_length", "pattern")
 
 
-def Field(default: Any = _MISSING, **options: Any) -> Any:  # noqa: N802 - reads as the declaration that it is
+def Field(default: Any = _MISSING, **options: Any) -> Any:
     """Declares a field. Options: `default_factory`, `title`, `description`, `ge`, `gt`, `le`, `lt`, `min_length`,
     `max_length`, `pattern`, `json_schema_extra`; others are ignored."""
     return FieldInfo(
@@ -95,7 +96,7 @@ class Model:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         fields = dict(cls._fields)
-        for name, annotation in cls.__dict__.get("__annotations__", {}).items():
+        for name, annotation in inspect.get_annotations(cls).items():
             if not name.startswith(("_", "model_")):
                 resolved = _resolve(cls, annotation)
                 if typing.get_origin(resolved) is not ClassVar and resolved is not ClassVar:
@@ -174,9 +175,9 @@ def _check(name: str, kind: Any, info: FieldInfo, value: Any) -> Any:
         )
         if wrong:
             raise ConfigError(f"{name}: is out of range")
-    if isinstance(value, (str, list)):
-        if len(value) < limits.get("min_length", 0) or len(value) > limits.get("max_length", math.inf):
-            raise ConfigError(f"{name}: has a length that is not allowed")
+    shortest, longest = limits.get("min_length", 0), limits.get("max_length", math.inf)
+    if isinstance(value, (str, list)) and not shortest <= len(value) <= longest:
+        raise ConfigError(f"{name}: has a length that is not allowed")
     if isinstance(value, str) and "pattern" in limits and not re.search(limits["pattern"], value):
         raise ConfigError(f"{name}: does not have the expected form")
     return value
@@ -216,14 +217,14 @@ def _convert(name: str, kind: Any, value: Any) -> Any:
     return _convert_one(name, kind, value)
 
 
-def _convert_many(name: str, kind: type, arguments: tuple[Any, ...], value: Any) -> Any:
-    if not isinstance(value, kind):
-        raise ConfigError(f"{name}: must be {'a list' if kind is list else 'an object'}")
-    if not arguments:
-        return value
-    if kind is list:
-        return [_convert(f"{name}[{index}]", arguments[0], item) for index, item in enumerate(value)]
-    return {_convert(name, arguments[0], key): _convert(f"{name}.{key}", arguments[1], item) for key, item in value.items()}
+def _convert_many(name: str, kind: Any, arguments: tuple[Any, ...], value: Any) -> Any:
+    if kind is list and isinstance(value, list):
+        each = arguments[0] if arguments else Any
+        return [_convert(f"{name}[{index}]", each, item) for index, item in enumerate(value)]
+    if kind is dict and isinstance(value, dict):
+        key, each = arguments or (Any, Any)
+        return {_convert(name, key, at): _convert(f"{name}.{at}", each, item) for at, item in value.items()}
+    raise ConfigError(f"{name}: must be {'a list' if kind is list else 'an object'}")
 
 
 def _convert_one(name: str, kind: Any, value: Any) -> Any:

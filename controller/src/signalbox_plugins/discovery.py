@@ -24,8 +24,8 @@ def built_in_plugins() -> dict[str, type[DevicePlugin]]:
 
 
 def discover_plugins(folders: Iterable[Path] | None = None) -> dict[str, type[DevicePlugin]]:
-    """The classes of the packages in `folders`, or of all that are installed, by id. Raises `PluginLoadError` for the first
-    entry point that does not lead to one."""
+    """The classes of the packages in `folders`, or of all that are installed, by id. Raises `PluginLoadError` for the
+    first entry point that does not lead to one."""
     compat.install()
     paths = None if folders is None else [str(folder) for folder in folders]
     for path in paths or []:

@@ -51,8 +51,8 @@ _CONNECTED = (PluginState.CONNECTED, PluginState.RUNNING)
 
 
 class DevicePlugin(ABC):
-    """A kind of device. A subclass sets `meta`, lists its channels and talks to the device in the `_do_` methods; `config`
-    holds its configuration there. In demo mode none of them is called but `get_channels`."""
+    """A kind of device. A subclass sets `meta`, lists its channels and talks to the device in the `_do_` methods;
+    `config` holds its configuration there. In demo mode none of them is called but `get_channels`."""
 
     meta: ClassVar[PluginMeta]
     config_schema: ClassVar[type[PluginInstanceConfig]] = PluginInstanceConfig

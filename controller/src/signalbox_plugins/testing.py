@@ -1,8 +1,8 @@
 """Tests that every plugin has to pass. Inherit them beside `unittest.TestCase`, or alone with pytest:
 
-    class TestMyPlugin(PluginConformanceSuite, unittest.TestCase):
-        plugin_class = MyPlugin
-        default_config = {"instance_name": "test", "demo_mode": True}
+class TestMyPlugin(PluginConformanceSuite, unittest.TestCase):
+    plugin_class = MyPlugin
+    default_config = {"instance_name": "test", "demo_mode": True}
 """
 
 from __future__ import annotations

@@ -108,13 +108,12 @@ async fn values_flow_and_an_actuator_is_switched() {
     let controller = bench.start(&bench.world.admin.url(""));
     let latest = async || {
         let latest = bench.world.admin.get("/api/v1/datapoints/latest").await.expect(200);
-        let points = latest.as_array().unwrap().iter();
+        let mut points = latest.as_array().unwrap().iter();
         points
-            .filter(|point| point["event_public_id"] == bench.event(0))
-            .map(|point| point["value"].as_f64())
-            .next()
+            .find(|point| point["event_public_id"] == bench.event(0))
+            .and_then(|point| point["value"].as_f64())
     };
-    eventually(seconds(30), async || latest().await.flatten().is_some_and(|value| value > 3.0)).await;
+    eventually(seconds(30), async || latest().await.is_some_and(|value| value > 3.0)).await;
     eventually(seconds(10), async || page.points() > 3).await;
     eventually(seconds(10), async || bench.status().await == "connected").await;
     for value in [42.0, 7.0] {
