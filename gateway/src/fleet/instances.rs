@@ -63,7 +63,7 @@ pub(crate) struct InstanceIn {
     enabled: Option<bool>,
     /// Whether an event is linked to every channel, made if need be; true if absent.
     auto_create_events: Option<bool>,
-    /// A JSON object as text, which fits the class's `config_schema`.
+    /// A JSON object as text, which fits the class's `config_schema`; seen by every user, so no place for a password.
     config_json: Option<String>,
 }
 
