@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(shell tools/target-dir)
 CARGO_BUILD := cargo build --release --locked -p signalbox -p signalbox-agent --bin signalbox --bin signalbox-agent
 
 .DEFAULT_GOAL := help
-.PHONY: help up build test lint fmt demo bench bench-extraction bench-monitoring chaos fuzz bootstrap
+.PHONY: help up build test lint fmt demo demo-sensors bench bench-extraction bench-monitoring chaos fuzz bootstrap
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -29,6 +29,9 @@ fmt: ## Format all Rust code
 
 demo: build ## Move real files through the running system (start it with make up)
 	@tools/demo
+
+demo-sensors: ## Let simulated values flow into the running system (start it with make up), until Ctrl-C
+	@tools/demo-sensors
 
 bench: build ## Measure throughput and latency on this machine; BENCH=name for one of them
 	cargo bench --locked -p signalbox --bench signalbox -- $(BENCH)

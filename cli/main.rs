@@ -49,6 +49,16 @@ enum Command {
     /// Parse documents for the process that starts this one.
     #[command(hide = true)]
     ParseDocuments,
+    /// Describe plugins for the process that starts this one.
+    #[command(hide = true)]
+    DescribePlugins {
+        /// The Python that this process becomes.
+        interpreter: PathBuf,
+        /// Where its plugin SDK is.
+        sdk: PathBuf,
+        /// What it may read.
+        readable: Vec<PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -72,6 +82,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         signalbox_documents::run_child()?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Command::DescribePlugins { interpreter, sdk, readable } = cli.command {
+        match signalbox_plugins::run_child(interpreter, sdk, &readable)? {}
+    }
     // Two providers of cryptography may be compiled in by accident; this one is meant. It fails only when set twice.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let config = Config::load(cli.config.as_deref(), &std::env::vars().collect())?;
@@ -89,7 +102,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Projections(command) => projections::run(config, command).await,
             Command::Keys(command) => keys::run(config, command).await,
             Command::Extract(args) => return extract::run(&config, args).await,
-            Command::Openapi | Command::ParseDocuments => Ok(()),
+            Command::Openapi | Command::ParseDocuments | Command::DescribePlugins { .. } => Ok(()),
         }
         .map(|()| ExitCode::SUCCESS)
     })

@@ -9,9 +9,11 @@ use signalbox_documents::Documents;
 use signalbox_egress::{Egress, Policy};
 use signalbox_gateway::{FirstAdmin, Gateway, ensure_admin};
 use signalbox_messaging::{Bus, Mailbox};
+use signalbox_plugins::Plugins;
 use signalbox_projections::{
     Runner,
     automation::AutomationProjection,
+    fleet::FleetProjection,
     identity::IdentityProjection,
     monitoring::{MonitoringProjection, series::Folder},
     transfer::TransferProjection,
@@ -147,6 +149,7 @@ impl Service {
                     tasks.spawn(async move {
                         tokio::join!(
                             Runner::<AutomationProjection>::run(pool.clone(), bus.clone(), stop.clone()),
+                            Runner::<FleetProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                             Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                             Runner::<MonitoringProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                             Runner::<TransferProjection>::run(pool.clone(), bus, stop.clone()),
@@ -181,8 +184,12 @@ impl Service {
         }
         if let Some(listener) = listener {
             let documents = documents(config).await;
+            let program = env::current_exe().context("the path of this program is not known")?;
+            let folder = config.storage.folder.join("plugins");
+            let plugins = Plugins::new(folder, program, config.plugins.python.clone());
             let gateway =
-                Gateway::open(pool, bus, blobs, clock, config.clone(), documents, stop.clone()).await?;
+                Gateway::open(pool, bus, blobs, clock, config.clone(), documents, plugins, stop.clone())
+                    .await?;
             tasks.spawn(async move { Ok(gateway.serve(listener).await?) });
         }
         Ok(Self { tasks, stop: stop.clone() })

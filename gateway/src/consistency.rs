@@ -5,8 +5,8 @@ use std::{collections::HashMap, time::Duration};
 use signalbox_domain::kernel::{Decider, ErrorKind, Rejection};
 use signalbox_event_store::stream_position;
 use signalbox_projections::{
-    Projection, automation::AutomationProjection, checkpoint, identity::IdentityProjection,
-    monitoring::MonitoringProjection, transfer::TransferProjection,
+    Projection, automation::AutomationProjection, checkpoint, fleet::FleetProjection,
+    identity::IdentityProjection, monitoring::MonitoringProjection, transfer::TransferProjection,
 };
 use sqlx::PgPool;
 use tokio::{
@@ -36,6 +36,7 @@ impl ReadGate {
     pub(crate) fn new(pool: PgPool) -> Self {
         let names = [
             AutomationProjection::NAME,
+            FleetProjection::NAME,
             IdentityProjection::NAME,
             MonitoringProjection::NAME,
             TransferProjection::NAME,

@@ -14,7 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_swagger_ui::SwaggerUi;
 
 use crate::{
-    automation, extraction, identity, monitoring, problem::is_service_1, serve::health_routes,
+    automation, extraction, fleet, identity, monitoring, problem::is_service_1, serve::health_routes,
     state::AppState, transfer,
 };
 
@@ -49,6 +49,7 @@ pub(crate) fn described_routes() -> OpenApiRouter<AppState> {
         .merge(health_routes())
         .merge(automation::routes())
         .merge(extraction::routes())
+        .merge(fleet::routes())
         .merge(identity::routes())
         .merge(monitoring::routes())
         .merge(transfer::routes());

@@ -22,6 +22,7 @@ use crate::{
     context::Seed,
     extract::read_body,
     extraction::is_pure,
+    fleet::UPLOAD,
     problem::{Problem, ProblemKind},
     state::AppState,
 };
@@ -45,7 +46,8 @@ struct Known {
 /// Answers a repeated POST as the first time.
 pub(crate) async fn once(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    if request.method() != Method::POST || !request.headers().contains_key(KEY) || is_pure(path) {
+    let is_large = is_pure(path) || path == UPLOAD;
+    if request.method() != Method::POST || !request.headers().contains_key(KEY) || is_large {
         return next.run(request).await;
     }
     once_with_key(&state, request, next).await.unwrap_or_else(IntoResponse::into_response)

@@ -13,6 +13,7 @@ mod docs;
 mod extract;
 mod extraction;
 mod first_admin;
+mod fleet;
 mod headers;
 mod health;
 mod idempotency;

@@ -8,12 +8,13 @@ use axum::{
     middleware::from_fn_with_state,
     response::{IntoResponse, Response},
 };
-use signalbox_blob_store::BlobStore;
+use signalbox_blob_store::{BlobError, BlobStore};
 use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_datapoint_log::IdKey;
 use signalbox_documents::Documents;
 use signalbox_messaging::{Bus, BusError, Mailbox};
+use signalbox_plugins::Plugins;
 use signalbox_projections::Lookup;
 use signalbox_sealing::{SealError, Sealer};
 use sqlx::PgPool;
@@ -63,6 +64,9 @@ pub enum GatewayError {
     /// The socket failed.
     #[error("the gateway cannot serve: {0}")]
     Serve(#[from] std::io::Error),
+    /// The folder of wheels cannot be used.
+    #[error("the folder of plugin packages cannot be used: {0}")]
+    Wheels(#[from] BlobError),
     /// A web origin is not one.
     #[error("server.cors_origins: {0} is not an origin such as https://example.org")]
     Origin(String),
@@ -85,6 +89,7 @@ impl Gateway {
         clock: Clock,
         config: Config,
         documents: Option<Documents>,
+        plugins: Plugins,
         stop: CancellationToken,
     ) -> Result<Self, GatewayError> {
         let state = State {
@@ -106,6 +111,8 @@ impl Gateway {
             open_sockets: OpenSockets::default(),
             exports: Arc::new(Semaphore::new(EXPORTS)),
             documents,
+            plugins,
+            wheels: BlobStore::open(config.storage.folder.join("wheels"))?,
             uploads: Semaphore::new(UPLOADS),
             datapoint_ids: IdKey::load(&pool).await?,
             sealer: Sealer::open(&pool, &clock).await?,

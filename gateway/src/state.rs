@@ -7,6 +7,7 @@ use signalbox_datapoint_log::IdKey;
 use signalbox_documents::Documents;
 use signalbox_domain::kernel::{CommandOutcome, Decider, Metadata, Rejection};
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
+use signalbox_plugins::Plugins;
 use signalbox_projections::{
     Lookup,
     transfer::{JobRow, TransferRow},
@@ -64,6 +65,10 @@ pub(crate) struct State {
     pub(crate) exports: Arc<Semaphore>,
     /// Who reads documents; none where that cannot be started.
     pub(crate) documents: Option<Documents>,
+    /// Who looks at packages of plugins.
+    pub(crate) plugins: Plugins,
+    /// The wheels of installed packages.
+    pub(crate) wheels: BlobStore,
     /// Places of documents that are being received.
     pub(crate) uploads: Semaphore,
     /// Every wake-up that reaches this gateway.

@@ -16,7 +16,6 @@ use signalbox_domain::{
 use signalbox_messaging::Wakeup;
 use signalbox_projections::{
     automation::readings::{readings, readings_wanted},
-    identity::queries::token_names,
     monitoring::{
         queries::{SensorChannel, sensors},
         series::{Datapoint, SeriesError, latest},
@@ -25,7 +24,7 @@ use signalbox_projections::{
 use sqlx::PgPool;
 use tokio::sync::Mutex;
 
-use crate::{Context, Worker, WorkerError, rules::device};
+use crate::{Context, Worker, WorkerError, rules::device::Devices};
 
 /// Channels that are reported at the same time.
 const CONCURRENT: usize = 64;
@@ -126,14 +125,14 @@ async fn report(
         return Ok(false);
     }
     let Ok(Some((origin, _))) = row.point(point.point.index) else { return Ok(false) };
-    let names = token_names(&context.pool, device::token(origin)).await?;
+    let devices = Devices::load(&context.pool, [channel.id], [origin]).await?;
     let reading = Reading {
         datapoint_id: key.id(point.place()).to_string(),
         place: place(point),
         channel_id: ChannelId(channel.id),
         channel_name: channel.name.clone(),
         value: point.point.value,
-        device: device::name(origin, &names),
+        device: devices.name(channel.id, origin),
         occurred_at: row.recorded_at,
     };
     let key = format!("report {}-{}", point.point.position, point.point.index);

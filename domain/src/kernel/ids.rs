@@ -78,3 +78,7 @@ id_type!(
     /// Key of a delivery: it follows from webhook and event.
     DeliveryId
 );
+id_type!(
+    /// Key of a channel mapping of a plugin instance.
+    MappingId
+);

@@ -15,7 +15,8 @@ pub use claim::{Claim, ClaimOp};
 pub use decider::Decider;
 pub use error::{ErrorKind, Rejection};
 pub use ids::{
-    AgentId, AgentTokenId, ChannelId, DeliveryId, JobId, SessionId, TransferId, UserId, WebhookId, WidgetId,
+    AgentId, AgentTokenId, ChannelId, DeliveryId, JobId, MappingId, SessionId, TransferId, UserId, WebhookId,
+    WidgetId,
 };
 pub use metadata::{CommandOutcome, Metadata};
 pub use patch::present;

@@ -41,6 +41,8 @@ pub struct Config {
     pub egress: Egress,
     /// Documents.
     pub extraction: Extraction,
+    /// Packages of plugins.
+    pub plugins: Plugins,
     /// What is logged.
     pub log: Log,
 }
@@ -223,6 +225,14 @@ pub struct Extraction {
     pub llm_seconds: u64,
     /// Letters of such a piece, about: pieces end between blocks.
     pub llm_piece_letters: usize,
+}
+
+/// Packages of plugins.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plugins {
+    /// The Python that looks at packages: a path, or a name to look for.
+    pub python: String,
 }
 
 /// What is logged.

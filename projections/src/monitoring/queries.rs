@@ -74,6 +74,17 @@ pub async fn channel_names(
     Ok(names.into_iter().collect())
 }
 
+/// The channel that has `name` now.
+///
+/// # Errors
+/// The database's error.
+pub async fn channel_named(pool: &PgPool, name: &str) -> Result<Option<Uuid>, sqlx::Error> {
+    sqlx::query_scalar("SELECT id FROM read.channels WHERE name = $1 AND deleted_at IS NULL")
+        .bind(name)
+        .fetch_optional(pool)
+        .await
+}
+
 /// The integer that stands for `channel` in the datapoint log, deleted or not.
 ///
 /// # Errors

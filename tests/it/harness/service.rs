@@ -12,9 +12,11 @@ use signalbox_documents::Documents;
 use signalbox_egress::{Egress, Policy};
 use signalbox_gateway::Gateway;
 use signalbox_messaging::{Bus, Mailbox};
+use signalbox_plugins::Plugins;
 use signalbox_projections::{
     Runner,
     automation::AutomationProjection,
+    fleet::FleetProjection,
     identity::IdentityProjection,
     monitoring::{MonitoringProjection, series::Folder},
     transfer::TransferProjection,
@@ -59,6 +61,7 @@ impl Process {
         self.tasks.spawn(async move {
             tokio::join!(
                 Runner::<AutomationProjection>::run(pool.clone(), bus.clone(), stop.clone()),
+                Runner::<FleetProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<MonitoringProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<TransferProjection>::run(pool.clone(), bus, stop.clone()),
@@ -91,7 +94,10 @@ impl Process {
         let address = listener.local_addr().unwrap();
         let documents = self.documents().await;
         let config = self.config.clone();
-        let gateway = Gateway::open(pool, bus, blobs, clock, config, documents, stop).await.unwrap();
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_signalbox"));
+        let folder = config.storage.folder.join("plugins");
+        let plugins = Plugins::new(folder, program, config.plugins.python.clone());
+        let gateway = Gateway::open(pool, bus, blobs, clock, config, documents, plugins, stop).await.unwrap();
         self.tasks.spawn(async move { gateway.serve(listener).await.unwrap() });
         address
     }

@@ -38,6 +38,10 @@ pub enum Subject {
     Webhook,
     Delivery,
     Datapoint,
+    PluginInstance,
+    ChannelMapping,
+    /// None is installed.
+    PluginPackage,
     /// Seen by the transfer's agents alone.
     File,
 }
@@ -69,13 +73,15 @@ pub struct Subjects {
     pub webhook: String,
     pub delivery: String,
     pub datapoint: String,
+    pub plugin_instance: String,
+    pub channel_mapping: String,
 }
 
 fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
     use Subject::{
-        ApiToken, Dashboard, Datapoint, Delivery, Event, Experiment, File, Job, LogEntry, Nothing, Rule,
-        Token, Transfer, User, Webhook, Widget,
+        ApiToken, ChannelMapping, Dashboard, Datapoint, Delivery, Event, Experiment, File, Job, LogEntry,
+        Nothing, PluginInstance, PluginPackage, Rule, Token, Transfer, User, Webhook, Widget,
     };
     let credentials = || Some(json!({"email": "nobody@example.org", "password": "not the password"}));
     let job = || {
@@ -211,6 +217,40 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
                 json!({"event_public_ids": ["unknown"], "minutes": 5, "max_points": 50, "aggregate": "avg"}),
             ),
         ),
+        "list_plugin_classes" | "list_plugin_packages" | "list_plugin_instances" => (AnyUser, Nothing, None),
+        "upload_plugin_package" => (Admin, Nothing, None),
+        "uninstall_plugin_package" => (Admin, PluginPackage, None),
+        "get_plugin_wheel" => (AnyUser, PluginPackage, None),
+        "get_plugin_instance" | "list_channel_mappings" => (AnyUser, PluginInstance, None),
+        "create_plugin_instance" => (
+            Operator,
+            Nothing,
+            Some(
+                json!({"plugin_id": "simulated", "instance_name": "new", "demo_mode": true, "enabled": true,
+                "auto_create_events": false, "config_json": "{}"}),
+            ),
+        ),
+        "update_plugin_instance" => (
+            Operator,
+            PluginInstance,
+            Some(json!({"instance_name": "new", "demo_mode": true, "enabled": true, "config_json": "{}"})),
+        ),
+        "report_plugin_instance" => {
+            (Operator, PluginInstance, Some(json!({"status": "error", "error_message": "no device"})))
+        }
+        "delete_plugin_instance" => (Operator, PluginInstance, None),
+        "create_channel_mapping" => (
+            Operator,
+            PluginInstance,
+            Some(json!({"channel_id": "c", "channel_name": "n", "direction": "input", "unit": "V",
+                "event_public_id": null})),
+        ),
+        "update_channel_mapping" => (
+            Operator,
+            ChannelMapping,
+            Some(json!({"channel_name": "n", "direction": "output", "unit": "V", "event_public_id": null})),
+        ),
+        "delete_channel_mapping" => (Operator, ChannelMapping, None),
         "extract" | "extract_raw" | "extract_document" | "formats" => (Everybody, Nothing, None),
         "upload_file" | "download_file" | "get_manifest" => (Agent, File, None),
         "agent_connect" => (Agent, Nothing, Some(json!({"system_info": {"hostname": "h"}}))),
@@ -261,12 +301,19 @@ impl Route {
                 return of_dashboard.replace("{wid}", &subjects.widget);
             }
             Subject::Datapoint => subjects.datapoint.clone(),
+            Subject::PluginInstance => subjects.plugin_instance.clone(),
+            Subject::ChannelMapping => {
+                let of_instance = self.template.replace("{public_id}", &subjects.plugin_instance);
+                return of_instance.replace("{mapping_id}", &subjects.channel_mapping);
+            }
+            Subject::PluginPackage => "018f0000-0000-7000-8000-000000000000".to_owned(),
         };
         self.path_with(&id)
     }
 
     pub fn path_with(&self, id: &str) -> String {
-        self.template.replace("{id}", id).replace("{wid}", id).replace("{did}", id)
+        let names = ["{id}", "{wid}", "{did}", "{public_id}", "{mapping_id}"];
+        names.iter().fold(self.template.clone(), |path, name| path.replace(name, id))
     }
 
     /// Whether what is well-formed but wrong is answered by 422.
@@ -356,6 +403,12 @@ impl Subjects {
         let dashboard = made("/api/v1/dashboards", json!({"name": "subject"})).await;
         let widgets = format!("/api/v1/dashboards/{dashboard}/widgets");
         let widget = made(&widgets, json!({"widget_type": "gauge", "title": "subject"})).await;
+        let plugin =
+            json!({"plugin_id": "simulated", "instance_name": "subject", "auto_create_events": false});
+        let plugin_instance = made("/api/v1/plugins", plugin).await;
+        let channels =
+            world.admin.get(&format!("/api/v1/plugins/{plugin_instance}/channels")).await.expect(200);
+        let channel_mapping = id(&channels[0]);
         Self {
             agent,
             job,
@@ -371,6 +424,8 @@ impl Subjects {
             log_entry,
             dashboard,
             widget,
+            plugin_instance,
+            channel_mapping,
         }
     }
 }

@@ -29,7 +29,9 @@ async fn no_route_takes_an_id_that_names_nothing() {
             "1'%20OR%20'1'='1",
         ] {
             let answer = client.send(route.request(client, &route.path_with(id))).await;
-            assert_eq!(answer.status, 404, "{} with {id}: {}", route.name(), answer.text());
+            // Clients make another path of the dots, which may be there.
+            let is_elsewhere = id == "%2e%2e" && answer.status == 405;
+            assert!(answer.status == 404 || is_elsewhere, "{} with {id}: {}", route.name(), answer.text());
         }
     }
     assert_eq!(world.head().await, before);

@@ -1,22 +1,46 @@
 //! What receivers are told of where a value comes from.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use signalbox_datapoint_log::Origin;
+use signalbox_projections::{fleet::queries::instance_names, identity::queries::token_names};
+use sqlx::PgPool;
 use uuid::Uuid;
 
-/// For values that no API token sent.
+/// For values that neither a plugin instance feeds nor an API token sent.
 const NONE: &str = "api";
 
-/// The API token that sent it.
-pub(crate) fn token(origin: Origin) -> Option<Uuid> {
+/// Names of the devices that values may come from.
+pub(crate) struct Devices {
+    /// Of plugin instances, by the channels that they are linked to.
+    instances: HashMap<Uuid, String>,
+    tokens: HashMap<Uuid, String>,
+}
+
+impl Devices {
+    /// Those of values of `channels` that came from `origins`.
+    pub(crate) async fn load(
+        pool: &PgPool,
+        channels: impl IntoIterator<Item = Uuid>,
+        origins: impl IntoIterator<Item = Origin>,
+    ) -> Result<Self, sqlx::Error> {
+        let tokens: HashSet<_> = origins.into_iter().filter_map(token).collect();
+        Ok(Self {
+            instances: instance_names(pool, channels).await?,
+            tokens: token_names(pool, tokens).await?,
+        })
+    }
+
+    /// Where a value of `channel` comes from: its plugin instance, or else the token that sent it.
+    pub(crate) fn name(&self, channel: Uuid, origin: Origin) -> String {
+        let token = || token(origin).and_then(|token| self.tokens.get(&token));
+        self.instances.get(&channel).or_else(token).map_or(NONE, String::as_str).to_owned()
+    }
+}
+
+fn token(origin: Origin) -> Option<Uuid> {
     match origin {
         Origin::Token(token) => Some(token),
         Origin::User(_) => None,
     }
-}
-
-/// The name of the token that sent it, among those in `names`.
-pub(crate) fn name(origin: Origin, names: &HashMap<Uuid, String>) -> String {
-    token(origin).and_then(|token| names.get(&token)).map_or(NONE, String::as_str).to_owned()
 }

@@ -7,10 +7,10 @@ use signalbox_domain::{
     automation::{DatapointPlace, Reading, Rule, RuleCommand},
     kernel::{ChannelId, ErrorKind, Rejection},
 };
-use signalbox_projections::{identity, monitoring};
+use signalbox_projections::monitoring;
 use uuid::Uuid;
 
-use super::{RuleEvaluation, device, shards::Reach, watches::Watches};
+use super::{RuleEvaluation, device::Devices, shards::Reach, watches::Watches};
 use crate::{Context, Worker, WorkerError, worker::due};
 
 /// Rules that are sent to at the same time.
@@ -56,7 +56,7 @@ struct Value {
 struct Names {
     key: IdKey,
     channels: HashMap<Uuid, String>,
-    devices: HashMap<Uuid, String>,
+    devices: Devices,
 }
 
 impl Row {
@@ -146,11 +146,10 @@ impl Judged {
     async fn names(&self, context: &Context, rows: &[Row]) -> Result<Names, sqlx::Error> {
         let channels: HashSet<_> = self.by_rule.values().map(|fired| fired.channel.0).collect();
         let origins = rows.iter().flat_map(|row| &row.batches).map(|(origin, _)| *origin);
-        let tokens: HashSet<_> = origins.filter_map(device::token).collect();
         Ok(Names {
             key: IdKey::load(&context.pool).await?,
+            devices: Devices::load(&context.pool, channels.iter().copied(), origins).await?,
             channels: monitoring::queries::channel_names(&context.pool, channels).await?,
-            devices: identity::queries::token_names(&context.pool, tokens).await?,
         })
     }
 }
@@ -208,7 +207,7 @@ impl Names {
             channel_id: channel,
             channel_name: self.channels.get(&channel.0).cloned().unwrap_or_default(),
             value: value.value,
-            device: device::name(value.origin, &self.devices),
+            device: self.devices.name(channel.0, value.origin),
             occurred_at: value.at,
         }
     }

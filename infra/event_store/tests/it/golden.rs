@@ -11,6 +11,7 @@ use chrono::DateTime;
 use serde_json::Value;
 use signalbox_domain::{
     automation::{Consignment, Health, ReportedReading, Rule, Webhook},
+    fleet::{PluginInstance, PluginPackage},
     identity::{ApiToken, Session, User},
     kernel::Decider,
     monitoring::{Channel, Dashboard, Experiment, LogEntry},
@@ -82,6 +83,8 @@ fn rewritten(event: &RecordedEvent) -> Value {
         Webhook::TYPE => through::<Webhook>(event),
         Consignment::TYPE => through::<Consignment>(event),
         Health::TYPE => through::<Health>(event),
+        PluginPackage::TYPE => through::<PluginPackage>(event),
+        PluginInstance::TYPE => through::<PluginInstance>(event),
         other => panic!("add the aggregate {other} here"),
     }
 }

@@ -1,6 +1,8 @@
 //! One value of every event of the domain. A new event does not compile until it has its place here, and then its
 //! golden file and its projection are asked for by the tests that enumerate these.
 
+#[path = "samples_plugins.rs"]
+mod plugins;
 #[path = "samples_webhooks.rs"]
 mod webhooks;
 
@@ -14,6 +16,7 @@ use signalbox_domain::{
         Condition, Consignment, DatapointPlace, EventType, Firing, Health, NewRule, Operator, Reading,
         ReadingEvent, ReportedReading, Rule, RuleAction, RuleEvent, RuleSpec, Webhook,
     },
+    fleet::{PluginInstance, PluginPackage},
     identity::{ApiToken, ApiTokenEvent, NewApiToken, NewUser, Role, Session, SessionEvent, User, UserEvent},
     kernel::{AgentId, ChannelId, Decider, JobId, Sha256Hex, UserId, WidgetId},
     monitoring::{
@@ -56,6 +59,8 @@ pub(crate) fn all() -> Vec<Sample> {
         samples::<Webhook>(webhooks::after_webhook),
         samples::<Consignment>(webhooks::after_consignment),
         samples::<Health>(webhooks::after_health),
+        samples::<PluginPackage>(plugins::after_package),
+        samples::<PluginInstance>(plugins::after_instance),
     ]
     .concat()
 }

@@ -72,6 +72,33 @@ async fn a_controller_sends_values_over_http_and_reads_them_back() {
 }
 
 #[tokio::test]
+async fn a_controller_on_an_empty_system_makes_a_plant_and_sends_its_values() {
+    let world = World::start().await;
+    let controller = Controller::start(world.anonymous(), password(), Telemetry::Socket).await;
+    controller.seed().await;
+    let plugins = controller.plugins().await;
+    let [(plugin, channels)] = plugins.as_slice() else { panic!("{plugins:?}") };
+    assert_eq!((plugin.plugin_id.as_str(), plugin.instance_name.as_str()), ("simulated", "Simulated Device"));
+    assert!(plugin.demo_mode);
+    assert_eq!(channels.len(), 9);
+    assert!(channels.iter().all(|channel| !channel.channel_id.is_empty()));
+    let events: Vec<_> = channels.iter().filter_map(|channel| channel.event_public_id.clone()).collect();
+    assert_eq!(events.len(), 9);
+    let sent = values(&events, 3);
+    controller.tick(&sent).await;
+    eventually(seconds(20), async || {
+        let newest = controller.latest().await;
+        sent.iter().all(|(event, value)| newest.get(event) == Some(value))
+    })
+    .await;
+    // A second start finds it.
+    controller.seed().await;
+    assert_eq!(controller.plugins().await.len(), 1);
+    controller.stop().await;
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn a_controller_sends_values_over_its_socket() {
     let mut world = World::start().await;
     let elsewhere = world.another_gateway().await;
@@ -175,6 +202,8 @@ async fn a_page_whose_user_logs_out_is_closed() {
 #[tokio::test]
 async fn the_load_test_finds_no_error() {
     let world = World::start().await;
+    let plugin = json!({"plugin_id": "system", "instance_name": "System", "auto_create_events": false});
+    world.admin.post("/api/v1/plugins", plugin).await.expect(201);
     let page = Browser::open(&world.admin).await;
     let test = LoadTest::prepare(world.admin.clone(), 120).await;
     let outcome = test.run(25).await;
@@ -208,6 +237,9 @@ async fn page_calls(client: &Client) -> Vec<(&'static str, u16)> {
         "/api/v1/dashboards",
         "/api/v1/datapoints",
         "/api/v1/datapoints/latest",
+        "/api/v1/plugins",
+        "/api/v1/plugins/available",
+        "/api/v1/plugins/packages",
         "/health",
     ] {
         let answer = client.get(&format!("{path}?_t=1760000000000&page=1&page_size=50")).await;

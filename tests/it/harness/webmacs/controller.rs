@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async, tungstenite::Message};
 
-use super::strict::{Datapoint, Event, Page, leading_number};
+use super::strict::{Datapoint, Event, Mapping, Page, Plugin, leading_number};
 use crate::harness::{Answer, Client, client::encode, seconds};
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
@@ -75,6 +75,30 @@ impl Controller {
         }
         controller.note("Controller started", "info").await;
         controller
+    }
+
+    /// Makes the simulated plant, as on the first start against an empty system.
+    pub async fn seed(&self) {
+        let plugins: Page<Plugin> = self.read("/api/v1/plugins").await;
+        let events: Page<Event> = self.read("/api/v1/events").await;
+        if plugins.data.iter().any(|plugin| plugin.enabled) || !events.data.is_empty() {
+            return;
+        }
+        let plant = json!({"plugin_id": "simulated", "instance_name": "Simulated Device", "demo_mode": true,
+            "enabled": true});
+        self.call(Method::POST, "/api/v1/plugins", Some(plant)).await;
+    }
+
+    /// The enabled plugin instances with their channels, as it looks at them every ten seconds.
+    pub async fn plugins(&self) -> Vec<(Plugin, Vec<Mapping>)> {
+        let page: Page<Plugin> = self.read("/api/v1/plugins").await;
+        let mut found = Vec::new();
+        for plugin in page.data.into_iter().filter(|plugin| plugin.enabled) {
+            // A bare array.
+            let channels = self.read(&format!("/api/v1/plugins/{}/channels", plugin.public_id)).await;
+            found.push((plugin, channels));
+        }
+        found
     }
 
     /// One tick: sends `values` of events, in chunks, and gives back the newest value of every event.

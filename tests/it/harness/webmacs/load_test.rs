@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::strict::{Datapoint, Event, EventType, Page, is_success, leading_number};
+use super::strict::{Datapoint, Event, EventType, Page, Plugin, is_success, leading_number};
 use crate::harness::Client;
 
 /// Events that are made at the same time.
@@ -18,6 +18,8 @@ const PREFIX: &str = "__loadtest_sensor_";
 pub struct LoadTest {
     client: Client,
     events: Vec<Event>,
+    /// Where the channels are that it has mapped its events to.
+    mappings: Vec<String>,
 }
 
 /// What a run has measured.
@@ -34,7 +36,8 @@ pub struct Outcome {
 }
 
 impl LoadTest {
-    /// Makes `sensors` events and finds their ids by paging through the list.
+    /// Makes `sensors` events, finds their ids by paging through the list, and maps them to channels of the first enabled
+    /// plugin instance.
     pub async fn prepare(client: Client, sensors: usize) -> Self {
         let made = stream::iter(0..sensors).map(|number| {
             let client = client.clone();
@@ -58,7 +61,22 @@ impl LoadTest {
         }
         assert!(events.iter().all(|event| event.kind == EventType::Sensor));
         assert_eq!(events.len(), sensors, "every event is found");
-        Self { client, events }
+        let mappings = Self::map(&client, &events).await;
+        Self { client, events, mappings }
+    }
+
+    async fn map(client: &Client, events: &[Event]) -> Vec<String> {
+        let page: Page<Plugin> =
+            serde_json::from_value(client.get("/api/v1/plugins").await.expect(200)).unwrap();
+        let plugin = page.data.into_iter().find(|plugin| plugin.enabled).expect("it needs an enabled plugin");
+        let path = format!("/api/v1/plugins/{}/channels", plugin.public_id);
+        let made = stream::iter(events).map(|event| async {
+            let channel = json!({"channel_id": event.name, "channel_name": event.name, "direction": "input",
+                "unit": "V", "event_public_id": event.public_id});
+            let made = client.post(&path, channel).await.expect(201);
+            format!("{path}/{}", made["public_id"].as_str().unwrap())
+        });
+        made.buffer_unordered(PARALLEL).collect().await
     }
 
     /// Sends `batches`, and looks at the newest values after each.
@@ -96,8 +114,13 @@ impl LoadTest {
         }
     }
 
-    /// Deletes the events.
+    /// Deletes the mappings and the events.
     pub async fn clean_up(self) {
+        let unmapped = stream::iter(&self.mappings).map(|path| async {
+            let answer = self.client.delete(path).await.expect(200);
+            assert!(is_success(&answer), "{answer}");
+        });
+        unmapped.buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
         let deleted = stream::iter(&self.events).map(|event| async {
             let path = format!("/api/v1/events/{}", event.public_id);
             let answer = self.client.delete(&path).await.expect(200);

@@ -1,6 +1,6 @@
 //! Stand-ins for clients of the WebMACS family: a controller, a browser that shows live values, and the load test.
 //! They read answers as strictly as the originals, send what those send, and note what would have broken one of them;
-//! a test fails on any complaint. What they ask of plugins is left out: those belong to the fleet.
+//! a test fails on any complaint.
 
 mod browser;
 mod controller;

@@ -33,6 +33,25 @@ pub enum EventType {
     CmdClosed,
 }
 
+/// A plugin instance as the controller reads it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Plugin {
+    pub public_id: String,
+    pub plugin_id: String,
+    pub instance_name: String,
+    pub demo_mode: bool,
+    pub enabled: bool,
+    #[serde(rename = "config_json")]
+    _config_json: Option<Value>,
+}
+
+/// A channel of a plugin instance as the controller reads it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Mapping {
+    pub channel_id: String,
+    pub event_public_id: Option<String>,
+}
+
 /// A page of a list.
 #[derive(Debug, Deserialize)]
 pub struct Page<T> {

@@ -1,0 +1,27 @@
+//! Commands for packages of plugins and their instances.
+
+use signalbox_domain::{
+    fleet::{PluginInstance, PluginPackage},
+    kernel::Decider,
+};
+use signalbox_messaging::{CommandMessage, CommandReply};
+
+use crate::handler::{Handler, parse, unknown};
+
+pub(crate) async fn handle(handler: Handler, message: CommandMessage) -> CommandReply {
+    run(handler, message).await.unwrap_or_else(|refused| refused)
+}
+
+async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, CommandReply> {
+    match message.aggregate_type.as_str() {
+        PluginPackage::TYPE => {
+            let command = parse::<PluginPackage>(&message.command)?;
+            Ok(handler.run::<PluginPackage>(message, command).await)
+        }
+        PluginInstance::TYPE => {
+            let command = parse::<PluginInstance>(&message.command)?;
+            Ok(handler.run::<PluginInstance>(message, command).await)
+        }
+        _ => Err(unknown(&message)),
+    }
+}

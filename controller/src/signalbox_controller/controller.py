@@ -1,0 +1,228 @@
+"""The controller: what is to be run, runs; what comes in, is sent; what outputs are to be, they are told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from signalbox_plugins.discovery import built_in_plugins
+
+from .buffer import Buffer, Value
+from .packages import PackageError, Packages
+from .running import Running
+from .service import Away, Instance, Package, Refused, Service
+from .settings import Settings
+
+_LOG = logging.getLogger("signalbox.controller")
+_LONGEST_PAUSE = 30.0
+_LAST_SECONDS = 5.0
+
+
+class Pause:
+    """Pauses that grow with every failure, never alike, so that many controllers do not come back at once."""
+
+    def __init__(self, first: float) -> None:
+        self._first = first
+        self._next = first
+
+    def reset(self) -> None:
+        """It worked: the next pause is the first again."""
+        self._next = self._first
+
+    async def wait(self, least: float = 0.0) -> None:
+        """Waits, at least `least` seconds."""
+        await asyncio.sleep(max(least, self._next * random.uniform(0.5, 1.0)))
+        self._next = min(self._next * 2, _LONGEST_PAUSE)
+
+
+class Controller:
+    """Runs the instances of one Signalbox until it is stopped."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._service = Service(settings.url, settings.token, settings.timeout)
+        self._buffer = Buffer(settings.state / "buffer.sqlite", settings.buffer)
+        self._packages = Packages(settings.state / "packages", self._service)
+        self._running: dict[str, Running] = {}
+        self._arrived = asyncio.Event()
+        self._was_away = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Runs until `stop` is set; then outputs are in their safe state, and what was measured is sent or on disk."""
+        loops = [self._sync_always(), self._send_always(), self._obey_always(), self._report_always()]
+        tasks = [asyncio.create_task(loop) for loop in loops]
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (stopping, *tasks):
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*(running.stop() for running in self._running.values()))
+            await self._say_goodbye()
+            self._buffer.close()
+        for result in ended:
+            if isinstance(result, Exception):
+                raise result
+
+    def _take(self, values: list[Value]) -> None:
+        before = self._buffer.dropped
+        self._buffer.add(values)
+        if self._buffer.dropped > before:
+            _LOG.warning("the buffer is full: %d values were dropped in all", self._buffer.dropped)
+        self._arrived.set()
+
+    # What is to be run.
+
+    async def _sync_always(self) -> None:
+        pause = Pause(self._settings.poll)
+        while True:
+            try:
+                await self._sync()
+            except Away as error:
+                self._note_away(error)
+                await pause.wait(error.seconds)
+                continue
+            except Refused as error:
+                _LOG.error("the list of instances cannot be read: %s", error)
+            pause.reset()
+            await asyncio.sleep(self._settings.sync)
+
+    async def _sync(self) -> None:
+        wanted = {instance.id: instance for instance in await asyncio.to_thread(self._service.instances)}
+        if self._settings.instances:
+            wanted = {id: one for id, one in wanted.items() if one.name in self._settings.instances}
+        packages = await asyncio.to_thread(self._service.packages)
+        for id in [id for id in self._running if id not in wanted]:
+            await self._stop(id)
+        for instance in wanted.values():
+            await self._ensure(instance, packages)
+        await asyncio.to_thread(self._packages.keep_only, packages)
+
+    async def _ensure(self, instance: Instance, packages: list[Package]) -> None:
+        """Runs an instance as it is to be run."""
+        try:
+            folder = await self._folder(instance, packages)
+        except (PackageError, Refused) as error:
+            _LOG.error("%s cannot be run: %s", instance.name, error)
+            await self._stop(instance.id)
+            await asyncio.to_thread(self._service.report, instance.id, "error", str(error))
+            return
+        running = self._running.get(instance.id)
+        if running is not None and (running.instance, running.folder) == (instance, folder):
+            return
+        if running is not None:
+            await running.stop()
+        _LOG.info("%s: started", instance.name)
+        self._running[instance.id] = Running(instance, folder, self._take)
+
+    async def _folder(self, instance: Instance, packages: list[Package]) -> Path | None:
+        """Where the instance's plugin is; none for those that come with the controller."""
+        if instance.plugin in built_in_plugins():
+            return None
+        for package in packages:
+            if instance.plugin in package.plugins:
+                return await asyncio.to_thread(self._packages.fetch, package)
+        raise PackageError(f"no package offers the plugin {instance.plugin}")
+
+    async def _stop(self, id: str) -> None:
+        running = self._running.pop(id, None)
+        if running is not None:
+            await running.stop()
+            _LOG.info("%s: stopped", running.instance.name)
+            await self._try_to(self._service.report, id, "inactive", None)
+
+    # What comes in.
+
+    async def _send_always(self) -> None:
+        pause = Pause(self._settings.poll)
+        while True:
+            try:
+                if not await self._send_one():
+                    await self._arrived.wait()
+                    self._arrived.clear()
+            except Away as error:
+                self._note_away(error)
+                await pause.wait(error.seconds)
+            else:
+                pause.reset()
+
+    async def _send_one(self) -> bool:
+        """Sends the next batch, if there is one."""
+        batch = self._buffer.next(self._settings.batch)
+        if batch is None:
+            return False
+        try:
+            reasons = await asyncio.to_thread(self._service.send, batch)
+        except Refused as error:
+            _LOG.error("%d values were refused and are dropped: %s", len(batch.values), error)
+        else:
+            if self._was_away:
+                self._was_away = False
+                _LOG.info("Signalbox is back; %d values wait", len(self._buffer))
+            for reason in reasons:
+                _LOG.warning("some values were not taken: %s", reason)
+        self._buffer.done(batch)
+        return True
+
+    # What outputs are told.
+
+    async def _obey_always(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.poll)
+            outputs = (channel.is_output for running in self._running.values() for channel in running.instance.channels)
+            if not any(outputs):
+                continue
+            try:
+                latest = await asyncio.to_thread(self._service.latest)
+            except (Away, Refused) as error:
+                self._note_away(error)
+                continue
+            for running in list(self._running.values()):
+                running.obey(latest)
+
+    # What is said of instances.
+
+    async def _report_always(self) -> None:
+        """Reports what has changed soon, and everything now and then: a status that nobody confirms is not believed."""
+        while True:
+            for _ in range(max(int(self._settings.sync / self._settings.poll), 1)):
+                await asyncio.sleep(self._settings.poll)
+                await self._report(lambda running: running.changed.is_set())
+            await self._report(lambda running: True)
+
+    async def _report(self, is_due: Callable[[Running], bool]) -> None:
+        for id, running in list(self._running.items()):
+            if is_due(running):
+                running.changed.clear()
+                status, error = running.status, running.error
+                if not await self._try_to(self._service.report, id, status, error):
+                    running.changed.set()
+
+    async def _say_goodbye(self) -> None:
+        """Sends what is left and says that nothing runs any more, but for a few seconds at most."""
+        try:
+            async with asyncio.timeout(_LAST_SECONDS):
+                while await self._send_one():
+                    pass
+                for id in self._running:
+                    await asyncio.to_thread(self._service.report, id, "inactive", None)
+                await asyncio.to_thread(self._service.log, "Controller stopped", "warning")
+        except (Away, Refused, TimeoutError) as error:
+            _LOG.warning("Signalbox does not answer at the end (%s): %d values stay on disk", error, len(self._buffer))
+
+    async def _try_to(self, call: Callable[..., None], *arguments: object) -> bool:
+        try:
+            await asyncio.to_thread(call, *arguments)
+        except (Away, Refused) as error:
+            self._note_away(error)
+            return False
+        return True
+
+    def _note_away(self, error: Exception) -> None:
+        if not self._was_away:
+            self._was_away = True
+            _LOG.warning("Signalbox does not answer: %s; values are kept on disk", error)

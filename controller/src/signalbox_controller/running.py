@@ -1,0 +1,141 @@
+"""An instance at work: its process, what that says, and what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import random
+import sys
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from .buffer import Value
+from .service import Instance, Latest
+
+_LOG = logging.getLogger("signalbox.controller")
+_LONGEST_LINE = 8 << 20
+_STOP_SECONDS = 10.0
+_LONGEST_PAUSE = 60.0
+_OWN = 1000
+
+
+class Running:
+    """Runs the process of one instance, and runs it again when it ends by itself."""
+
+    def __init__(self, instance: Instance, folder: Path | None, tell: Callable[[list[Value]], None]) -> None:
+        self.instance = instance
+        self.folder = folder
+        self.status = "inactive"
+        self.error: str | None = None
+        self.changed = asyncio.Event()
+        self._tell = tell
+        self._events = {channel.id: channel.event for channel in instance.channels if channel.event}
+        self._obeyed: dict[str, tuple[float, datetime]] = {}
+        # What the instance itself has sent of channels that go both ways is no order.
+        self._own: dict[str, deque[datetime]] = {}
+        self._process: asyncio.subprocess.Process | None = None
+        self._task = asyncio.create_task(self._run())
+
+    def obey(self, latest: dict[str, Latest]) -> None:
+        """Passes on what outputs are to be, as far as that is new."""
+        orders = {}
+        for channel in self.instance.channels:
+            newest = latest.get(channel.event) if channel.event else None
+            if not channel.is_output or newest is None:
+                continue
+            order = (newest.value, datetime.fromisoformat(newest.time))
+            if self._obeyed.get(channel.id) != order and order[1] not in self._own.get(channel.id, ()):
+                orders[channel.id] = newest.value
+                self._obeyed[channel.id] = order
+        if orders:
+            self._say({"write": orders})
+
+    async def stop(self) -> None:
+        """Lets the instance bring its outputs into their safe state, and ends its process."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        pause = 1.0
+        while True:
+            begun = asyncio.get_running_loop().time()
+            try:
+                code = await self._live()
+            except OSError as error:
+                code = error.errno
+            if asyncio.get_running_loop().time() - begun > _LONGEST_PAUSE:
+                pause = 1.0
+            self._note("error", f"the plugin's process ended with status {code}")
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _live(self) -> int | None:
+        # The plugin is a stranger: it is not given the credential.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("SIGNALBOX_")}
+        self._process = process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "signalbox_controller.host",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=environment,
+            limit=_LONGEST_LINE,
+            # Ctrl-C is the controller's: it stops its instances in good order.
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        try:
+            self._say(self._first())
+            self._obeyed.clear()
+            while line := await process.stdout.readline():
+                self._hear(json.loads(line))
+            return await process.wait()
+        finally:
+            await _end(process)
+
+    def _first(self) -> dict[str, Any]:
+        """What the process is to run."""
+        instance = self.instance
+        config = json.loads(instance.config) if instance.config else {}
+        config = {**config, "demo_mode": instance.demo, "instance_name": instance.name}
+        folder = str(self.folder) if self.folder else None
+        return {"plugin": instance.plugin, "folder": folder, "config": config}
+
+    def _say(self, told: dict[str, Any]) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(json.dumps(told).encode() + b"\n")
+
+    def _hear(self, told: dict[str, Any]) -> None:
+        if "status" in told:
+            self._note(told["status"], told["error"])
+            return
+        values = []
+        for channel, value, time in told["values"]:
+            event = self._events.get(channel)
+            if event is not None:
+                values.append(Value(event, value, time))
+                self._own.setdefault(channel, deque(maxlen=_OWN)).append(datetime.fromisoformat(time))
+        if values:
+            self._tell(values)
+
+    def _note(self, status: str, error: str | None) -> None:
+        if (status, error) != (self.status, self.error):
+            _LOG.log(logging.WARNING if error else logging.INFO, "%s: %s %s", self.instance.name, status, error or "")
+            self.status, self.error = status, error
+            self.changed.set()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Closes the input of a process, which makes it end; one that does not is killed."""
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        await asyncio.wait_for(process.wait(), _STOP_SECONDS)
+    except TimeoutError:
+        process.kill()
+        await process.wait()

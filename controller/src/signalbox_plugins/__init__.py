@@ -1,0 +1,42 @@
+"""The SDK for plugins of Signalbox.
+
+A plugin is a subclass of `DevicePlugin` or `SyncDevicePlugin`, which an entry point of the group `signalbox.plugins`
+names.
+"""
+
+from .channels import ChannelDescriptor, ChannelDirection, ConversionSpec, SimulationSpec, register_conversion
+from .config import Field, PluginInstanceConfig, PluginMeta, RetryPolicy
+from .errors import (
+    CapabilityNotFoundError,
+    PluginConfigError,
+    PluginConnectionError,
+    PluginError,
+    PluginLoadError,
+    PluginStateError,
+    PluginTimeoutError,
+)
+from .plugin import ChannelValue, DevicePlugin, HealthReport, PluginState, SyncDevicePlugin
+
+__all__ = [
+    "CapabilityNotFoundError",
+    "ChannelDescriptor",
+    "ChannelDirection",
+    "ChannelValue",
+    "ConversionSpec",
+    "DevicePlugin",
+    "Field",
+    "HealthReport",
+    "PluginConfigError",
+    "PluginConnectionError",
+    "PluginError",
+    "PluginInstanceConfig",
+    "PluginLoadError",
+    "PluginMeta",
+    "PluginState",
+    "PluginStateError",
+    "PluginTimeoutError",
+    "RetryPolicy",
+    "SimulationSpec",
+    "SyncDevicePlugin",
+    "register_conversion",
+]

@@ -1,0 +1,35 @@
+"""What can go wrong with a plugin."""
+
+from __future__ import annotations
+
+
+class PluginError(Exception):
+    """Anything that goes wrong with one plugin."""
+
+    def __init__(self, plugin_id: str, message: str) -> None:
+        super().__init__(f"{plugin_id}: {message}")
+        self.plugin_id = plugin_id
+
+
+class PluginLoadError(PluginError):
+    """The plugin's code cannot be loaded."""
+
+
+class PluginConfigError(PluginError):
+    """The configuration is not one that the plugin takes."""
+
+
+class PluginConnectionError(PluginError):
+    """The device cannot be reached."""
+
+
+class PluginTimeoutError(PluginError):
+    """The device did not answer in time."""
+
+
+class PluginStateError(PluginError):
+    """The plugin is in a state that does not allow the call."""
+
+
+class CapabilityNotFoundError(PluginError):
+    """The plugin has no such channel."""

@@ -1,0 +1,189 @@
+"""The controller's parts, on real files and with real processes. The whole is tested against a running Signalbox."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import sys
+import tempfile
+import unittest
+import zipfile
+from pathlib import Path
+
+from signalbox_controller.buffer import Buffer, Value
+from signalbox_controller.packages import PackageError, unpack
+from signalbox_controller.running import Running
+from signalbox_controller.service import Channel, Instance, Latest
+from signalbox_controller.settings import SettingsError, read
+
+
+def values(*numbers: float) -> list[Value]:
+    return [Value("event", number, f"2026-03-01T10:00:{number:02.0f}+00:00") for number in numbers]
+
+
+class InFolder(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def buffer(self, most: int = 100) -> Buffer:
+        buffer = Buffer(self.folder / "state" / "buffer.sqlite", most)
+        self.addCleanup(buffer.close)
+        return buffer
+
+
+class BufferTest(InFolder):
+    def test_values_leave_in_the_order_in_which_they_came(self) -> None:
+        buffer = self.buffer()
+        buffer.add(values(1, 2, 3))
+        left = []
+        while batch := buffer.next(2):
+            left += [value.value for value in batch.values]
+            buffer.done(batch)
+        self.assertEqual((left, len(buffer)), ([1, 2, 3], 0))
+
+    def test_a_batch_stays_as_it_is_until_it_is_done_even_after_a_crash(self) -> None:
+        before = self.buffer()
+        before.add(values(1, 2))
+        first = before.next(10)
+        before.add(values(3))
+        self.assertEqual(before.next(10), first)
+        # Without closing, as after a crash.
+        after = self.buffer()
+        self.assertEqual((after.next(10), len(after)), (first, 3))
+        assert first is not None
+        after.done(first)
+        second = after.next(10)
+        assert second is not None
+        self.assertEqual([value.value for value in second.values], [3])
+        self.assertNotEqual(second.key, first.key)
+
+    def test_the_oldest_go_first_when_it_is_full_but_not_what_is_being_sent(self) -> None:
+        buffer = self.buffer(most=4)
+        buffer.add(values(1, 2, 3, 4))
+        sending = buffer.next(2)
+        buffer.add(values(5, 6))
+        self.assertEqual((buffer.next(2), buffer.dropped, len(buffer)), (sending, 2, 4))
+        assert sending is not None
+        buffer.done(sending)
+        rest = buffer.next(10)
+        assert rest is not None
+        self.assertEqual([value.value for value in rest.values], [5, 6])
+
+
+class PackagesTest(InFolder):
+    def wheel(self, name: str, mode: int = 0o644) -> bytes:
+        bytes_ = io.BytesIO()
+        with zipfile.ZipFile(bytes_, "w") as archive:
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr = mode << 16
+            archive.writestr(entry, b"x = 1")
+        return bytes_.getvalue()
+
+    def test_a_wheel_is_unpacked(self) -> None:
+        unpack(self.wheel("plugin/__init__.py"), self.folder)
+        self.assertEqual((self.folder / "plugin/__init__.py").read_text(), "x = 1")
+
+    def test_nothing_leaves_the_folder(self) -> None:
+        for name in ("../x", "/x", "a/../../x", "a\\..\\x"):
+            self.assertRaises(PackageError, unpack, self.wheel(name), self.folder)
+        self.assertRaises(PackageError, unpack, self.wheel("link", 0o120777), self.folder)
+        self.assertRaises(PackageError, unpack, b"no archive", self.folder)
+
+
+class SettingsTest(unittest.TestCase):
+    def test_a_token_is_needed_and_addresses_are_checked(self) -> None:
+        self.assertEqual(read([], {"SIGNALBOX_TOKEN": " t "}).token, "t")
+        for arguments, environment in (
+            ([], {}),
+            (["--url", "x"], {"SIGNALBOX_TOKEN": "t"}),
+            (["--poll", "0"], {"SIGNALBOX_TOKEN": "t"}),
+        ):
+            self.assertRaises(SettingsError, read, arguments, environment)
+
+
+PLUGIN = """
+import os, sys
+from signalbox_plugins import ChannelDescriptor, ChannelDirection, DevicePlugin, PluginMeta
+
+class Plugin(DevicePlugin):
+    meta = PluginMeta("echo", "Echo", "1.0.0")
+
+    def get_channels(self):
+        return [ChannelDescriptor("in", "In"),
+                ChannelDescriptor("out", "Out", ChannelDirection.OUTPUT, safe_value=0.0)]
+
+    async def _do_connect(self): print("noise on the standard output")
+    async def _do_disconnect(self): pass
+
+    async def _do_read(self, channel_id):
+        return float(os.environ.get("SIGNALBOX_TOKEN") is not None)
+
+    async def _do_write(self, channel_id, value):
+        if value == 66:
+            os._exit(3)
+        with open(FILE, "a") as file:
+            file.write(f"{value}\\n")
+"""
+
+
+class RunningTest(unittest.IsolatedAsyncioTestCase):
+    """An instance in a process of its own."""
+
+    async def asyncSetUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.written = self.folder / "written"
+        package = self.folder / "package"
+        (package / "echo-1.dist-info").mkdir(parents=True)
+        (package / "echo-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: echo\nVersion: 1\n")
+        (package / "echo-1.dist-info/entry_points.txt").write_text("[signalbox.plugins]\necho = echo_plugin:Plugin\n")
+        (package / "echo_plugin.py").write_text(f"FILE = {str(self.written)!r}\n{PLUGIN}")
+        os.environ["SIGNALBOX_TOKEN"] = "secret"
+        self.addCleanup(os.environ.pop, "SIGNALBOX_TOKEN")
+        channels = (Channel("in", False, "event-in"), Channel("out", True, "event-out"))
+        instance = Instance("1", "echo", "Echo", False, json.dumps({"poll_interval_ms": 50}), channels)
+        self.values: list[Value] = []
+        self.running = Running(instance, package, self.values.extend)
+        self.addAsyncCleanup(self.running.stop)
+
+    async def until(self, is_so: object) -> None:
+        async with asyncio.timeout(20):
+            while not is_so():  # type: ignore[operator]
+                await asyncio.sleep(0.02)
+
+    def order(self, value: float, second: int) -> None:
+        self.running.obey({"event-out": Latest(value, f"2026-03-01T10:00:{second:02}Z")})
+
+    def orders(self) -> list[str]:
+        return self.written.read_text().split() if self.written.exists() else []
+
+    async def test_values_come_and_orders_go_and_stopping_is_safe(self) -> None:
+        await self.until(lambda: len(self.values) >= 3)
+        self.assertEqual(
+            {(value.event, value.value) for value in self.values}, {("event-in", 0.0)}, "it knows the token"
+        )
+        self.assertEqual(self.running.status, "connected")
+        self.order(7, 1)
+        self.order(7, 1)
+        self.order(8, 2)
+        await self.until(lambda: "8.0" in self.orders())
+        self.assertIn(self.orders(), (["7.0", "8.0"], ["8.0"]), "an order is carried out once")
+        await self.running.stop()
+        self.assertEqual(self.orders()[-1], "0.0")
+
+    async def test_a_plugin_that_crashes_is_an_error_and_runs_again(self) -> None:
+        await self.until(lambda: self.values)
+        self.order(66, 1)
+        await self.until(lambda: self.running.status == "error")
+        self.assertIn("status 3", self.running.error or "")
+        self.values.clear()
+        await self.until(lambda: self.values)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

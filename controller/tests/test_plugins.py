@@ -1,0 +1,211 @@
+"""The SDK: configurations, channels, plugins, and those that come with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import unittest
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from signalbox_plugins import (
+    ChannelDescriptor,
+    ChannelDirection,
+    ConversionSpec,
+    DevicePlugin,
+    Field,
+    PluginConfigError,
+    PluginConnectionError,
+    PluginInstanceConfig,
+    PluginMeta,
+    PluginState,
+    PluginStateError,
+    SimulationSpec,
+    SyncDevicePlugin,
+)
+from signalbox_plugins.builtin.simulated import SimulatedPlugin
+from signalbox_plugins.builtin.system import SystemPlugin
+from signalbox_plugins.channels import Simulation
+from signalbox_plugins.describe import answer
+from signalbox_plugins.testing import PluginConformanceSuite
+
+TOP = Path(__file__).resolve().parent.parent.parent
+
+
+class SimulatedTest(PluginConformanceSuite, unittest.TestCase):
+    plugin_class = SimulatedPlugin
+
+
+class SystemTest(PluginConformanceSuite, unittest.TestCase):
+    plugin_class = SystemPlugin
+
+    def test_this_machine_is_read(self) -> None:
+        async def read() -> dict[str, float]:
+            plugin = SystemPlugin()
+            plugin.configure({"demo_mode": False})
+            async with plugin:
+                return await plugin.read_all_inputs()
+
+        values = asyncio.run(read())
+        self.assertTrue(0 < values["memory_percent"] < 100 and 0 < values["disk_percent"] <= 100, values)
+
+
+class BuiltInTest(unittest.TestCase):
+    def test_the_server_describes_them_as_they_are(self) -> None:
+        described = json.loads((TOP / "gateway/src/fleet/built_in.json").read_text())
+        self.assertEqual(described, answer({})["classes"])
+
+
+class Config(PluginInstanceConfig):
+    host: str = Field(default="h", min_length=1, description="Address", json_schema_extra={"ui_order": 1})
+    port: Annotated[int, Field(default=502, ge=1, le=65535)]
+    mode: Literal["tcp", "rtu"] = "tcp"
+    masts: list[float] = Field(default_factory=list, max_length=2)
+    key: str | None = None
+    unit: int = Field(..., ge=0)
+    LIMIT: ClassVar[int] = 3
+
+
+class ConfigTest(unittest.TestCase):
+    def test_values_are_converted_where_nothing_is_lost(self) -> None:
+        config = Config(port="503", unit=1.0, masts=[1, "2.5"], demo_mode="false", other=1)
+        self.assertEqual((config.port, config.unit, config.masts, config.demo_mode), (503, 1, [1.0, 2.5], False))
+        self.assertEqual((config.host, config.key, config.retry_policy.max_attempts), ("h", None, 5))
+
+    def test_wrong_values_are_named(self) -> None:
+        wrong: list[dict[str, Any]] = [
+            {"port": 0},
+            {"port": "x"},
+            {"host": ""},
+            {"host": 5},
+            {"mode": "udp"},
+            {"masts": [1, 2, 3]},
+            {"unit": 1.5},
+            {"unit": None},
+            {"demo_mode": "maybe"},
+            {"retry_policy": {"base_delay": 0}},
+            {"poll_interval_ms": float("nan")},
+        ]
+        for values in wrong:
+            with self.assertRaises(ValueError, msg=str(values)) as caught:
+                Config.model_validate({"unit": 1, **values})
+            self.assertTrue(str(caught.exception).startswith(next(iter(values))), caught.exception)
+        with self.assertRaisesRegex(ValueError, "unit: is required"):
+            Config.model_validate({})
+
+    def test_the_schema_says_what_is_allowed(self) -> None:
+        schema = Config.model_json_schema()
+        properties = schema["properties"]
+        self.assertEqual(schema["required"], ["unit"])
+        self.assertEqual((properties["port"]["minimum"], properties["port"]["default"]), (1, 502))
+        self.assertEqual((properties["host"]["minLength"], properties["host"]["ui_order"]), (1, 1))
+        self.assertEqual(properties["mode"]["enum"], ["tcp", "rtu"])
+        self.assertEqual((properties["masts"]["maxItems"], properties["masts"]["items"]), (2, {"type": "number"}))
+        self.assertNotIn("LIMIT", properties)
+
+
+class ChannelTest(unittest.TestCase):
+    def test_conversions_go_both_ways(self) -> None:
+        specs = [
+            ConversionSpec("linear", {"scale": 0.1, "offset": -40}),
+            ConversionSpec("divide", {"divisor": 10}),
+            ConversionSpec(),
+        ]
+        for spec in specs:
+            self.assertAlmostEqual(spec.invert(spec.convert(650)), 650)
+        self.assertEqual(ConversionSpec("clamp", {"min": 0, "max": 1}).convert(7), 1)
+        for wrong in ({"scale": 0.0}, {"divisor": 0.0}):
+            self.assertRaises(ValueError, ConversionSpec, "linear", wrong)
+
+    def test_a_walk_walks_and_stays_within_its_bounds(self) -> None:
+        channel = ChannelDescriptor("c", "C", max_value=10, simulation=SimulationSpec("random_walk", 9, 4))
+        simulation = Simulation(seed=1)
+        values = [simulation.value(channel, second) for second in range(200)]
+        self.assertTrue(all(0 <= value <= 10 for value in values))
+        self.assertTrue(all(abs(a - b) <= 0.5 for a, b in pairwise(values)), "it jumps")
+        self.assertGreater(len(set(values)), 20)
+
+
+class Valve(SyncDevicePlugin):
+    meta = PluginMeta("valve", "Valve", "1.0.0")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.raw: dict[str, float] = {"t": 215.0}
+        self.fails = False
+
+    def get_channels(self) -> list[ChannelDescriptor]:
+        linear = ConversionSpec("linear", {"scale": 0.1})
+        return [
+            ChannelDescriptor("t", "T", read_conversion=linear),
+            ChannelDescriptor("v", "V", ChannelDirection.OUTPUT, write_conversion=linear, safe_value=1.0),
+        ]
+
+    def connect_sync(self) -> None:
+        if self.fails:
+            raise OSError("no device")
+
+    def disconnect_sync(self) -> None:
+        pass
+
+    def read_sync(self, channel_id: str) -> float:
+        if self.fails:
+            raise OSError("no device")
+        return self.raw[channel_id]
+
+    def write_sync(self, channel_id: str, value: float) -> None:
+        self.raw[channel_id] = value
+
+
+def valve() -> Valve:
+    plugin = Valve()
+    plugin.configure({"demo_mode": False})
+    return plugin
+
+
+class PluginTest(unittest.IsolatedAsyncioTestCase):
+    async def test_values_are_converted_bounded_and_made_safe(self) -> None:
+        plugin = valve()
+        async with plugin:
+            self.assertAlmostEqual(await plugin.read("t") or 0, 21.5)
+            await plugin.write("v", 1000)
+            self.assertAlmostEqual(plugin.raw["v"], 1000, msg="100, as the device counts")
+            with self.assertRaises(PluginStateError):
+                await plugin.write("t", 1)
+        self.assertAlmostEqual(plugin.raw["v"], 10, msg="the safe value, as the device counts")
+
+    async def test_a_device_that_is_away_is_an_error_and_can_come_back(self) -> None:
+        plugin = valve()
+        plugin.fails = True
+        with self.assertRaisesRegex(PluginConnectionError, "no device"):
+            await plugin.connect()
+        self.assertEqual((plugin.state, plugin.error_count), (PluginState.ERROR, 1))
+        plugin.fails = False
+        await plugin.connect()
+        plugin.fails = True
+        self.assertIsNone(await plugin.read("t"))
+        self.assertEqual(plugin.last_error, "OSError: no device")
+
+    async def test_demo_mode_touches_no_device(self) -> None:
+        plugin = valve()
+        plugin.fails = True
+        plugin.configure({"demo_mode": True})
+        async with plugin:
+            await plugin.write("v", 7)
+            self.assertEqual(await plugin.read("v"), 7)
+            self.assertIsNotNone(await plugin.read("t"))
+        self.assertEqual((plugin.raw, plugin.error_count), ({"t": 215.0}, 0))
+
+    async def test_a_wrong_configuration_is_refused(self) -> None:
+        with self.assertRaisesRegex(PluginConfigError, "poll_interval_ms"):
+            valve().configure({"poll_interval_ms": 5})
+
+
+class DescribeTest(unittest.TestCase):
+    def test_an_abstract_plugin_is_no_plugin(self) -> None:
+        self.assertRaises(TypeError, DevicePlugin)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,83 @@
+//! The events that the channels of a new instance are linked to.
+
+use signalbox_domain::{
+    fleet::{Direction, MappingSpec, PluginChannel},
+    kernel::{ChannelId, MappingId},
+    monitoring::{Channel, ChannelCommand, ChannelSpec, ChannelType, NewChannel},
+};
+use signalbox_projections::monitoring::queries;
+use uuid::Uuid;
+
+use crate::{auth::Who, context::RequestContext, problem::Problem, state::State};
+
+/// Longest name of an event, in characters.
+const MAX_NAME: usize = 255;
+
+/// Maps the channels of the instance that is called `instance`, and links each to an event if `link` says so.
+pub(super) async fn map(
+    state: &State,
+    who: &Who,
+    context: &RequestContext,
+    instance: &str,
+    channels: Vec<PluginChannel>,
+    link: bool,
+) -> Result<Vec<(MappingId, MappingSpec)>, Problem> {
+    let mut mappings = Vec::with_capacity(channels.len());
+    for channel in &channels {
+        // Channels with the same name must not feed the same event.
+        let is_shared = channels.iter().filter(|other| other.name == channel.name).count() > 1;
+        let label =
+            if is_shared { format!("{} ({})", channel.name, channel.id) } else { channel.name.clone() };
+        let event_name: String = format!("{instance} – {label}").chars().take(MAX_NAME).collect();
+        let event = match link {
+            true => Some(event(state, who, context, event_name, channel).await?),
+            false => None,
+        };
+        let mapping =
+            MappingId(Uuid::new_v5(&context.resource, format!("mapping {}", channel.id).as_bytes()));
+        let PluginChannel { id, name, direction, unit, .. } = channel.clone();
+        mappings.push((mapping, MappingSpec { channel_id: id, channel_name: name, direction, unit, event }));
+    }
+    Ok(mappings)
+}
+
+/// The event for `channel`: the one that has its name already, or a new one.
+async fn event(
+    state: &State,
+    who: &Who,
+    context: &RequestContext,
+    name: String,
+    channel: &PluginChannel,
+) -> Result<ChannelId, Problem> {
+    if let Some(id) = queries::channel_named(&state.pool, &name).await? {
+        return Ok(ChannelId(id));
+    }
+    let spec = ChannelSpec {
+        name: name.clone(),
+        kind: kind(channel.direction),
+        unit: Some(channel.unit.clone()).filter(|unit| !unit.is_empty()),
+        min_value: Some(channel.min_value),
+        max_value: Some(channel.max_value),
+    };
+    let purpose = format!("create channel {}", channel.id);
+    let id = Uuid::new_v5(&context.resource, purpose.as_bytes());
+    let command = ChannelCommand::Create(NewChannel { number: 0, owner: who.user, spec });
+    let metadata = context.metadata(who.actor(), &purpose);
+    match state.write::<Channel>(id, None, &metadata, &command).await {
+        Ok(_) => Ok(ChannelId(id)),
+        // Somebody made it in this moment.
+        Err(rejection) if rejection.code == "event_name_taken" => {
+            let found = queries::channel_named(&state.pool, &name).await?;
+            found.map(ChannelId).ok_or_else(|| rejection.into())
+        }
+        Err(rejection) => Err(rejection.into()),
+    }
+}
+
+fn kind(direction: Direction) -> ChannelType {
+    match direction {
+        Direction::Input => ChannelType::Sensor,
+        Direction::Output => ChannelType::Actuator,
+        Direction::Bidirectional => ChannelType::Range,
+    }
+}

@@ -1,0 +1,216 @@
+use axum::{
+    Json,
+    extract::{FromRequestParts, Path, State},
+    http::{StatusCode, request::Parts},
+    response::Response,
+};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_domain::{
+    fleet::{Direction, MappingChanges, MappingSpec, PluginInstance, PluginInstanceCommand},
+    kernel::{ChannelId, MappingId},
+};
+use signalbox_projections::{
+    fleet::{MappingRow, queries},
+    monitoring::queries as monitoring,
+};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::instances::find as find_instance;
+use crate::{
+    answer,
+    auth::{Reader, Writer},
+    context::RequestContext,
+    extract::{IfMatch, JsonBody, Text, present},
+    identity::StatusOut,
+    problem::{Problem, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// A channel of a plugin instance, and the event that it feeds or obeys.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MappingOut {
+    public_id: String,
+    /// What the plugin calls it.
+    channel_id: String,
+    channel_name: String,
+    /// `input`, `output` or `bidirectional`.
+    direction: String,
+    unit: String,
+    /// The linked event; null when there is none, also after the event was deleted.
+    event_public_id: Option<String>,
+    created_on: DateTime<Utc>,
+}
+
+/// A created channel mapping.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MappingCreatedOut {
+    status: &'static str,
+    message: &'static str,
+    #[serde(flatten)]
+    mapping: MappingOut,
+}
+
+/// A new channel mapping.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct MappingIn {
+    /// What the plugin calls it: unique within the instance, 1 to 100 characters.
+    channel_id: String,
+    /// 1 to 255 characters.
+    channel_name: String,
+    /// `input`, `output` or `bidirectional`.
+    #[schema(value_type = String)]
+    direction: Direction,
+    /// Up to 50 characters.
+    unit: String,
+    /// The linked event.
+    event_public_id: Option<String>,
+}
+
+/// Changes of a channel mapping; absent fields stay as they are, null unlinks the event.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct MappingChangesIn {
+    /// 1 to 255 characters.
+    channel_name: Option<String>,
+    /// `input`, `output` or `bidirectional`.
+    #[schema(value_type = Option<String>)]
+    direction: Option<Direction>,
+    /// Up to 50 characters.
+    unit: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    event_public_id: Option<Option<String>>,
+}
+
+/// `{public_id}` and `{mapping_id}`; what is no text names nothing.
+pub(crate) struct MappingPath {
+    instance: String,
+    mapping: String,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for MappingPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let Path((instance, mapping)) = path.map_err(|_| Problem::not_found("Channel mapping"))?;
+        Ok(Self { instance, mapping })
+    }
+}
+
+/// List the channel mappings of a plugin instance, in the order in which they were made.
+#[utoipa::path(get, path = "/api/v1/plugins/{public_id}/channels", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,)), operation_id = "list_channel_mappings",
+    responses((status = 200, body = Vec<MappingOut>), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    _: Reader,
+    Text(id): Text,
+) -> Result<Json<Vec<MappingOut>>, Problem> {
+    let instance = find_instance(&state, &id).await?;
+    let rows = queries::mappings(&state.pool, &[instance.row.id]).await?;
+    Ok(Json(rows.into_iter().map(Into::into).collect()))
+}
+
+/// Map another channel of a plugin instance.
+#[utoipa::path(post, path = "/api/v1/plugins/{public_id}/channels", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,)), request_body = MappingIn, operation_id = "create_channel_mapping",
+    responses((status = 201, body = MappingCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
+        (status = 422, body = ProblemOut)))]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    Text(id): Text,
+    context: RequestContext,
+    JsonBody(mapping): JsonBody<MappingIn>,
+) -> Result<Response, Problem> {
+    let MappingIn { channel_id, channel_name, direction, unit, event_public_id } = mapping;
+    let instance = find_instance(&state, &id).await?.row.id;
+    let event = event(&state, event_public_id).await?;
+    let spec = MappingSpec { channel_id, channel_name, direction, unit, event };
+    let metadata = context.metadata(who.actor(), "map channel");
+    let command = PluginInstanceCommand::AddMapping { mapping: MappingId(context.resource), spec };
+    let written = state.write::<PluginInstance>(instance, None, &metadata, &command).await?;
+    let mapping = find(&state, instance, &context.resource.to_string()).await?.into();
+    let out =
+        MappingCreatedOut { status: "success", message: "Channel mapping successfully created.", mapping };
+    Ok(answer::written(written, StatusCode::CREATED, None, &out))
+}
+
+/// Change a channel mapping, or link it to an event.
+#[utoipa::path(put, path = "/api/v1/plugins/{public_id}/channels/{mapping_id}", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,), ("mapping_id" = String, Path,)),
+    request_body = MappingChangesIn, operation_id = "update_channel_mapping",
+    responses((status = 200, body = MappingOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn update(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    IfMatch(version): IfMatch,
+    path: MappingPath,
+    context: RequestContext,
+    JsonBody(changes): JsonBody<MappingChangesIn>,
+) -> Result<Response, Problem> {
+    let MappingChangesIn { channel_name, direction, unit, event_public_id } = changes;
+    let instance = find_instance(&state, &path.instance).await?.row.id;
+    let mapping = MappingId(find(&state, instance, &path.mapping).await?.id);
+    let event = match event_public_id {
+        Some(id) => Some(event(&state, id).await?),
+        None => None,
+    };
+    let changes = MappingChanges { channel_name, direction, unit, event };
+    let metadata = context.metadata(who.actor(), "change channel mapping");
+    let command = PluginInstanceCommand::ChangeMapping { mapping, changes };
+    let written = state.write::<PluginInstance>(instance, version, &metadata, &command).await?;
+    let out = MappingOut::from(find(&state, instance, &path.mapping).await?);
+    Ok(answer::written(written, StatusCode::OK, None, &out))
+}
+
+/// Take a channel mapping away; its event stays.
+#[utoipa::path(delete, path = "/api/v1/plugins/{public_id}/channels/{mapping_id}", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,), ("mapping_id" = String, Path,)),
+    operation_id = "delete_channel_mapping",
+    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    IfMatch(version): IfMatch,
+    path: MappingPath,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let instance = find_instance(&state, &path.instance).await?.row.id;
+    let mapping = MappingId(find(&state, instance, &path.mapping).await?.id);
+    let metadata = context.metadata(who.actor(), "remove channel mapping");
+    let command = PluginInstanceCommand::RemoveMapping { mapping };
+    let written = state.write::<PluginInstance>(instance, version, &metadata, &command).await?;
+    let out = StatusOut { status: "success", message: "Channel mapping successfully deleted." };
+    Ok(answer::written(written, StatusCode::OK, None, &out))
+}
+
+async fn find(state: &Gateway, instance: Uuid, id: &str) -> Result<MappingRow, Problem> {
+    let missing = || Problem::not_found("Channel mapping");
+    let id = Uuid::parse_str(id).map_err(|_| missing())?;
+    let row = queries::mapping(&state.pool, id).await?;
+    row.filter(|row| row.instance_id == instance).ok_or_else(missing)
+}
+
+/// The event with this id, which has to exist; forms send an empty text for none.
+async fn event(state: &Gateway, id: Option<String>) -> Result<Option<ChannelId>, Problem> {
+    let Some(id) = id.filter(|id| !id.trim().is_empty()) else { return Ok(None) };
+    let missing = || Problem::not_found("Event");
+    let id = Uuid::parse_str(id.trim()).map_err(|_| missing())?;
+    let row = monitoring::channel(&state.pool, id).await?.ok_or_else(missing)?;
+    Ok(Some(ChannelId(row.id)))
+}
+
+impl From<MappingRow> for MappingOut {
+    fn from(row: MappingRow) -> Self {
+        let MappingRow { id, channel_id, channel_name, direction, unit, event_id, created_at, .. } = row;
+        Self {
+            public_id: id.to_string(),
+            channel_id,
+            channel_name,
+            direction,
+            unit,
+            event_public_id: event_id.map(|event| event.to_string()),
+            created_on: created_at,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+use std::fs::File;
+
+use axum::{
+    Json,
+    body::Body,
+    extract::State,
+    http::{HeaderValue, StatusCode, header},
+    response::Response,
+};
+use chrono::{DateTime, Utc};
+use futures::TryStreamExt;
+use serde::Serialize;
+use signalbox_blob_store::{BlobError, BlobKey};
+use signalbox_domain::{
+    fleet::{PluginPackage, PluginPackageCommand},
+    kernel::Sha256Hex,
+};
+use signalbox_plugins::DescribeError;
+use signalbox_projections::fleet::{PackageRow, queries};
+use tokio::io::{AsyncSeekExt, AsyncWriteExt};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::{
+    answer,
+    auth::{Admin, Reader},
+    context::RequestContext,
+    extract::{IfMatch, Text},
+    identity::StatusOut,
+    problem::{Problem, ProblemKind, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// An installed package.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PackageOut {
+    public_id: String,
+    package_name: String,
+    version: String,
+    /// `uploaded`.
+    source: &'static str,
+    /// The plugin classes that it offers.
+    plugin_ids: Vec<String>,
+    file_name: String,
+    file_size_bytes: i64,
+    /// Digest of the wheel.
+    sha256: String,
+    installed_on: DateTime<Utc>,
+    removable: bool,
+}
+
+/// List the installed packages, oldest first.
+#[utoipa::path(get, path = "/api/v1/plugins/packages", tag = "plugins", security(("jwt" = [])), operation_id = "list_plugin_packages",
+    responses((status = 200, body = Vec<PackageOut>), (status = 401, body = ProblemOut)))]
+pub(crate) async fn list(State(state): State<AppState>, _: Reader) -> Result<Json<Vec<PackageOut>>, Problem> {
+    let rows = queries::packages(&state.pool).await?;
+    Ok(Json(rows.into_iter().map(Into::into).collect()))
+}
+
+/// Download the wheel of a package, as controllers do.
+#[utoipa::path(get, path = "/api/v1/plugins/packages/{public_id}/wheel", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,)), operation_id = "get_plugin_wheel",
+    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
+pub(crate) async fn wheel(
+    State(state): State<AppState>,
+    _: Reader,
+    Text(id): Text,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    let (size, bytes) = state.wheels.read(&key(row.id), None).await.map_err(blob_failed)?;
+    let mut response = Response::new(Body::from_stream(bytes));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(size));
+    if let Ok(value) = HeaderValue::from_str(&answer::attachment(&row.file_name)) {
+        headers.insert(header::CONTENT_DISPOSITION, value);
+    }
+    Ok(response)
+}
+
+/// Uninstall a package. Instances of its plugins stay, and can be run again when it is back.
+#[utoipa::path(delete, path = "/api/v1/plugins/packages/{public_id}", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,)), operation_id = "uninstall_plugin_package",
+    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
+pub(crate) async fn uninstall(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    let metadata = context.metadata(who.actor(), "uninstall plugin package");
+    let command = PluginPackageCommand::Uninstall;
+    let written = state.write::<PluginPackage>(row.id, version, &metadata, &command).await?;
+    forget(&state, row.id, row.sha256.parse().ok()).await;
+    let message = "Package successfully uninstalled. Restart the controllers that run its plugins.";
+    Ok(answer::written(written, StatusCode::OK, None, &StatusOut { status: "success", message }))
+}
+
+/// Removes the bytes of a package that is not, or no longer, installed. What stays behind takes space and is never read.
+pub(super) async fn forget(state: &Gateway, id: Uuid, sha256: Option<Sha256Hex>) {
+    if let Err(error) = state.wheels.delete_transfer(id).await {
+        tracing::warn!(%error, package = %id, "a wheel could not be deleted");
+    }
+    let plugins = state.plugins.clone();
+    let removed = tokio::task::spawn_blocking(move || sha256.map(|sha256| plugins.remove(&sha256))).await;
+    if let Ok(Some(Err(error))) = removed {
+        tracing::warn!(%error, package = %id, "an unpacked wheel could not be deleted");
+    }
+}
+
+/// The wheel of `package` as a file without a name.
+pub(super) async fn fetch(state: &Gateway, package: &PackageRow) -> Result<File, Problem> {
+    let (_, bytes) = state.wheels.read(&key(package.id), None).await.map_err(blob_failed)?;
+    let mut bytes = std::pin::pin!(bytes);
+    let file =
+        tempfile::tempfile_in(&state.config.storage.folder).map_err(|error| Problem::internal(&error))?;
+    let mut file = tokio::fs::File::from_std(file);
+    let copied = async {
+        while let Some(piece) = bytes.try_next().await? {
+            file.write_all(&piece).await?;
+        }
+        file.flush().await?;
+        file.rewind().await
+    };
+    copied.await.map_err(|error| Problem::internal(&error))?;
+    Ok(file.into_std().await)
+}
+
+/// Where the wheel of package `id` is kept.
+pub(super) fn key(id: Uuid) -> BlobKey {
+    BlobKey::new(id, "wheel")
+}
+
+pub(super) fn blob_failed(error: BlobError) -> Problem {
+    match error {
+        BlobError::NotFound => Problem::not_found("Wheel"),
+        other => Problem::internal(&other),
+    }
+}
+
+/// What to say when a package could not be looked at.
+pub(super) fn failed(error: DescribeError) -> Problem {
+    match error {
+        DescribeError::Busy => Problem::unavailable(error.to_string()),
+        DescribeError::Io(error) => Problem::internal(&error),
+        DescribeError::Plugin(_) | DescribeError::NoPython(_) | DescribeError::Wheel(_) => {
+            let detail = format!("The package was not installed: {error}");
+            Problem::new(ProblemKind::Internal, "installation_failed", detail)
+        }
+    }
+}
+
+async fn find(state: &Gateway, id: &str) -> Result<PackageRow, Problem> {
+    let missing = || Problem::not_found("Plugin package");
+    let id = Uuid::parse_str(id).map_err(|_| missing())?;
+    queries::package(&state.pool, id).await?.ok_or_else(missing)
+}
+
+impl From<PackageRow> for PackageOut {
+    fn from(row: PackageRow) -> Self {
+        Self {
+            public_id: row.id.to_string(),
+            package_name: row.name,
+            version: row.package_version,
+            source: "uploaded",
+            plugin_ids: row.classes.0.into_iter().map(|class| class.id).collect(),
+            file_name: row.file_name,
+            file_size_bytes: row.size,
+            sha256: row.sha256,
+            installed_on: row.created_at,
+            removable: true,
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Upload of a wheel: received, checked, unpacked, described, recorded. What fails leaves nothing behind.
+
+use std::{
+    fs::File,
+    io::{Seek, SeekFrom},
+};
+
+use axum::{
+    extract::{Request, State},
+    http::header,
+    response::Response,
+};
+use multer::{Constraints, Field, Multipart, SizeLimit};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use signalbox_blob_store::{Receive, Start};
+use signalbox_domain::{
+    fleet::{NewPackage, PluginClass, PluginPackage, PluginPackageCommand},
+    kernel::Sha256Hex,
+};
+use signalbox_plugins::{DescribeError, MAX_WHEEL_BYTES, Question, Wheel, WheelError};
+use signalbox_projections::fleet::queries;
+use tokio::io::AsyncWriteExt;
+use tokio_util::io::ReaderStream;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{classes, packages};
+use crate::{
+    answer,
+    auth::Admin,
+    context::RequestContext,
+    problem::{Problem, ProblemKind, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// What a form may hold besides the wheel.
+const OTHER_FIELDS: u64 = 64 << 10;
+/// Longest name of a file, in bytes.
+const NAME_BYTES: usize = 255;
+
+/// An installed package.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PackageInstalledOut {
+    status: &'static str,
+    message: String,
+    public_id: String,
+    package_name: String,
+    version: String,
+    /// The plugin classes that it offers.
+    plugin_ids: Vec<String>,
+}
+
+/// A form with a wheel.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "it describes the form, which is read piece by piece")]
+pub(crate) struct WheelIn {
+    /// The wheel, named `….whl`, of at most 50 MB.
+    #[schema(value_type = String, format = Binary)]
+    file: Vec<u8>,
+}
+
+/// A wheel that was received.
+struct Received {
+    file: File,
+    file_name: String,
+    size: u64,
+    sha256: Sha256Hex,
+}
+
+/// Upload a wheel with plugins, in a field `file` of a form. It is checked, and its plugins are found out; controllers
+/// fetch it from here.
+#[utoipa::path(post, path = "/api/v1/plugins/packages/upload", tag = "plugins", security(("jwt" = [])), operation_id = "upload_plugin_package",
+    request_body(content = WheelIn, content_type = "multipart/form-data"),
+    responses((status = 201, body = PackageInstalledOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 413, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn upload(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    context: RequestContext,
+    request: Request,
+) -> Result<Response, Problem> {
+    let id = context.resource;
+    let received = receive(&state, request).await?;
+    let (sha256, size, file_name) = (received.sha256.clone(), received.size, received.file_name.clone());
+    let installed = queries::packages(&state.pool).await?;
+    if installed.iter().any(|package| package.file_name == file_name) {
+        return Err(taken(format!(
+            "{file_name} is installed already: uninstall it before uploading it again"
+        )));
+    }
+    let shares_bytes = installed.iter().any(|package| package.sha256 == sha256.as_str());
+    let (file, name, version) = unpack(&state, received).await?;
+    if installed.iter().any(|package| package.name == name) {
+        return Err(taken(format!(
+            "{name} is installed already: uninstall it before uploading another version"
+        )));
+    }
+    let installing = async {
+        let classes = describe(&state, &sha256).await?;
+        let plugin_ids: Vec<_> = classes.iter().map(|class| class.id.clone()).collect();
+        keep(&state, id, file, size).await?;
+        let new = NewPackage {
+            owner: who.user,
+            name: name.clone(),
+            version: version.clone(),
+            file_name,
+            size,
+            sha256: sha256.clone(),
+            classes,
+        };
+        let metadata = context.metadata(who.actor(), "install plugin package");
+        let command = PluginPackageCommand::Install(new);
+        let written = state.write::<PluginPackage>(id, None, &metadata, &command).await?;
+        Ok((written, plugin_ids))
+    };
+    let (written, plugin_ids) = match installing.await {
+        Ok(installed) => installed,
+        Err(problem) => {
+            packages::forget(&state, id, (!shares_bytes).then_some(sha256)).await;
+            return Err(problem);
+        }
+    };
+    let message = format!(
+        "{name} {version} ({} bytes) installed. Restart the controller to activate its plugins.",
+        with_separators(size)
+    );
+    let public_id = id.to_string();
+    let out = PackageInstalledOut {
+        status: "success",
+        message,
+        public_id,
+        package_name: name,
+        version,
+        plugin_ids,
+    };
+    Ok(answer::created(written, &format!("/api/v1/plugins/packages/{id}"), 1, &out))
+}
+
+fn taken(detail: String) -> Problem {
+    Problem::conflict("package_installed", detail)
+}
+
+async fn receive(state: &Gateway, request: Request) -> Result<Received, Problem> {
+    let length =
+        request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    if length.is_some_and(|length: u64| length > MAX_WHEEL_BYTES + OTHER_FIELDS) {
+        return Err(too_large());
+    }
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let boundary = multer::parse_boundary(kind.unwrap_or_default()).map_err(|_| missing())?;
+    let limits = SizeLimit::new().whole_stream(MAX_WHEEL_BYTES + OTHER_FIELDS);
+    let constraints = Constraints::new().size_limit(limits);
+    let mut form = Multipart::with_constraints(request.into_body().into_data_stream(), boundary, constraints);
+    while let Some(field) = form.next_field().await.map_err(|error| unreadable(&error))? {
+        if field.name() == Some("file") {
+            return receive_file(state, field).await;
+        }
+    }
+    Err(missing())
+}
+
+async fn receive_file(state: &Gateway, mut field: Field<'static>) -> Result<Received, Problem> {
+    let file_name = plain_name(field.file_name().unwrap_or_default());
+    if !file_name.to_ascii_lowercase().ends_with(".whl") {
+        return Err(Problem::malformed("file must be a .whl file"));
+    }
+    let file =
+        tempfile::tempfile_in(&state.config.storage.folder).map_err(|error| Problem::internal(&error))?;
+    let mut file = tokio::fs::File::from_std(file);
+    let (mut hasher, mut size) = (Sha256::new(), 0);
+    while let Some(piece) = field.chunk().await.map_err(|error| unreadable(&error))? {
+        size += piece.len() as u64;
+        if size > MAX_WHEEL_BYTES {
+            return Err(too_large());
+        }
+        hasher.update(&piece);
+        file.write_all(&piece).await.map_err(|error| Problem::internal(&error))?;
+    }
+    file.flush().await.map_err(|error| Problem::internal(&error))?;
+    let (file, sha256) = (file.into_std().await, Sha256Hex::from_bytes(&hasher.finalize()));
+    Ok(Received { file, file_name, size, sha256 })
+}
+
+/// The name without folders, as it is shown; it is never used as a path.
+fn plain_name(name: &str) -> String {
+    let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let plain: String = name.chars().filter(|letter| !letter.is_control()).collect();
+    if plain.len() > NAME_BYTES { String::new() } else { plain }
+}
+
+fn missing() -> Problem {
+    Problem::invalid("file is required: send multipart/form-data with the wheel in a part named file")
+}
+
+fn too_large() -> Problem {
+    Problem::too_large("file must not be larger than 50 MB")
+}
+
+fn unreadable(error: &multer::Error) -> Problem {
+    match error {
+        multer::Error::StreamSizeExceeded { .. } | multer::Error::FieldSizeExceeded { .. } => too_large(),
+        _ => Problem::malformed("the multipart body cannot be read: it is not well-formed or was cut off"),
+    }
+}
+
+/// Checks the wheel and unpacks it; gives it back with its name and version.
+async fn unpack(state: &Gateway, received: Received) -> Result<(File, String, String), Problem> {
+    let plugins = state.plugins.clone();
+    let unpacking = tokio::task::spawn_blocking(move || {
+        let Received { file, file_name, sha256, .. } = received;
+        let wheel = Wheel::open(file.try_clone()?, &file_name)?;
+        let (name, version) = (wheel.name.clone(), wheel.version.clone());
+        plugins.unpack(wheel, &sha256)?;
+        Ok((file, name, version))
+    });
+    unpacking.await.map_err(|error| Problem::internal(&error))?.map_err(|error: WheelError| match error {
+        WheelError::Io(_) => packages::failed(DescribeError::Wheel(error)),
+        _ => Problem::new(ProblemKind::Invalid, "invalid_wheel", error.to_string()),
+    })
+}
+
+async fn describe(state: &Gateway, sha256: &Sha256Hex) -> Result<Vec<PluginClass>, Problem> {
+    let told = state.plugins.describe(sha256, &Question::Classes {}).await.map_err(packages::failed)?;
+    let unreadable = |_| {
+        packages::failed(DescribeError::Plugin("it describes itself in a way that cannot be read".to_owned()))
+    };
+    let classes: Vec<PluginClass> = serde_json::from_value(told["classes"].clone()).map_err(unreadable)?;
+    match classes.iter().find(|class| classes::is_built_in(&class.id)) {
+        Some(class) => Err(Problem::conflict(
+            "plugin_built_in",
+            format!(
+                "the plugin {} comes with the service: give the plugin of the package another id",
+                class.id
+            ),
+        )),
+        None => Ok(classes),
+    }
+}
+
+/// Keeps the wheel, so that any gateway and any controller can have it.
+async fn keep(state: &Gateway, id: Uuid, mut file: File, size: u64) -> Result<(), Problem> {
+    file.seek(SeekFrom::Start(0)).map_err(|error| Problem::internal(&error))?;
+    let bytes = ReaderStream::new(tokio::fs::File::from_std(file));
+    let receive =
+        Receive { start: Start::Anew, limit: MAX_WHEEL_BYTES, expected_sha256: None, total: Some(size) };
+    state.wheels.receive(&packages::key(id), receive, bytes, |_| ()).await.map_err(packages::blob_failed)?;
+    Ok(())
+}
+
+/// `1234567` as `1,234,567`.
+fn with_separators(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lose_their_folders_and_numbers_get_separators() {
+        assert_eq!(plain_name("../../etc/a.whl"), "a.whl");
+        assert_eq!(plain_name("..\\a\n.whl"), "a.whl");
+        assert_eq!(
+            (with_separators(7), with_separators(1_234_567)),
+            ("7".to_owned(), "1,234,567".to_owned())
+        );
+    }
+}

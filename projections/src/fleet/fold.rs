@@ -1,0 +1,212 @@
+use std::collections::HashSet;
+
+use signalbox_domain::{
+    fleet::{
+        InstanceStatus, MappingChanges, MappingSpec, NewInstance, NewPackage, PluginInstance,
+        PluginInstanceEvent, PluginPackage, PluginPackageEvent,
+    },
+    kernel::{Decider, MappingId},
+};
+use signalbox_event_store::{DecodeError, RecordedEvent};
+use sqlx::{PgConnection, types::Json};
+use uuid::Uuid;
+
+use super::{InstanceRow, MappingRow, PackageRow};
+use crate::{
+    ApplyError, Poison, Projection, Rows,
+    projection::decode_all,
+    table::{Table, changed_ids},
+};
+
+/// Folds packages of plugins and their instances.
+pub struct FleetProjection;
+
+enum Event {
+    Package(PluginPackageEvent),
+    Instance(PluginInstanceEvent),
+}
+
+/// Packages, instances and mappings in memory.
+#[derive(Default)]
+pub struct FleetRows {
+    packages: Table<PackageRow>,
+    instances: Table<InstanceRow>,
+    mappings: Table<MappingRow>,
+    deleted_instances: HashSet<Uuid>,
+}
+
+impl Projection for FleetProjection {
+    const NAME: &'static str = "fleet";
+    const TABLES: &'static [&'static str] = &["plugin_packages", "plugin_instances", "channel_mappings"];
+    const AGGREGATES: &'static [&'static str] = &[PluginPackage::TYPE, PluginInstance::TYPE];
+
+    type Rows = FleetRows;
+}
+
+impl Rows for FleetRows {
+    async fn fold(
+        &mut self,
+        connection: &mut PgConnection,
+        schema: &str,
+        events: &[&RecordedEvent],
+    ) -> Result<Vec<Poison>, ApplyError> {
+        let (decoded, poisons) = decode_all(events, decode);
+        let changed = |aggregate| changed_ids(events.iter().copied(), aggregate);
+        let mappings = decoded.iter().filter_map(|(_, event)| changed_mapping(event)).collect();
+        self.packages.load(connection, schema, changed(PluginPackage::TYPE)).await?;
+        self.instances.load(connection, schema, changed(PluginInstance::TYPE)).await?;
+        self.mappings.load(connection, schema, mappings).await?;
+        for (recorded, event) in decoded {
+            match event {
+                Event::Package(event) => self.package(recorded, event),
+                Event::Instance(event) => self.instance(recorded, event),
+            }
+        }
+        Ok(poisons)
+    }
+
+    async fn write(
+        &mut self,
+        connection: &mut PgConnection,
+        schema: &str,
+        keep: usize,
+    ) -> Result<(), ApplyError> {
+        let deleted = std::mem::take(&mut self.deleted_instances);
+        self.mappings.remove_where(|mapping| deleted.contains(&mapping.instance_id));
+        self.packages.write(connection, schema, keep).await?;
+        self.instances.write(connection, schema, keep).await?;
+        self.mappings.write(connection, schema, keep).await?;
+        // Afterwards is in order: nothing is mapped to an instance after its deletion.
+        if !deleted.is_empty() {
+            let sql = format!("DELETE FROM {schema}.channel_mappings WHERE instance_id = ANY($1)");
+            sqlx::query(&sql).bind(Vec::from_iter(deleted)).execute(&mut *connection).await?;
+        }
+        Ok(())
+    }
+}
+
+fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
+    match event.aggregate_type.as_str() {
+        PluginPackage::TYPE => event.decode::<PluginPackage>().map(Event::Package),
+        _ => event.decode::<PluginInstance>().map(Event::Instance),
+    }
+}
+
+fn changed_mapping(event: &Event) -> Option<Uuid> {
+    match event {
+        Event::Instance(
+            PluginInstanceEvent::ChannelMappingUpdated { mapping, .. }
+            | PluginInstanceEvent::ChannelMappingRemoved { mapping },
+        ) => Some(mapping.0),
+        _ => None,
+    }
+}
+
+impl FleetRows {
+    fn package(&mut self, recorded: &RecordedEvent, event: PluginPackageEvent) {
+        match event {
+            PluginPackageEvent::PluginPackageInstalled(new) => self.packages.put(installed(recorded, new)),
+            PluginPackageEvent::PluginPackageUninstalled { .. } => {
+                self.packages.remove(recorded.aggregate_id)
+            }
+        }
+    }
+
+    fn instance(&mut self, recorded: &RecordedEvent, event: PluginInstanceEvent) {
+        let (id, at) = (recorded.aggregate_id, recorded.recorded_at);
+        if let PluginInstanceEvent::PluginInstanceCreated(new) = event {
+            return self.instances.put(created(recorded, new));
+        }
+        if let Some(row) = self.instances.change(id) {
+            row.version = recorded.sequence;
+            if !matches!(event, PluginInstanceEvent::PluginInstanceReported { .. }) {
+                row.updated_at = at;
+            }
+        }
+        match event {
+            PluginInstanceEvent::PluginInstanceCreated(_) => {}
+            PluginInstanceEvent::PluginInstanceUpdated { to, .. } => {
+                if let Some(row) = self.instances.change(id) {
+                    (row.name, row.config) = (to.name, to.config);
+                    (row.demo_mode, row.enabled) = (to.demo_mode, to.enabled);
+                }
+            }
+            PluginInstanceEvent::PluginInstanceDeleted { .. } => {
+                self.instances.remove(id);
+                self.deleted_instances.insert(id);
+            }
+            PluginInstanceEvent::ChannelMapped { mapping, spec } => {
+                self.mappings.put(mapped(recorded, mapping, spec));
+            }
+            PluginInstanceEvent::ChannelMappingUpdated { mapping, changes } => {
+                if let Some(row) = self.mappings.change(mapping.0) {
+                    change(row, changes);
+                }
+            }
+            PluginInstanceEvent::ChannelMappingRemoved { mapping } => self.mappings.remove(mapping.0),
+            PluginInstanceEvent::PluginInstanceReported { status, error } => {
+                if let Some(row) = self.instances.change(id) {
+                    (row.status, row.error) = (status.as_str().to_owned(), error);
+                }
+            }
+        }
+    }
+}
+
+fn installed(recorded: &RecordedEvent, new: NewPackage) -> PackageRow {
+    let NewPackage { owner, name, version, file_name, size, sha256, classes } = new;
+    PackageRow {
+        id: recorded.aggregate_id,
+        owner_id: owner.0,
+        name,
+        package_version: version,
+        file_name,
+        size: i64::try_from(size).unwrap_or(i64::MAX),
+        sha256: sha256.to_string(),
+        classes: Json(classes),
+        position: recorded.position,
+        version: recorded.sequence,
+        created_at: recorded.recorded_at,
+    }
+}
+
+fn created(recorded: &RecordedEvent, new: NewInstance) -> InstanceRow {
+    let NewInstance { owner, plugin, spec } = new;
+    InstanceRow {
+        id: recorded.aggregate_id,
+        owner_id: owner.0,
+        plugin_id: plugin.id,
+        name: spec.name,
+        demo_mode: spec.demo_mode,
+        enabled: spec.enabled,
+        config: spec.config,
+        status: InstanceStatus::default().as_str().to_owned(),
+        error: None,
+        version: recorded.sequence,
+        created_at: recorded.recorded_at,
+        updated_at: recorded.recorded_at,
+    }
+}
+
+fn mapped(recorded: &RecordedEvent, mapping: MappingId, spec: MappingSpec) -> MappingRow {
+    MappingRow {
+        id: mapping.0,
+        instance_id: recorded.aggregate_id,
+        position: recorded.position,
+        channel_id: spec.channel_id,
+        channel_name: spec.channel_name,
+        direction: spec.direction.as_str().to_owned(),
+        unit: spec.unit,
+        event_id: spec.event.map(|event| event.0),
+        created_at: recorded.recorded_at,
+    }
+}
+
+fn change(row: &mut MappingRow, changes: MappingChanges) {
+    let MappingChanges { channel_name, direction, unit, event } = changes;
+    row.channel_name = channel_name.unwrap_or(std::mem::take(&mut row.channel_name));
+    row.direction =
+        direction.map_or(std::mem::take(&mut row.direction), |direction| direction.as_str().to_owned());
+    row.unit = unit.unwrap_or(std::mem::take(&mut row.unit));
+    row.event_id = event.map_or(row.event_id, |event| event.map(|event| event.0));
+}

@@ -1,0 +1,110 @@
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use signalbox_domain::fleet::PluginClass;
+use sqlx::{FromRow, types::Json};
+use uuid::Uuid;
+
+use crate::table::ReadRow;
+
+/// An installed package.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct PackageRow {
+    /// Key, of its wheel in the blob store too.
+    pub id: Uuid,
+    /// Who uploaded it.
+    pub owner_id: Uuid,
+    /// Name of the distribution.
+    pub name: String,
+    /// Version of the distribution.
+    pub package_version: String,
+    /// What the wheel is called.
+    pub file_name: String,
+    /// Size of the wheel in bytes.
+    pub size: i64,
+    /// Digest of the wheel.
+    pub sha256: String,
+    /// What was found in it.
+    pub classes: Json<Vec<PluginClass>>,
+    /// Position of its installation in the log.
+    pub position: i64,
+    /// Version of the aggregate.
+    pub version: i64,
+    /// When it was installed.
+    pub created_at: DateTime<Utc>,
+}
+
+impl ReadRow for PackageRow {
+    const TABLE: &'static str = "plugin_packages";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+/// A plugin instance, without its mappings.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct InstanceRow {
+    /// Key.
+    pub id: Uuid,
+    /// Who made it.
+    pub owner_id: Uuid,
+    /// Id of its class, which may have been uninstalled since.
+    pub plugin_id: String,
+    /// Display name.
+    pub name: String,
+    /// Whether its values are simulated.
+    pub demo_mode: bool,
+    /// Whether a controller is to run it.
+    pub enabled: bool,
+    /// A JSON object as text.
+    pub config: Option<String>,
+    /// As it was last reported.
+    pub status: String,
+    /// What was wrong then.
+    pub error: Option<String>,
+    /// Version of the aggregate, which changes with its mappings too.
+    pub version: i64,
+    /// When it was created.
+    pub created_at: DateTime<Utc>,
+    /// When people last changed it.
+    pub updated_at: DateTime<Utc>,
+}
+
+impl ReadRow for InstanceRow {
+    const TABLE: &'static str = "plugin_instances";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+/// A channel of an instance.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct MappingRow {
+    /// Key.
+    pub id: Uuid,
+    /// Whose it is.
+    pub instance_id: Uuid,
+    /// Position of its making in the log.
+    pub position: i64,
+    /// What the plugin calls it.
+    pub channel_id: String,
+    /// What people call it.
+    pub channel_name: String,
+    /// `input`, `output` or `bidirectional`.
+    pub direction: String,
+    /// Unit of its values; empty for none.
+    pub unit: String,
+    /// The linked channel of the service.
+    pub event_id: Option<Uuid>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+}
+
+impl ReadRow for MappingRow {
+    const TABLE: &'static str = "channel_mappings";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}

@@ -1,0 +1,203 @@
+use chrono::{SubsecRound, TimeDelta};
+use serde_json::{Value, json};
+use signalbox_clock::Clock;
+
+use super::WEATHER;
+use crate::harness::{Receiver, Wheel, World};
+
+async fn instance(world: &World, body: Value) -> Value {
+    world.admin.post("/api/v1/plugins", body).await.expect(201)
+}
+
+fn path(instance: &Value) -> String {
+    format!("/api/v1/plugins/{}", instance["public_id"].as_str().unwrap())
+}
+
+async fn events(world: &World) -> Vec<Value> {
+    let page = world.admin.get("/api/v1/events?page_size=100").await.expect(200);
+    page["data"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn an_instance_finds_its_channels_and_links_them_to_events() {
+    let world = World::start().await;
+    // One of them is there already.
+    let event = json!({"name": "Plant – Humidity", "type": "sensor"});
+    let known = world.admin.post("/api/v1/events", event).await.expect(201)["public_id"].clone();
+    let made =
+        instance(&world, json!({"plugin_id": "simulated", "instance_name": "Plant", "demo_mode": true}))
+            .await;
+    assert_eq!(
+        (&made["status"], &made["enabled"], &made["demo_mode"]),
+        (&json!("inactive"), &json!(true), &json!(true))
+    );
+    let mappings = made["channel_mappings"].as_array().unwrap();
+    let ids: Vec<_> = mappings.iter().map(|mapping| mapping["channel_id"].as_str().unwrap()).collect();
+    let expected = [
+        "temp_reactor",
+        "temp_inlet",
+        "temp_outlet",
+        "pressure_chamber",
+        "pressure_diff",
+        "volume_flow",
+        "humidity",
+        "heater_power",
+        "valve_position",
+    ];
+    assert_eq!(ids, expected);
+    let events = events(&world).await;
+    assert_eq!(events.len(), 9);
+    for mapping in mappings {
+        let event = events.iter().find(|event| event["public_id"] == mapping["event_public_id"]).unwrap();
+        let name = format!("Plant – {}", mapping["channel_name"].as_str().unwrap());
+        let kind = if mapping["direction"] == "output" { "actuator" } else { "sensor" };
+        assert_eq!((&event["name"], &event["type"]), (&json!(name), &json!(kind)));
+    }
+    assert_eq!(mappings[6]["event_public_id"], known);
+    assert_eq!(world.admin.get(&path(&made)).await.expect(200), made);
+    let listed = world.admin.get("/api/v1/plugins?enabled=true&plugin_id=simulated").await.expect(200);
+    assert_eq!((&listed["total"], &listed["data"][0]), (&json!(1), &made));
+    assert_eq!(world.admin.get("/api/v1/plugins?name=hall").await.expect(200)["total"], 0);
+    let bare = json!({"plugin_id": "system", "instance_name": "Bare", "auto_create_events": false});
+    let bare = instance(&world, bare).await;
+    assert!(
+        bare["channel_mappings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|mapping| mapping["event_public_id"].is_null())
+    );
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn wrong_instances_are_refused_and_leave_no_events() {
+    let world = World::start().await;
+    instance(&world, json!({"plugin_id": "system", "instance_name": "One", "auto_create_events": false}))
+        .await;
+    let refused = async |body: Value, status| world.admin.post("/api/v1/plugins", body).await.error(status);
+    refused(json!({"plugin_id": "nobody", "instance_name": "Two"}), 404).await;
+    refused(json!({"plugin_id": "system", "instance_name": "One"}), 409).await;
+    for config in ["no json", "[]", r#"{"poll_interval_ms": 5}"#] {
+        let told =
+            refused(json!({"plugin_id": "system", "instance_name": "Two", "config_json": config}), 422).await;
+        assert!(told.starts_with("config_json"), "{told}");
+    }
+    assert_eq!(events(&world).await, Vec::<Value>::new());
+    assert_eq!(world.admin.get("/api/v1/plugins").await.expect(200)["total"], 1);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn channels_of_a_package_follow_from_the_configuration() {
+    let mut world = World::start().await;
+    Wheel::new("weather_plugin", "signalbox.plugins", WEATHER).upload(&world.admin).await.expect(201);
+    let config = json!({"stations": 3}).to_string();
+    let body = json!({"plugin_id": "weather", "instance_name": "Roof", "config_json": config});
+    // Also at a gateway that has never seen the package.
+    let elsewhere = world.another_gateway().await;
+    let made = world.admin.at(&elsewhere).post("/api/v1/plugins", body).await.expect(201);
+    assert_eq!(made["channel_mappings"].as_array().unwrap().len(), 4);
+    assert_eq!(made["config_json"], json!(config));
+    let too_many = json!({"plugin_id": "weather", "instance_name": "B", "config_json": "{\"stations\": 9}"});
+    world.admin.post("/api/v1/plugins", too_many).await.error(422);
+    // Changes are checked against the schema too.
+    world.admin.put(&path(&made), json!({"config_json": "{\"stations\": 0}"})).await.error(422);
+    let changed =
+        world.admin.put(&path(&made), json!({"config_json": null, "enabled": false})).await.expect(200);
+    assert_eq!((&changed["config_json"], &changed["enabled"]), (&Value::Null, &json!(false)));
+    // The instance outlives the package; another cannot be made.
+    let packages = world.admin.get("/api/v1/plugins/packages").await.expect(200);
+    let package = format!("/api/v1/plugins/packages/{}", packages[0]["public_id"].as_str().unwrap());
+    world.admin.delete(&package).await.expect(200);
+    world.admin.get(&path(&made)).await.expect(200);
+    world
+        .admin
+        .post("/api/v1/plugins", json!({"plugin_id": "weather", "instance_name": "C"}))
+        .await
+        .error(404);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn instances_and_mappings_are_changed_linked_and_deleted() {
+    let world = World::start().await;
+    let made =
+        instance(&world, json!({"plugin_id": "system", "instance_name": "One", "auto_create_events": false}))
+            .await;
+    instance(&world, json!({"plugin_id": "system", "instance_name": "Two", "auto_create_events": false}))
+        .await;
+    let path = path(&made);
+    world.admin.put(&path, json!({"instance_name": "Two"})).await.error(409);
+    let renamed = world.admin.put(&path, json!({"instance_name": "First"})).await.expect(200);
+    assert_eq!(renamed["instance_name"], "First");
+    let event = world.admin.post("/api/v1/events", json!({"name": "e", "type": "sensor"})).await.expect(201);
+    let event = event["public_id"].as_str().unwrap();
+    let channels = format!("{path}/channels");
+    let extra = json!({"channel_id": "extra", "channel_name": "Extra", "direction": "output", "unit": "%", "event_public_id": event});
+    let extra_made = world.admin.post(&channels, extra.clone()).await.expect(201);
+    assert_eq!((&extra_made["status"], &extra_made["event_public_id"]), (&json!("success"), &json!(event)));
+    world.admin.post(&channels, extra.clone()).await.error(409);
+    let mut unknown = extra.clone();
+    unknown["channel_id"] = json!("other");
+    unknown["event_public_id"] = json!("018f0000-0000-7000-8000-000000000000");
+    world.admin.post(&channels, unknown).await.error(404);
+    let mapping = format!("{channels}/{}", extra_made["public_id"].as_str().unwrap());
+    let unlinked = world.admin.put(&mapping, json!({"event_public_id": null})).await.expect(200);
+    assert_eq!(unlinked["event_public_id"], Value::Null);
+    world.admin.put(&mapping, json!({"event_public_id": event, "unit": "bar"})).await.expect(200);
+    let listed = world.admin.get(&channels).await.expect(200);
+    let last = listed.as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&last["event_public_id"], &last["unit"]), (&json!(event), &json!("bar")));
+    // An event that is deleted is linked no longer, and another one can be.
+    world.admin.delete(&format!("/api/v1/events/{event}")).await.expect(200);
+    let listed = world.admin.get(&channels).await.expect(200);
+    assert_eq!(listed.as_array().unwrap().last().unwrap()["event_public_id"], Value::Null);
+    world.admin.delete(&mapping).await.expect(200);
+    world.admin.delete(&mapping).await.error(404);
+    world.admin.delete(&path).await.expect(200);
+    world.admin.get(&channels).await.error(404);
+    assert_eq!(world.admin.get("/api/v1/plugins").await.expect(200)["total"], 1);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn receivers_are_told_which_instance_a_value_comes_from() {
+    let world = World::start().await;
+    let receiver = Receiver::start().await;
+    let made = instance(&world, json!({"plugin_id": "system", "instance_name": "Cellar"})).await;
+    let webhook = json!({"url": receiver.url(), "events": ["sensor.reading"]});
+    world.admin.post("/api/v1/webhooks", webhook).await.expect(201);
+    let point = json!({"value": 4.5, "event_public_id": made["channel_mappings"][0]["event_public_id"]});
+    world.admin.post("/api/v1/datapoints", point).await.expect(201);
+    assert_eq!(receiver.until_got(1).await.remove(0).json()["device"], "Cellar");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_status_is_believed_for_a_minute_and_recorded_when_it_changes() {
+    let clock = Clock::manual(Clock::system().now().trunc_subsecs(6));
+    let world = World::at(clock.clone(), |_| {}).await;
+    let made =
+        instance(&world, json!({"plugin_id": "system", "instance_name": "One", "auto_create_events": false}))
+            .await;
+    let path = path(&made);
+    let operator = world.user("operator", "operator").await;
+    let report = async |status: &str, error: Option<&str>| {
+        let body = json!({"status": status, "error_message": error});
+        operator.put(&format!("{path}/status"), body).await.expect(200)
+    };
+    let told = report("error", Some("no device")).await;
+    assert_eq!((&told["status"], &told["error_message"]), (&json!("error"), &json!("no device")));
+    assert_eq!(told["updated_on"], made["updated_on"]);
+    for _ in 0..3 {
+        report("connected", None).await;
+    }
+    assert_eq!(world.count_events("plugin_instance_reported").await, 2);
+    clock.advance(TimeDelta::seconds(50));
+    assert_eq!(world.admin.get(&path).await.expect(200)["status"], "connected");
+    clock.advance(TimeDelta::seconds(20));
+    assert_eq!(world.admin.get(&path).await.expect(200)["status"], "inactive");
+    assert_eq!(report("demo", None).await["status"], "demo");
+    world.finish().await;
+}
