@@ -5,6 +5,7 @@ use signalbox_projections::{
     Projection, RebuildReport,
     automation::AutomationProjection,
     checkpoint,
+    extraction::ExtractionProjection,
     identity::IdentityProjection,
     monitoring::{
         MonitoringProjection,
@@ -24,14 +25,15 @@ pub(crate) enum ProjectionsCommand {
     Status,
     /// Build read models anew beside the live ones, compare, and swap.
     Rebuild {
-        /// Which one: automation, datapoints, identity, monitoring or transfer; all, if absent.
+        /// Which one: automation, datapoints, extraction, identity, monitoring or transfer; all, if absent.
         name: Option<String>,
     },
 }
 
 /// Every read model.
-const NAMES: [&str; 4] = [
+const NAMES: [&str; 5] = [
     AutomationProjection::NAME,
+    ExtractionProjection::NAME,
     IdentityProjection::NAME,
     MonitoringProjection::NAME,
     TransferProjection::NAME,
@@ -66,6 +68,9 @@ async fn rebuild_named(pool: &PgPool, name: Option<&str>) -> anyhow::Result<()> 
     }
     if name.is_none_or(|name| name == AutomationProjection::NAME) {
         report(AutomationProjection::NAME, &rebuild::<AutomationProjection>(pool).await?);
+    }
+    if name.is_none_or(|name| name == ExtractionProjection::NAME) {
+        report(ExtractionProjection::NAME, &rebuild::<ExtractionProjection>(pool).await?);
     }
     if name.is_none_or(|name| name == IdentityProjection::NAME) {
         report(IdentityProjection::NAME, &rebuild::<IdentityProjection>(pool).await?);

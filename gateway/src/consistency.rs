@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use signalbox_domain::kernel::{Decider, ErrorKind, Rejection};
 use signalbox_event_store::stream_position;
 use signalbox_projections::{
-    Projection, automation::AutomationProjection, checkpoint, identity::IdentityProjection,
+    Projection, automation::AutomationProjection, checkpoint, extraction::ExtractionProjection, identity::IdentityProjection,
     monitoring::MonitoringProjection, transfer::TransferProjection,
 };
 use sqlx::PgPool;
@@ -36,6 +36,7 @@ impl ReadGate {
     pub(crate) fn new(pool: PgPool) -> Self {
         let names = [
             AutomationProjection::NAME,
+            ExtractionProjection::NAME,
             IdentityProjection::NAME,
             MonitoringProjection::NAME,
             TransferProjection::NAME,

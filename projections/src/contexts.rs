@@ -1,5 +1,5 @@
 use crate::{
-    Projection, automation::AutomationProjection, identity::IdentityProjection,
+    Projection, automation::AutomationProjection, extraction::ExtractionProjection, identity::IdentityProjection,
     monitoring::MonitoringProjection, transfer::TransferProjection,
 };
 
@@ -7,6 +7,8 @@ use crate::{
 pub fn context_of(aggregate_type: &str) -> &'static str {
     if AutomationProjection::AGGREGATES.contains(&aggregate_type) {
         AutomationProjection::NAME
+    } else if ExtractionProjection::AGGREGATES.contains(&aggregate_type) {
+        ExtractionProjection::NAME
     } else if IdentityProjection::AGGREGATES.contains(&aggregate_type) {
         IdentityProjection::NAME
     } else if MonitoringProjection::AGGREGATES.contains(&aggregate_type) {

@@ -14,7 +14,7 @@ use signalbox_domain::{
 };
 use signalbox_event_store::{Appender, Execution, execute};
 use signalbox_projections::{
-    Projection, Runner, automation::AutomationProjection, identity::IdentityProjection,
+    Projection, Runner, automation::AutomationProjection, extraction::ExtractionProjection, identity::IdentityProjection,
     monitoring::MonitoringProjection, transfer::TransferProjection,
 };
 use signalbox_test_support::{TestServers, metadata};
@@ -57,6 +57,7 @@ impl World {
     /// Applies all that is in the log to all contexts.
     pub(crate) async fn fold(&self) {
         catch_up(&mut self.runner::<AutomationProjection>().await).await;
+        catch_up(&mut self.runner::<ExtractionProjection>().await).await;
         catch_up(&mut self.runner::<IdentityProjection>().await).await;
         catch_up(&mut self.runner::<MonitoringProjection>().await).await;
         catch_up(&mut self.runner::<TransferProjection>().await).await;

@@ -15,6 +15,7 @@ use signalbox_messaging::{Bus, Mailbox};
 use signalbox_projections::{
     Runner,
     automation::AutomationProjection,
+    extraction::ExtractionProjection,
     identity::IdentityProjection,
     monitoring::{MonitoringProjection, series::Folder},
     transfer::TransferProjection,
@@ -59,6 +60,7 @@ impl Process {
         self.tasks.spawn(async move {
             tokio::join!(
                 Runner::<AutomationProjection>::run(pool.clone(), bus.clone(), stop.clone()),
+                Runner::<ExtractionProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<MonitoringProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<TransferProjection>::run(pool.clone(), bus, stop.clone()),

@@ -11,6 +11,7 @@ use chrono::DateTime;
 use serde_json::Value;
 use signalbox_domain::{
     automation::{Consignment, Health, ReportedReading, Rule, Webhook},
+    extraction::ExtractionJob,
     identity::{ApiToken, Session, User},
     kernel::Decider,
     monitoring::{Channel, Dashboard, Experiment, LogEntry},
@@ -82,6 +83,7 @@ fn rewritten(event: &RecordedEvent) -> Value {
         Webhook::TYPE => through::<Webhook>(event),
         Consignment::TYPE => through::<Consignment>(event),
         Health::TYPE => through::<Health>(event),
+        ExtractionJob::TYPE => through::<ExtractionJob>(event),
         other => panic!("add the aggregate {other} here"),
     }
 }
