@@ -18,6 +18,7 @@ use signalbox_projections::{
     transfer::TransferProjection,
 };
 use signalbox_sealing::Sealer;
+use signalbox_texts::Texts;
 use sqlx::PgPool;
 use tokio::{
     net::TcpListener,
@@ -45,7 +46,7 @@ pub(crate) enum Role {
     Commands,
     /// Read models.
     Projections,
-    /// Dispatch, schedules, sweeps.
+    /// Dispatch, schedules, webhooks, documents, sweeps.
     Workers,
 }
 
@@ -162,12 +163,17 @@ impl Service {
                     let policy = Policy::allowing(&config.egress.allowed_networks);
                     let egress = Egress::new(policy.context("egress.allowed_networks")?)?;
                     let sealer = Sealer::open(&pool, &clock).await?;
+                    // Apart from those of the gateway, so that jobs do not keep quick calls waiting.
+                    let documents = documents(config).await;
                     let (blobs, config) = (blobs.clone(), config.clone());
+                    let texts = Texts::new(pool.clone(), blobs.clone(), clock.clone(), &config.extraction);
                     let context = signalbox_workers::Context {
                         pool,
                         bus,
                         mailbox,
                         blobs,
+                        documents,
+                        texts,
                         egress,
                         sealer,
                         clock,

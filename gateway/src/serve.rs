@@ -16,6 +16,7 @@ use signalbox_documents::Documents;
 use signalbox_messaging::{Bus, BusError, Mailbox};
 use signalbox_projections::Lookup;
 use signalbox_sealing::{SealError, Sealer};
+use signalbox_texts::Texts;
 use sqlx::PgPool;
 use tokio::{
     net::TcpListener,
@@ -31,7 +32,7 @@ use crate::{
     consistency::ReadGate,
     context::frame,
     docs,
-    extraction::UPLOADS,
+    extraction::{REMEMBERING, UPLOADS},
     health::{self, Pulse},
     idempotency,
     limits::Limiter,
@@ -107,6 +108,8 @@ impl Gateway {
             exports: Arc::new(Semaphore::new(EXPORTS)),
             documents,
             uploads: Semaphore::new(UPLOADS),
+            remembering: Arc::new(Semaphore::new(REMEMBERING)),
+            texts: Texts::new(pool.clone(), blobs.clone(), clock.clone(), &config.extraction),
             datapoint_ids: IdKey::load(&pool).await?,
             sealer: Sealer::open(&pool, &clock).await?,
             wakeups: broadcast::Sender::new(WAKEUPS),

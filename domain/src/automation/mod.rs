@@ -9,7 +9,7 @@ mod rule;
 mod webhook;
 
 pub use delivery::{
-    AttemptResult, Begun, CLAIM_SECONDS, Consignment, ConsignmentCommand, ConsignmentEvent, Ended,
+    AttemptResult, Begun, CLAIM_SECONDS, CallbackDelivery, Consignment, ConsignmentCommand, ConsignmentEvent, Ended,
     MAX_ATTEMPTS, NewDelivery, Requeued, Verdict,
 };
 pub use event_type::EventType;

@@ -39,6 +39,12 @@ CREATE INDEX extraction_jobs_queued ON read.extraction_jobs (id) WHERE status = 
 CREATE INDEX extraction_jobs_input ON read.extraction_jobs (ended_at, id) WHERE input_kept AND ended_at IS NOT NULL;
 CREATE INDEX extraction_jobs_result ON read.extraction_jobs (ended_at, id) WHERE result_kept;
 
+-- automation: what somebody is told once, who has no subscription. The consignment knows where it goes.
+ALTER TABLE read.consignments ADD COLUMN url text, ADD COLUMN sealed_secret text;
+ALTER TABLE read.deliveries ADD COLUMN is_callback boolean NOT NULL DEFAULT false;
+ALTER TABLE read.deliveries ALTER COLUMN is_callback DROP DEFAULT;
+CREATE INDEX deliveries_callback ON read.deliveries (due_at, position) WHERE is_callback AND due_at IS NOT NULL;
+
 -- What documents gave, for those who send the same bytes with the same options. The texts are in the blob store.
 CREATE TABLE ops.extraction_cache (
     key        text PRIMARY KEY,

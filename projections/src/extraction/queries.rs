@@ -159,21 +159,23 @@ pub async fn states(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<JobState>, sqlx::
         .await
 }
 
-/// Jobs that have ended and whose document is not needed any more: those that may be tried again keep theirs until
-/// `failed_before`.
+/// Jobs that ended at `ended_before` or earlier, and whose document is kept. Those that failed and may be tried again keep
+/// theirs until `failed_before`.
 ///
 /// # Errors
 /// The database's error.
 pub async fn spent_inputs(
     pool: &PgPool,
+    ended_before: DateTime<Utc>,
     failed_before: DateTime<Utc>,
     limit: i64,
 ) -> Result<Vec<ExtractionJobRow>, sqlx::Error> {
     sqlx::query_as(
         "SELECT * FROM read.extraction_jobs
-          WHERE input_kept AND ended_at IS NOT NULL AND (status <> 'failed' OR attempts >= $1 OR ended_at < $2)
-          ORDER BY ended_at, id LIMIT $3",
+          WHERE input_kept AND ended_at <= $1 AND (status <> 'failed' OR attempts >= $2 OR ended_at < $3)
+          ORDER BY ended_at, id LIMIT $4",
     )
+    .bind(ended_before)
     .bind(ATTEMPTS)
     .bind(failed_before)
     .bind(limit)

@@ -112,6 +112,10 @@ pub(super) fn fold(rows: &mut Table<ExtractionJobRow>, recorded: &RecordedEvent,
             row.wait(due_at);
             row.note(failure);
         }
+        ExtractionJobEvent::ExtractionGivenBack { .. } => {
+            row.wait(at);
+            row.attempts -= 1;
+        }
         ExtractionJobEvent::ExtractionCancelled => row.end("cancelled", at),
         ExtractionJobEvent::ExtractionRetried => {
             row.wait(at);

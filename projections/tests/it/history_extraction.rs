@@ -1,9 +1,12 @@
 //! Extraction jobs in a history.
 
 use chrono::TimeDelta;
-use signalbox_domain::extraction::{
-    Callback, ExtractionFailure, ExtractionJob, ExtractionJobCommand, ExtractionOptions, ExtractionResult,
-    NewExtractionJob,
+use signalbox_domain::{
+    extraction::{
+        Callback, ExtractionFailure, ExtractionJob, ExtractionJobCommand, ExtractionOptions,
+        ExtractionResult, NewExtractionJob,
+    },
+    kernel::WebhookId,
 };
 use uuid::Uuid;
 
@@ -15,6 +18,8 @@ pub(crate) async fn jobs(writer: &Writer, number: i64) {
     for id in [completed, failed, cancelled, open] {
         run(writer, id, ExtractionJobCommand::Submit(new(number))).await;
     }
+    let claim = begin(writer, completed, 0).await;
+    run(writer, completed, ExtractionJobCommand::GiveBack { claim }).await;
     let claim = begin(writer, completed, 0).await;
     let at = writer.clock.now() + TimeDelta::seconds(5);
     let advance = ExtractionJobCommand::Advance { claim, at, pages_done: 2, page_count: Some(4) };
@@ -52,7 +57,8 @@ async fn begin(writer: &Writer, id: Uuid, seconds: i64) -> Uuid {
 
 fn new(number: i64) -> NewExtractionJob {
     let words = |text: &str| text.to_owned();
-    let callback = Callback { url: words("https://example.org/hook"), sealed_secret: words("sealed") };
+    let url = words("https://example.org/hook");
+    let callback = Callback { receiver: WebhookId(Uuid::nil()), url, sealed_secret: words("sealed") };
     NewExtractionJob {
         owner: (number % 3 > 0).then_some(OWNER),
         filename: format!("Bericht {number}\\.pdf"),

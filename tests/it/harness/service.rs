@@ -21,6 +21,7 @@ use signalbox_projections::{
     transfer::TransferProjection,
 };
 use signalbox_sealing::Sealer;
+use signalbox_texts::Texts;
 use sqlx::PgPool;
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -82,7 +83,9 @@ impl Process {
         let (blobs, config) = (blobs(&self.config.storage.folder), self.config.clone());
         let egress = Egress::new(Policy::allowing(&config.egress.allowed_networks).unwrap()).unwrap();
         let sealer = Sealer::open(&pool, &clock).await.unwrap();
-        signalbox_workers::Context { pool, bus, mailbox, blobs, egress, sealer, clock, config }
+        let documents = self.documents().await;
+        let texts = Texts::new(pool.clone(), blobs.clone(), clock.clone(), &config.extraction);
+        signalbox_workers::Context { pool, bus, mailbox, blobs, documents, texts, egress, sealer, clock, config }
     }
 
     /// Takes the role of a gateway on a free port; gives back its address.

@@ -30,6 +30,9 @@ impl Decider for ExtractionJob {
                 self.under(claim, ExtractionJobEvent::ExtractionFailed { failure })
             }
             ExtractionJobCommand::Release { claim, due_at, failure } => self.release(claim, due_at, failure),
+            ExtractionJobCommand::GiveBack { claim } => {
+                self.under(claim, ExtractionJobEvent::ExtractionGivenBack { claim })
+            }
             ExtractionJobCommand::GiveUp { at } => self.give_up(at),
             ExtractionJobCommand::Cancel => Ok(self.cancel()),
             ExtractionJobCommand::Retry => self.retry(),

@@ -3,7 +3,7 @@ use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::kernel::{Sha256Hex, UserId};
+use crate::kernel::{Sha256Hex, UserId, WebhookId};
 
 /// How a document is to be read, in the words that clients use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,9 +25,11 @@ pub struct ExtractionOptions {
 /// Who is told of the end of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Callback {
+    /// Stands for a subscription; equal for all addresses of a host.
+    pub receiver: WebhookId,
     /// Where it is posted to.
     pub url: String,
-    /// Signs it; encrypted.
+    /// Signs it; encrypted for the receiver.
     pub sealed_secret: String,
 }
 
@@ -129,6 +131,11 @@ pub enum ExtractionJobCommand {
         /// What happened.
         failure: ExtractionFailure,
     },
+    /// The worker stops and has not read it: it waits again, as if it had not been begun.
+    GiveBack {
+        /// The claim.
+        claim: Uuid,
+    },
     /// End it if its last attempt's worker has not been heard of any more.
     GiveUp {
         /// Now.
@@ -191,6 +198,11 @@ pub enum ExtractionJobEvent {
         /// What happened.
         failure: ExtractionFailure,
     },
+    /// It waits again, as if it had not been begun.
+    ExtractionGivenBack {
+        /// The claim that has ended.
+        claim: Uuid,
+    },
     /// Nobody wants it any more.
     ExtractionCancelled,
     /// It waits again.
@@ -210,6 +222,7 @@ impl DomainEvent for ExtractionJobEvent {
             Self::ExtractionCompleted { .. } => "extraction_completed",
             Self::ExtractionFailed { .. } => "extraction_failed",
             Self::ExtractionReleased { .. } => "extraction_released",
+            Self::ExtractionGivenBack { .. } => "extraction_given_back",
             Self::ExtractionCancelled => "extraction_cancelled",
             Self::ExtractionRetried => "extraction_retried",
             Self::ExtractionInputRemoved => "extraction_input_removed",

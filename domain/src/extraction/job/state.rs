@@ -74,6 +74,10 @@ impl ExtractionJob {
             ExtractionJobEvent::ExtractionReleased { due_at, .. } => {
                 self.phase = Phase::Queued { due_at: Some(due_at) };
             }
+            ExtractionJobEvent::ExtractionGivenBack { .. } => {
+                self.phase = Phase::Queued { due_at: None };
+                self.attempts = self.attempts.saturating_sub(1);
+            }
             ExtractionJobEvent::ExtractionCancelled => self.phase = Phase::Cancelled,
             ExtractionJobEvent::ExtractionRetried => self.phase = Phase::Queued { due_at: None },
             ExtractionJobEvent::ExtractionInputRemoved => self.input_kept = false,

@@ -111,6 +111,18 @@ fn what_says_nothing_of_the_document_is_tried_again_later() {
 }
 
 #[test]
+fn a_worker_that_stops_uses_up_no_attempt() {
+    let mut job = submitted();
+    for _ in 0..5 {
+        assert_eq!(begin(&mut job, FIRST, 0), Ok(1));
+        assert_eq!(run(&mut job, ExtractionJobCommand::GiveBack { claim: FIRST }), Ok(1));
+    }
+    let late = ExtractionJobCommand::GiveBack { claim: FIRST };
+    assert_eq!(run(&mut job, late), Err("claim_ended".to_owned()));
+    assert_eq!(job.attempts, 0);
+}
+
+#[test]
 fn a_failed_job_is_retried_while_its_document_is_kept() {
     let mut job = submitted();
     assert_eq!(run(&mut job, ExtractionJobCommand::Retry), Ok(0), "it is queued");

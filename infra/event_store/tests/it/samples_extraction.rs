@@ -3,7 +3,7 @@ use signalbox_domain::{
         Callback, ExtractionFailure, ExtractionJobEvent, ExtractionOptions, ExtractionResult,
         NewExtractionJob,
     },
-    kernel::UserId,
+    kernel::{UserId, WebhookId},
 };
 
 use super::{id, sha256, time};
@@ -25,7 +25,7 @@ fn new() -> NewExtractionJob {
         sha256: sha256(),
         input: id(1),
         options,
-        callback: Some(Callback { url, sealed_secret: "v1.key.bm9uY2U".to_owned() }),
+        callback: Some(Callback { receiver: WebhookId(id(4)), url, sealed_secret: "v1.key.bm9uY2U".to_owned() }),
     }
 }
 
@@ -56,6 +56,9 @@ pub(super) fn after_job(event: Option<&ExtractionJobEvent>) -> Option<Extraction
             Some(ExtractionJobEvent::ExtractionAdvanced { claim, at, pages_done: 3, page_count: Some(9) })
         }
         ExtractionJobEvent::ExtractionAdvanced { .. } => {
+            Some(ExtractionJobEvent::ExtractionGivenBack { claim })
+        }
+        ExtractionJobEvent::ExtractionGivenBack { .. } => {
             Some(ExtractionJobEvent::ExtractionReleased { claim, due_at: at, failure: failure() })
         }
         ExtractionJobEvent::ExtractionReleased { .. } => {

@@ -1,6 +1,7 @@
 //! Documents become text.
 
 mod hostile;
+mod jobs;
 mod options;
 mod reading;
 mod refusing;
