@@ -311,11 +311,12 @@ fn problem_document(problem: Problem, status: StatusCode, request_id: &str) -> R
         request_id: request_id.to_owned(),
         errors,
     };
-    let mut document = json!(document);
+    let mut body = serde_json::to_vec(&document).unwrap_or_else(|_| json!({}).to_string().into_bytes());
     if let Some(state) = problem.state {
+        let mut document = json!(document);
         document["status"] = state.into();
+        body = document.to_string().into_bytes();
     }
-    let body = document.to_string();
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

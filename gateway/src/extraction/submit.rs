@@ -170,8 +170,7 @@ fn callback(state: &Gateway, query: &Pairs, form: &Pairs) -> Result<Option<Wish>
     let given = |name: &str| options::one(query, form, name).filter(|value| !value.is_empty());
     let Some(url) = given("callback_url") else { return Ok(None) };
     let url = clean_text(&url, 2048).map_err(|error| Problem::invalid(format!("callback_url {error}")))?;
-    let target: Target =
-        url.parse().map_err(|error| Problem::invalid(format!("callback_url {error}")))?;
+    let target = url.parse::<Target>().map_err(|error| Problem::invalid(format!("callback_url {error}")))?;
     let policy = Policy::allowing(&state.config.egress.allowed_networks);
     let policy = policy.map_err(|error| Problem::internal(&error))?;
     // Names are looked up, and looked at, when the request is made.
@@ -207,15 +206,17 @@ async fn submit_all(
     is_batch: bool,
 ) -> Result<Response, Problem> {
     let Form { documents, mut inputs, .. } = form;
-    let numbered = documents.into_iter().enumerate().map(|(number, document)| {
+    let numbered = documents.into_iter().enumerate();
+    let submissions = numbered.map(|(number, document)| {
         let id = match is_batch {
             true => Uuid::new_v5(&context.resource, format!("document {number}").as_bytes()),
             false => context.resource,
         };
         submit_one(state, who, context, id, document, wanted)
     });
+    let submissions: Vec<_> = submissions.collect();
     let submitted: Vec<(Uuid, Written, SubmittedOut)> =
-        stream::iter(numbered).buffered(CONCURRENT).try_collect().await?;
+        stream::iter(submissions).buffered(CONCURRENT).try_collect().await?;
     let visible = submitted.iter().all(|(_, written, _)| written.visible);
     let repeated = submitted.iter().all(|(_, written, _)| written.repeated);
     for (input, written, _) in &submitted {

@@ -210,9 +210,13 @@ impl Changed<'_> {
 
     fn queue_callback(&mut self, recorded: &RecordedEvent, callback: CallbackDelivery) {
         let CallbackDelivery { receiver, url, sealed_secret, delivery } = callback;
-        let (url, sealed_secret) = (Some(url), Some(sealed_secret));
-        let row = ConsignmentRow::new(recorded.aggregate_id, receiver.0);
-        self.consignments.put(ConsignmentRow { url, sealed_secret, ..row });
+        let id = recorded.aggregate_id;
+        if recorded.sequence == 1 {
+            self.consignments.put(ConsignmentRow::new(id, receiver.0));
+        }
+        if let Some(row) = self.consignments.change(id) {
+            (row.url, row.sealed_secret) = (Some(url), Some(sealed_secret));
+        }
         self.deliveries.put(DeliveryRow::new(recorded, receiver.0, delivery, true));
     }
 

@@ -2,11 +2,12 @@
 
 use chrono::TimeDelta;
 use signalbox_domain::{
+    automation::{CallbackDelivery, Consignment, ConsignmentCommand, NewDelivery},
     extraction::{
         Callback, ExtractionFailure, ExtractionJob, ExtractionJobCommand, ExtractionOptions,
         ExtractionResult, NewExtractionJob,
     },
-    kernel::WebhookId,
+    kernel::{DeliveryId, WebhookId},
 };
 use uuid::Uuid;
 
@@ -35,6 +36,7 @@ pub(crate) async fn jobs(writer: &Writer, number: i64) {
     begin(writer, failed, 1).await;
     run(writer, cancelled, ExtractionJobCommand::Cancel).await;
     begin(writer, open, 0).await;
+    call_back(writer).await;
     if number % 2 == 0 {
         run(writer, completed, ExtractionJobCommand::RecordResultExpired).await;
         run(writer, cancelled, ExtractionJobCommand::RecordInputRemoved).await;
@@ -43,6 +45,22 @@ pub(crate) async fn jobs(writer: &Writer, number: i64) {
         let at = writer.clock.now() + TimeDelta::seconds(60);
         run(writer, open, ExtractionJobCommand::GiveUp { at }).await;
     }
+}
+
+/// Somebody without a subscription is told, and does not take it at once.
+async fn call_back(writer: &Writer) {
+    let (consignment, claim) = (writer.clock.new_id(), writer.clock.new_id());
+    let id = DeliveryId(writer.clock.new_id());
+    let event_type = "extraction.completed".to_owned();
+    let callback = CallbackDelivery {
+        receiver: WebhookId(Uuid::nil()),
+        url: "https://example.org/hook".to_owned(),
+        sealed_secret: "sealed".to_owned(),
+        delivery: NewDelivery { id, event_id: id.0, event_type, body: "{}".to_owned() },
+    };
+    writer.run::<Consignment>(consignment, ConsignmentCommand::QueueCallback(callback)).await;
+    let begin = ConsignmentCommand::Begin { claim, at: writer.clock.now(), ids: vec![id] };
+    writer.run::<Consignment>(consignment, begin).await;
 }
 
 async fn run(writer: &Writer, id: Uuid, command: ExtractionJobCommand) {
