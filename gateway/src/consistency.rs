@@ -5,8 +5,8 @@ use std::{collections::HashMap, time::Duration};
 use signalbox_domain::kernel::{Decider, ErrorKind, Rejection};
 use signalbox_event_store::stream_position;
 use signalbox_projections::{
-    Projection, automation::AutomationProjection, checkpoint, extraction::ExtractionProjection, identity::IdentityProjection,
-    monitoring::MonitoringProjection, transfer::TransferProjection,
+    Projection, automation::AutomationProjection, checkpoint, extraction::ExtractionProjection,
+    identity::IdentityProjection, monitoring::MonitoringProjection, transfer::TransferProjection,
 };
 use sqlx::PgPool;
 use tokio::{

@@ -116,7 +116,6 @@ pub struct ProblemOut {
 
 /// There is no such job. It is written like any other error, except for its status.
 #[derive(Debug, Serialize, ToSchema)]
-#[expect(dead_code, reason = "describes what is written as a `ProblemOut` with another status")]
 pub struct JobNotFoundOut {
     /// Always `about:blank`.
     pub r#type: String,

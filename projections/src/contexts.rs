@@ -1,6 +1,6 @@
 use crate::{
-    Projection, automation::AutomationProjection, extraction::ExtractionProjection, identity::IdentityProjection,
-    monitoring::MonitoringProjection, transfer::TransferProjection,
+    Projection, automation::AutomationProjection, extraction::ExtractionProjection,
+    identity::IdentityProjection, monitoring::MonitoringProjection, transfer::TransferProjection,
 };
 
 /// The context that an aggregate type belongs to.

@@ -127,7 +127,9 @@ async fn ready(client: &Client, system: &System) -> anyhow::Result<()> {
 async fn submit(client: &Client, system: &System, number: usize) -> anyhow::Result<String> {
     let (name, _) = SAMPLES[number % SAMPLES.len()];
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents");
-    let mut body = format!("--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n").into_bytes();
+    let mut body =
+        format!("--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n")
+            .into_bytes();
     body.extend(fs::read(folder.join(name))?);
     if name.ends_with(".pdf") {
         body.extend(format!("\n% {number}\n").bytes());

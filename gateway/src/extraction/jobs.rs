@@ -263,9 +263,8 @@ async fn find(state: &Gateway, who: Option<&Who>, id: &str) -> Result<Extraction
     let missing = || Problem::job_not_found("Job not found");
     let id = Uuid::parse_str(id).map_err(|_| missing())?;
     let row = queries::job(&state.pool, id).await?;
-    let is_visible = |row: &ExtractionJobRow| {
-        row.owner_id.is_none_or(|owner| who.is_some_and(|who| who.user.0 == owner))
-    };
+    let is_visible =
+        |row: &ExtractionJobRow| row.owner_id.is_none_or(|owner| who.is_some_and(|who| who.user.0 == owner));
     row.filter(is_visible).ok_or_else(missing)
 }
 

@@ -99,8 +99,11 @@ pub(super) struct JobsIn {
 /// What `query` says of `name`, or else `form`.
 fn given(query: &Pairs, form: &Pairs, name: &str) -> Option<Vec<String>> {
     let of = |pairs: &Pairs| {
-        let values: Vec<String> =
-            pairs.iter().filter(|(known, _)| known == name).map(|(_, value)| value.trim().to_owned()).collect();
+        let values: Vec<String> = pairs
+            .iter()
+            .filter(|(known, _)| known == name)
+            .map(|(_, value)| value.trim().to_owned())
+            .collect();
         (!values.is_empty()).then_some(values)
     };
     of(query).or_else(|| of(form))

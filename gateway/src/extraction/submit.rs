@@ -132,7 +132,7 @@ async fn take_in(
 ) -> Result<Response, Problem> {
     let (path, query) = (request.uri().path().to_owned(), query(&request)?);
     // What the query asks for wrongly is told before the document is sent.
-    wanted(state, &query, &Pairs::new()).await?;
+    options::read(&query, &Pairs::new())?;
     let place = state.uploads.try_acquire();
     let _place = place
         .map_err(|_| Problem::unavailable("Too many documents are being received: try again in a moment."))?;
@@ -141,7 +141,6 @@ async fn take_in(
     // The request itself has been counted as one.
     caller.count(state, form.documents.len() - 1)?;
     let wanted = wanted(state, &query, &form.fields).await?;
-    check_room(state, form.documents.len()).await?;
     let Some(once) = once else {
         return submit_all(state, who, &context, form, &wanted, is_batch).await;
     };
@@ -206,6 +205,7 @@ async fn submit_all(
     is_batch: bool,
 ) -> Result<Response, Problem> {
     let Form { documents, mut inputs, .. } = form;
+    check_room(state, documents.len()).await?;
     let numbered = documents.into_iter().enumerate();
     let submissions = numbered.map(|(number, document)| {
         let id = match is_batch {

@@ -77,9 +77,7 @@ impl Texts {
         let body = stream::iter([Ok::<_, io::Error>(bytes)]);
         match self.blobs.receive(&BlobKey::new(id, NAME), request, body, |_| {}).await? {
             Received::Complete { size, sha256 } => Ok(Written { size, sha256 }),
-            Received::Partial { size } => {
-                Err(BlobError::Interrupted { received: size, source: None }.into())
-            }
+            Received::Partial { size } => Err(BlobError::Interrupted { received: size, source: None }.into()),
         }
     }
 

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use signalbox_event_store::RecordedEvent;
 use signalbox_projections::{
-    Projection, Rows, automation::AutomationProjection, extraction::ExtractionProjection, identity::IdentityProjection,
-    monitoring::MonitoringProjection, transfer::TransferProjection,
+    Projection, Rows, automation::AutomationProjection, extraction::ExtractionProjection,
+    identity::IdentityProjection, monitoring::MonitoringProjection, transfer::TransferProjection,
 };
 use uuid::Uuid;
 

@@ -14,8 +14,8 @@ use signalbox_domain::{
 };
 use signalbox_event_store::{Appender, Execution, execute};
 use signalbox_projections::{
-    Projection, Runner, automation::AutomationProjection, extraction::ExtractionProjection, identity::IdentityProjection,
-    monitoring::MonitoringProjection, transfer::TransferProjection,
+    Projection, Runner, automation::AutomationProjection, extraction::ExtractionProjection,
+    identity::IdentityProjection, monitoring::MonitoringProjection, transfer::TransferProjection,
 };
 use signalbox_test_support::{TestServers, metadata};
 use sqlx::PgPool;

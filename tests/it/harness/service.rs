@@ -85,7 +85,18 @@ impl Process {
         let sealer = Sealer::open(&pool, &clock).await.unwrap();
         let documents = self.documents().await;
         let texts = Texts::new(pool.clone(), blobs.clone(), clock.clone(), &config.extraction);
-        signalbox_workers::Context { pool, bus, mailbox, blobs, documents, texts, egress, sealer, clock, config }
+        signalbox_workers::Context {
+            pool,
+            bus,
+            mailbox,
+            blobs,
+            documents,
+            texts,
+            egress,
+            sealer,
+            clock,
+            config,
+        }
     }
 
     /// Takes the role of a gateway on a free port; gives back its address.

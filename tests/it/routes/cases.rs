@@ -83,8 +83,8 @@ pub struct Subjects {
 fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
     use Subject::{
-        ApiToken, Dashboard, Datapoint, Delivery, Event, Experiment, Extraction, File, Job, LogEntry, Nothing, Rule,
-        Token, Transfer, User, Webhook, Widget,
+        ApiToken, Dashboard, Datapoint, Delivery, Event, Experiment, Extraction, File, Job, LogEntry,
+        Nothing, Rule, Token, Transfer, User, Webhook, Widget,
     };
     let credentials = || Some(json!({"email": "nobody@example.org", "password": "not the password"}));
     let job = || {
@@ -399,8 +399,7 @@ impl Subjects {
 /// A job that waits: nobody reads documents here.
 async fn extraction(world: &World) -> Uuid {
     let admin = "SELECT id FROM read.users WHERE email = $1";
-    let admin: Uuid =
-        sqlx::query_scalar(admin).bind(ADMIN).fetch_one(&world.servers.pool).await.unwrap();
+    let admin: Uuid = sqlx::query_scalar(admin).bind(ADMIN).fetch_one(&world.servers.pool).await.unwrap();
     let new = NewExtractionJob {
         owner: Some(admin.into()),
         filename: "subject.txt".to_owned(),

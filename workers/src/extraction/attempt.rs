@@ -36,7 +36,10 @@ pub(super) struct Attempt {
 
 /// How an attempt ended.
 enum Ended {
-    Text { extraction: Box<Extraction>, cached: bool },
+    Text {
+        extraction: Box<Extraction>,
+        cached: bool,
+    },
     /// The document gives no text.
     Failed(ExtractionFailure),
     /// Something else was in the way; another attempt may succeed.

@@ -4,8 +4,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
 use super::{
-    AttemptResult, Begun, CallbackDelivery, Consignment, ConsignmentCommand, ConsignmentEvent, Ended, NewDelivery, Requeued,
-    state::Phase,
+    AttemptResult, Begun, CallbackDelivery, Consignment, ConsignmentCommand, ConsignmentEvent, Ended,
+    NewDelivery, Requeued, state::Phase,
 };
 use crate::{
     automation::webhook::WEBHOOK_CLAIM,

@@ -2,8 +2,8 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::{
-    ExtractionFailure, ExtractionJob, ExtractionJobCommand, ExtractionJobEvent, MAX_ATTEMPTS, NewExtractionJob,
-    state::Phase,
+    ExtractionFailure, ExtractionJob, ExtractionJobCommand, ExtractionJobEvent, MAX_ATTEMPTS,
+    NewExtractionJob, state::Phase,
 };
 use crate::kernel::{Decider, Rejection};
 

@@ -71,7 +71,8 @@ fn one_worker_has_a_job_while_it_is_heard_of() {
     let mut job = submitted();
     assert_eq!(begin(&mut job, FIRST, 0), Ok(1));
     assert_eq!(begin(&mut job, SECOND, LEASE_SECONDS - 1), Err("not_due".to_owned()));
-    let advance = ExtractionJobCommand::Advance { claim: FIRST, at: at(10), pages_done: 1, page_count: Some(2) };
+    let advance =
+        ExtractionJobCommand::Advance { claim: FIRST, at: at(10), pages_done: 1, page_count: Some(2) };
     assert_eq!(run(&mut job, advance), Ok(1));
     assert_eq!(begin(&mut job, SECOND, LEASE_SECONDS), Err("not_due".to_owned()));
     assert_eq!(begin(&mut job, SECOND, 10 + LEASE_SECONDS), Ok(1));
@@ -87,7 +88,10 @@ fn a_job_whose_workers_die_is_begun_three_times_and_then_given_up() {
     let mut job = submitted();
     let lost = |attempt: i64| attempt * LEASE_SECONDS;
     for attempt in 0..3 {
-        assert_eq!(run(&mut job, ExtractionJobCommand::GiveUp { at: at(lost(9)) }), Err("not_lost".to_owned()));
+        assert_eq!(
+            run(&mut job, ExtractionJobCommand::GiveUp { at: at(lost(9)) }),
+            Err("not_lost".to_owned())
+        );
         assert_eq!(begin(&mut job, FIRST, lost(attempt)), Ok(1));
     }
     assert_eq!(begin(&mut job, SECOND, lost(9)), Err("not_due".to_owned()));

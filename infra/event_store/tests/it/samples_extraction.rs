@@ -25,7 +25,11 @@ fn new() -> NewExtractionJob {
         sha256: sha256(),
         input: id(1),
         options,
-        callback: Some(Callback { receiver: WebhookId(id(4)), url, sealed_secret: "v1.key.bm9uY2U".to_owned() }),
+        callback: Some(Callback {
+            receiver: WebhookId(id(4)),
+            url,
+            sealed_secret: "v1.key.bm9uY2U".to_owned(),
+        }),
     }
 }
 

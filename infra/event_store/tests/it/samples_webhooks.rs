@@ -1,7 +1,8 @@
 use signalbox_domain::{
     automation::{
-        AttemptResult, Begun, CallbackDelivery, ConsignmentEvent, Ended, EventType, HealthEvent, HealthReport, HealthStatus,
-        NewDelivery, NewWebhook, Replay, Requeued, Verdict, WebhookEvent, WebhookSpec,
+        AttemptResult, Begun, CallbackDelivery, ConsignmentEvent, Ended, EventType, HealthEvent,
+        HealthReport, HealthStatus, NewDelivery, NewWebhook, Replay, Requeued, Verdict, WebhookEvent,
+        WebhookSpec,
     },
     kernel::{DeliveryId, UserId, WebhookId},
 };

@@ -28,7 +28,11 @@ async fn the_same_document_with_the_same_options_is_read_once() {
     assert_eq!(until_status(client, id, "completed").await["cached"], false);
     let stranger = world.anonymous();
     let id = submit(&stranger, "report.pdf", &pdf).await;
-    assert_eq!(until_status(&stranger, &id, "completed").await["cached"], false, "nobody learns what others sent");
+    assert_eq!(
+        until_status(&stranger, &id, "completed").await["cached"],
+        false,
+        "nobody learns what others sent"
+    );
     world.finish().await;
 }
 

@@ -29,11 +29,7 @@ async fn submit(client: &Client, name: &str, bytes: &[u8]) -> String {
 
 /// Waits until the job is as wanted; gives it back.
 #[track_caller]
-fn until(
-    client: &Client,
-    id: &str,
-    mut is_so: impl FnMut(&Value) -> bool,
-) -> impl Future<Output = Value> {
+fn until(client: &Client, id: &str, mut is_so: impl FnMut(&Value) -> bool) -> impl Future<Output = Value> {
     let (client, path, place) = (client.clone(), path(id), Location::caller());
     async move {
         let mut last = Value::Null;
@@ -63,14 +59,18 @@ fn until_status(client: &Client, id: &str, status: &'static str) -> impl Future<
 fn book(pages: usize) -> Vec<u8> {
     let mut text = String::from("BT /F1 9 Tf 40 780 Td 11 TL\n");
     for line in 0..60 {
-        let _ = writeln!(text, "(Line {line}: the quick brown fox jumps over the lazy dog, again and again.) Tj T*");
+        let _ = writeln!(
+            text,
+            "(Line {line}: the quick brown fox jumps over the lazy dog, again and again.) Tj T*"
+        );
     }
     text.push_str("ET");
     let kids = "3 0 R ".repeat(pages);
     let objects = [
         "<</Type/Catalog/Pages 2 0 R>>".to_owned(),
         format!("<</Type/Pages/Count {pages}/Kids[{kids}]>>"),
-        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>".to_owned(),
+        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>"
+            .to_owned(),
         format!("<</Length {}>>stream\n{text}\nendstream", text.len()),
         "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>".to_owned(),
     ];

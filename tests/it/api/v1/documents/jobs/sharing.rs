@@ -10,7 +10,9 @@ async fn a_job_is_seen_by_its_owner_alone_and_a_strangers_by_whoever_knows_it() 
     let id = submit(&owner, "a.txt", b"secret").await;
     until_status(&owner, &id, "completed").await;
     for client in [&other, &nobody, &world.admin] {
-        for (id, why) in [(id.as_str(), "foreign"), ("018f0000-0000-7000-8000-000000000000", "unknown"), ("x", "none")] {
+        for (id, why) in
+            [(id.as_str(), "foreign"), ("018f0000-0000-7000-8000-000000000000", "unknown"), ("x", "none")]
+        {
             let answers = [
                 client.get(&path(id)).await,
                 client.delete(&path(id)).await,
@@ -19,7 +21,11 @@ async fn a_job_is_seen_by_its_owner_alone_and_a_strangers_by_whoever_knows_it() 
             ];
             for answer in answers {
                 let body = answer.expect(404);
-                assert_eq!((&body["status"], &body["detail"]), (&json!("not_found"), &json!("Job not found")), "{why}");
+                assert_eq!(
+                    (&body["status"], &body["detail"]),
+                    (&json!("not_found"), &json!("Job not found")),
+                    "{why}"
+                );
             }
         }
     }
@@ -41,7 +47,9 @@ async fn jobs_are_listed_newest_first_without_their_texts() {
     let client = world.user("owner", "viewer").await;
     let mut ids = Vec::new();
     for number in 0..5 {
-        ids.push(submit(&client, &format!("Bericht {number}.txt"), format!("text {number}").as_bytes()).await);
+        ids.push(
+            submit(&client, &format!("Bericht {number}.txt"), format!("text {number}").as_bytes()).await,
+        );
     }
     let broken = submit(&client, "broken.pdf", b"%PDF-1.4 nothing").await;
     for id in &ids {
@@ -53,7 +61,10 @@ async fn jobs_are_listed_newest_first_without_their_texts() {
     };
     let get = async |query: &str| client.get(&format!("{JOBS}?{query}")).await.expect(200);
     let all = get("").await;
-    assert_eq!((&all["total"], &all["page"], &all["page_size"], &all["has_next"]), (&json!(6), &json!(1), &json!(50), &json!(false)));
+    assert_eq!(
+        (&all["total"], &all["page"], &all["page_size"], &all["has_next"]),
+        (&json!(6), &json!(1), &json!(50), &json!(false))
+    );
     assert_eq!(all["items"], all["data"]);
     ids.push(broken.clone());
     ids.reverse();

@@ -58,8 +58,11 @@ async fn options_and_formats_are_those_of_quick_calls() {
     let world = world(|_| {}).await;
     let pdf = sample("report.pdf");
     for (format, kind) in [("plaintext", "text/plain; charset=utf-8"), ("json", "application/json")] {
-        let fields: [Part<'_>; 3] =
-            [("file", Some("a.pdf"), &pdf), ("output_format", None, format.as_bytes()), ("language", None, b"en")];
+        let fields: [Part<'_>; 3] = [
+            ("file", Some("a.pdf"), &pdf),
+            ("output_format", None, format.as_bytes()),
+            ("language", None, b"en"),
+        ];
         let submitted = send_form(&world.admin, "/api/v1/documents", &fields).await.expect(202);
         let id = submitted["job_id"].as_str().unwrap();
         let job = until_status(&world.admin, id, "completed").await;
@@ -106,7 +109,7 @@ async fn a_batch_is_taken_in_whole_or_not_at_all() {
         (&[good, ("files", Some("b.txt"), b"")], 400),
         (&[good, ("files", Some(""), b"b")], 400),
         (&[good, ("files", Some("b.txt"), &large)], 413),
-        (&[("files", Some("a.txt"), b"a"); 101], 422),
+        (&[good; 101], 422),
     ];
     for (parts, status) in wrong {
         send_form(client, &batch, parts).await.error(status);
@@ -133,7 +136,9 @@ async fn what_no_job_can_be_made_of_is_refused_at_once() {
     assert_eq!(code(&sent("language=xyz", "a.pdf", &pdf).await, 422), "unsupported_language");
     assert_eq!(code(&sent("extraction_engine=tika", "a.pdf", &pdf).await, 503), "unavailable");
     assert_eq!(code(&sent("processors=llm", "a.pdf", &pdf).await, 503), "unavailable");
-    for url in ["ftp://example.org", "http://10.0.0.1/", "http://169.254.169.254/", "http://[::1]/", "nowhere"] {
+    for url in
+        ["ftp://example.org", "http://10.0.0.1/", "http://169.254.169.254/", "http://[::1]/", "nowhere"]
+    {
         assert_eq!(code(&sent(&format!("callback_url={url}"), "a.pdf", &pdf).await, 422), "invalid_field");
     }
     let large = vec![b'a'; (1 << 20) + 1];

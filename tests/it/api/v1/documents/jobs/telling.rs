@@ -95,7 +95,10 @@ async fn subscribers_are_told_of_all_jobs() {
     let bad = super::submit(&world.admin, "a.pdf", &sample("truncated.pdf")).await;
     until_status(&world.admin, &bad, "failed").await;
     let got = receiver.until_got(2).await;
-    let told: Vec<_> = got.iter().map(|got| (got.json()["type"].clone(), got.json()["job_id"].clone())).collect();
-    assert!(told.contains(&(json!(events[0]), json!(good))) && told.contains(&(json!(events[1]), json!(bad))));
+    let told: Vec<_> =
+        got.iter().map(|got| (got.json()["type"].clone(), got.json()["job_id"].clone())).collect();
+    assert!(
+        told.contains(&(json!(events[0]), json!(good))) && told.contains(&(json!(events[1]), json!(bad)))
+    );
     world.finish().await;
 }
