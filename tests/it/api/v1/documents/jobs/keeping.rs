@@ -61,10 +61,10 @@ async fn texts_and_documents_are_kept_as_long_as_is_said() {
     clock.advance(TimeDelta::hours(2));
     let job = eventually_some(seconds(10), async || {
         let job = client.get(&path(&id)).await.expect(200);
-        job["result_content"].is_null().then_some(job)
+        job["result_expires_at"].is_null().then_some(job)
     })
     .await;
-    assert_eq!((&job["status"], &job["result_expires_at"]), (&json!("completed"), &json!(null)));
+    assert_eq!((&job["status"], &job["result_content"]), (&json!("completed"), &json!(null)));
     let gone = client.get(&format!("{}/result", path(&id))).await.expect(404);
     assert_eq!(gone["status"], "not_found");
     eventually(seconds(10), async || inputs() == 0).await;

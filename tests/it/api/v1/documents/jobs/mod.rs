@@ -7,7 +7,7 @@ mod submitting;
 mod telling;
 mod working;
 
-use std::{fmt::Write as _, panic::Location};
+use std::panic::Location;
 
 use serde_json::Value;
 use tokio::time::timeout;
@@ -55,38 +55,47 @@ fn until_status(client: &Client, id: &str, status: &'static str) -> impl Future<
     until(client, id, move |job| job["status"] == status)
 }
 
-/// A PDF with one page that is shown `pages` times: quickly written, and read for a long time.
-fn book(pages: usize) -> Vec<u8> {
-    let mut text = String::from("BT /F1 9 Tf 40 780 Td 11 TL\n");
-    for line in 0..60 {
-        let _ = writeln!(
-            text,
-            "(Line {line}: the quick brown fox jumps over the lazy dog, again and again.) Tj T*"
-        );
+/// Pages of a document that takes long.
+const PAGES: u32 = 60;
+
+/// A TIFF whose frames all show the same noise, which is recognised for a long time; `seed` tells one from another.
+fn noise(mut seed: u32) -> Vec<u8> {
+    const SIDE: u32 = 1600;
+    let mut tiff = b"II*\0".to_vec();
+    let pixels = tiff.len() as u32 + 4;
+    tiff.extend((pixels + SIDE * SIDE).to_le_bytes());
+    tiff.extend((0..SIDE * SIDE).map(|_| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        if seed >> 28 < 6 { 0_u8 } else { 255 }
+    }));
+    for frame in 1..=PAGES {
+        let entries = [
+            (256, SIDE),
+            (257, SIDE),
+            (258, 8),
+            (259, 1),
+            (262, 1),
+            (273, pixels),
+            (277, 1),
+            (278, SIDE),
+            (279, SIDE * SIDE),
+        ];
+        tiff.extend(9_u16.to_le_bytes());
+        for (tag, value) in entries {
+            tiff.extend(u16::to_le_bytes(tag));
+            tiff.extend(4_u16.to_le_bytes());
+            tiff.extend(1_u32.to_le_bytes());
+            tiff.extend(value.to_le_bytes());
+        }
+        let next = if frame < PAGES { tiff.len() as u32 + 4 } else { 0 };
+        tiff.extend(next.to_le_bytes());
     }
-    text.push_str("ET");
-    let kids = "3 0 R ".repeat(pages);
-    let objects = [
-        "<</Type/Catalog/Pages 2 0 R>>".to_owned(),
-        format!("<</Type/Pages/Count {pages}/Kids[{kids}]>>"),
-        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>"
-            .to_owned(),
-        format!("<</Length {}>>stream\n{text}\nendstream", text.len()),
-        "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>".to_owned(),
-    ];
-    let (mut pdf, mut table) = (String::from("%PDF-1.4\n"), String::from("xref\n0 6\n0000000000 65535 f \n"));
-    for (number, object) in objects.iter().enumerate() {
-        let _ = writeln!(table, "{:010} 00000 n ", pdf.len());
-        let _ = writeln!(pdf, "{} 0 obj{object}endobj", number + 1);
-    }
-    let start = pdf.len();
-    let _ = write!(pdf, "{table}trailer<</Size 6/Root 1 0 R>>\nstartxref\n{start}\n%%EOF");
-    pdf.into_bytes()
+    tiff
 }
 
 /// Submits a document that takes long, and waits until it is being read.
 async fn keep_busy(client: &Client) -> String {
-    let id = submit(client, "book.pdf", &book(4900)).await;
+    let id = submit(client, "noise.tiff", &noise(7)).await;
     until_status(client, &id, "processing").await;
     id
 }

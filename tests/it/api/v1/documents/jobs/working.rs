@@ -9,7 +9,7 @@ use signalbox_domain::extraction::{ExtractionJob, ExtractionJobCommand};
 use signalbox_test_support::metadata;
 use uuid::Uuid;
 
-use super::{keep_busy, path, submit, until, until_status, world};
+use super::{keep_busy, noise, path, submit, until, until_status, world};
 use crate::harness::{World, eventually, seconds};
 
 #[tokio::test]
@@ -36,10 +36,10 @@ async fn a_process_that_stops_gives_its_work_back() {
     let mut world = world(|config| config.extraction.parsers = 1).await;
     let first = keep_busy(&world.admin).await;
     world.another_process().await.work().await;
-    let second = keep_busy(&world.admin).await;
+    let second = submit(&world.admin, "other.tiff", &noise(8)).await;
+    until_status(&world.admin, &second, "processing").await;
     world.stop_last().await;
-    let job = world.admin.get(&path(&second)).await.expect(200);
-    assert_eq!((&job["status"], &job["attempts"]), (&json!("queued"), &json!(0)));
+    assert_eq!(world.count_events("extraction_given_back").await, 1);
     world.admin.delete(&path(&first)).await.expect(200);
     assert_eq!(until_status(&world.admin, &second, "processing").await["attempts"], 1);
     world.admin.delete(&path(&second)).await.expect(200);
