@@ -1,4 +1,9 @@
-use axum::{Json, extract::State, response::Response};
+use axum::{
+    Json,
+    extract::{FromRequestParts, Path, State},
+    http::request::Parts,
+    response::Response,
+};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_documents::OutputFormat;
@@ -21,7 +26,7 @@ use crate::{
     answer,
     auth::Who,
     context::RequestContext,
-    extract::{IfMatch, Params, Text},
+    extract::{IfMatch, Params},
     problem::{JobNotFoundOut, Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -141,6 +146,22 @@ pub(crate) struct JobParams {
     page_size: Option<i64>,
 }
 
+/// `{id}`; what is no text names no job.
+pub(super) struct JobKey(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for JobKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        path.map(|Path(id)| Self(id)).map_err(|_| job_not_found())
+    }
+}
+
+fn job_not_found() -> Problem {
+    Problem::job_not_found("Job not found")
+}
+
 /// List the caller's extraction jobs, newest first. Jobs that were sent without a login are in no list.
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "extraction jobs", security((), ("jwt" = [])), params(JobParams), operation_id = "list_extraction_jobs",
     responses((status = 200, body = JobsOut), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
@@ -174,7 +195,7 @@ pub(super) async fn list(
 pub(super) async fn get(
     State(state): State<AppState>,
     Visitor(who): Visitor,
-    Text(id): Text,
+    JobKey(id): JobKey,
 ) -> Result<Response, Problem> {
     let row = find(&state, who.as_ref(), &id).await?;
     let is_short = row.result_size.is_some_and(|size| size <= INLINE);
@@ -189,7 +210,7 @@ pub(super) async fn cancel(
     State(state): State<AppState>,
     Visitor(who): Visitor,
     IfMatch(version): IfMatch,
-    Text(id): Text,
+    JobKey(id): JobKey,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     change(&state, who.as_ref(), &id, version, &context, ExtractionJobCommand::Cancel).await
@@ -201,7 +222,7 @@ pub(super) async fn cancel(
 pub(super) async fn retry(
     State(state): State<AppState>,
     Visitor(who): Visitor,
-    Text(id): Text,
+    JobKey(id): JobKey,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     change(&state, who.as_ref(), &id, None, &context, ExtractionJobCommand::Retry).await
@@ -214,7 +235,7 @@ pub(super) async fn retry(
 pub(super) async fn result(
     State(state): State<AppState>,
     Visitor(who): Visitor,
-    Text(id): Text,
+    JobKey(id): JobKey,
 ) -> Result<Response, Problem> {
     let row = find(&state, who.as_ref(), &id).await?;
     if row.status != Status::Completed.as_str() {
@@ -260,12 +281,11 @@ pub(super) fn actor(who: Option<&Who>) -> Actor {
 
 /// The job that a client calls `id`: its own, or one that was sent without a login.
 async fn find(state: &Gateway, who: Option<&Who>, id: &str) -> Result<ExtractionJobRow, Problem> {
-    let missing = || Problem::job_not_found("Job not found");
-    let id = Uuid::parse_str(id).map_err(|_| missing())?;
+    let id = Uuid::parse_str(id).map_err(|_| job_not_found())?;
     let row = queries::job(&state.pool, id).await?;
     let is_visible =
         |row: &ExtractionJobRow| row.owner_id.is_none_or(|owner| who.is_some_and(|who| who.user.0 == owner));
-    row.filter(is_visible).ok_or_else(missing)
+    row.filter(is_visible).ok_or_else(job_not_found)
 }
 
 /// The text of a completed job, while it is kept.
