@@ -5,6 +5,7 @@ use signalbox_projections::{
     Projection, RebuildReport,
     automation::AutomationProjection,
     checkpoint,
+    extraction::ExtractionProjection,
     fleet::FleetProjection,
     identity::IdentityProjection,
     monitoring::{
@@ -25,14 +26,15 @@ pub(crate) enum ProjectionsCommand {
     Status,
     /// Build read models anew beside the live ones, compare, and swap.
     Rebuild {
-        /// Which one: automation, datapoints, fleet, identity, monitoring or transfer; all, if absent.
+        /// Which one: automation, datapoints, extraction, fleet, identity, monitoring or transfer; all, if absent.
         name: Option<String>,
     },
 }
 
 /// Every read model.
-const NAMES: [&str; 5] = [
+const NAMES: [&str; 6] = [
     AutomationProjection::NAME,
+    ExtractionProjection::NAME,
     FleetProjection::NAME,
     IdentityProjection::NAME,
     MonitoringProjection::NAME,
@@ -68,6 +70,9 @@ async fn rebuild_named(pool: &PgPool, name: Option<&str>) -> anyhow::Result<()> 
     }
     if name.is_none_or(|name| name == AutomationProjection::NAME) {
         report(AutomationProjection::NAME, &rebuild::<AutomationProjection>(pool).await?);
+    }
+    if name.is_none_or(|name| name == ExtractionProjection::NAME) {
+        report(ExtractionProjection::NAME, &rebuild::<ExtractionProjection>(pool).await?);
     }
     if name.is_none_or(|name| name == FleetProjection::NAME) {
         report(FleetProjection::NAME, &rebuild::<FleetProjection>(pool).await?);

@@ -13,12 +13,14 @@ use signalbox_plugins::Plugins;
 use signalbox_projections::{
     Runner,
     automation::AutomationProjection,
+    extraction::ExtractionProjection,
     fleet::FleetProjection,
     identity::IdentityProjection,
     monitoring::{MonitoringProjection, series::Folder},
     transfer::TransferProjection,
 };
 use signalbox_sealing::Sealer;
+use signalbox_texts::Texts;
 use sqlx::PgPool;
 use tokio::{
     net::TcpListener,
@@ -46,7 +48,7 @@ pub(crate) enum Role {
     Commands,
     /// Read models.
     Projections,
-    /// Dispatch, schedules, sweeps.
+    /// Dispatch, schedules, webhooks, documents, sweeps.
     Workers,
 }
 
@@ -149,6 +151,7 @@ impl Service {
                     tasks.spawn(async move {
                         tokio::join!(
                             Runner::<AutomationProjection>::run(pool.clone(), bus.clone(), stop.clone()),
+                            Runner::<ExtractionProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                             Runner::<FleetProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                             Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                             Runner::<MonitoringProjection>::run(pool.clone(), bus.clone(), stop.clone()),
@@ -163,12 +166,17 @@ impl Service {
                     let policy = Policy::allowing(&config.egress.allowed_networks);
                     let egress = Egress::new(policy.context("egress.allowed_networks")?)?;
                     let sealer = Sealer::open(&pool, &clock).await?;
+                    // Apart from those of the gateway, so that jobs do not keep quick calls waiting.
+                    let documents = documents(config).await;
                     let (blobs, config) = (blobs.clone(), config.clone());
+                    let texts = Texts::new(pool.clone(), blobs.clone(), clock.clone(), &config.extraction);
                     let context = signalbox_workers::Context {
                         pool,
                         bus,
                         mailbox,
                         blobs,
+                        documents,
+                        texts,
                         egress,
                         sealer,
                         clock,

@@ -63,7 +63,8 @@ impl Signalbox {
             ("SIGNALBOX_LIMITS__AGENT_REQUESTS_PER_MINUTE", many.clone()),
             ("SIGNALBOX_LIMITS__AGENT_REQUEST_BURST", many.clone()),
             ("SIGNALBOX_LIMITS__INGEST_REQUESTS_PER_MINUTE", many.clone()),
-            ("SIGNALBOX_LIMITS__INGEST_REQUEST_BURST", many),
+            ("SIGNALBOX_LIMITS__INGEST_REQUEST_BURST", many.clone()),
+            ("SIGNALBOX_LIMITS__ANONYMOUS_EXTRACTIONS_PER_MINUTE", many),
         ];
         let log = servers.folder().join(format!("{role:?}-{}.log", address.port()).to_lowercase());
         Ok(Self { role, address, environment, log })

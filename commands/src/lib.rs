@@ -4,6 +4,7 @@
 //! run it; the log's optimistic lock keeps them apart. If one dies, senders ask another with the same command id.
 
 mod automation;
+mod extraction;
 mod fleet;
 mod handler;
 mod identity;
@@ -34,11 +35,13 @@ const REMIND: Duration = Duration::from_secs(1);
 pub async fn run(pool: PgPool, bus: Bus, clock: Clock, stop: CancellationToken) -> Result<(), BusError> {
     let appender = Appender::start(pool.clone(), clock.clone());
     let handler = Handler::new(pool.clone(), appender.clone());
-    let (automation, fleet, identity) = (handler.clone(), handler.clone(), handler.clone());
+    let (automation, extraction, fleet) = (handler.clone(), handler.clone(), handler.clone());
+    let identity = handler.clone();
     let (monitoring, transfer) = (handler.clone(), handler);
     let work = async {
         tokio::try_join!(
             bus.serve("automation", move |message| automation::handle(automation.clone(), message)),
+            bus.serve("extraction", move |message| extraction::handle(extraction.clone(), message)),
             bus.serve("fleet", move |message| fleet::handle(fleet.clone(), message)),
             bus.serve("identity", move |message| identity::handle(identity.clone(), message)),
             bus.serve("monitoring", move |message| monitoring::handle(monitoring.clone(), message)),

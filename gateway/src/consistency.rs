@@ -5,8 +5,9 @@ use std::{collections::HashMap, time::Duration};
 use signalbox_domain::kernel::{Decider, ErrorKind, Rejection};
 use signalbox_event_store::stream_position;
 use signalbox_projections::{
-    Projection, automation::AutomationProjection, checkpoint, fleet::FleetProjection,
-    identity::IdentityProjection, monitoring::MonitoringProjection, transfer::TransferProjection,
+    Projection, automation::AutomationProjection, checkpoint, extraction::ExtractionProjection,
+    fleet::FleetProjection, identity::IdentityProjection, monitoring::MonitoringProjection,
+    transfer::TransferProjection,
 };
 use sqlx::PgPool;
 use tokio::{
@@ -36,6 +37,7 @@ impl ReadGate {
     pub(crate) fn new(pool: PgPool) -> Self {
         let names = [
             AutomationProjection::NAME,
+            ExtractionProjection::NAME,
             FleetProjection::NAME,
             IdentityProjection::NAME,
             MonitoringProjection::NAME,

@@ -73,7 +73,12 @@ fn describe_layers(path: &str, item: &mut PathItem) {
             add_header(operation, "If-Match", "ETag of the version that the change is meant for");
         }
         for status in statuses.iter().filter(|status| status.as_str() >= "400") {
-            operation.responses.responses.insert(status.clone(), error(service_1, "The request was refused"));
+            let refused = if status == "404" && path.starts_with("/api/v1/jobs/") {
+                answer_with("JobNotFoundOut", "application/problem+json", "There is no such job")
+            } else {
+                error(service_1, "The request was refused")
+            };
+            operation.responses.responses.insert(status.clone(), refused);
         }
         for (status, description) in [
             ("429", "Too many requests; Retry-After says when to try again"),
@@ -122,6 +127,10 @@ fn error(service_1: bool, description: &str) -> RefOr<Response> {
         true => ("application/json", "ErrorOut"),
         false => ("application/problem+json", "ProblemOut"),
     };
+    answer_with(schema, media, description)
+}
+
+fn answer_with(schema: &str, media: &str, description: &str) -> RefOr<Response> {
     let content = Content::new(Some(Ref::from_schema_name(schema)));
     ResponseBuilder::new().description(description).content(media, content).build().into()
 }

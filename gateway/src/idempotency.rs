@@ -5,9 +5,9 @@
 //! its commands. Answers that show a secret are never kept: they are computed again from the seed.
 
 use axum::{
-    body::{Body, Bytes},
-    extract::{FromRequestParts, Request, State},
-    http::{HeaderValue, Method, StatusCode, header},
+    body::Body,
+    extract::{FromRequestParts, Request, State as Shared},
+    http::{HeaderValue, Method, StatusCode, header, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -21,10 +21,10 @@ use crate::{
     client_address::ClientAddress,
     context::Seed,
     extract::read_body,
-    extraction::is_pure,
+    extraction::takes_documents,
     fleet::UPLOAD,
     problem::{Problem, ProblemKind},
-    state::AppState,
+    state::{AppState, State},
 };
 
 const KEY: &str = "idempotency-key";
@@ -44,9 +44,9 @@ struct Known {
 }
 
 /// Answers a repeated POST as the first time.
-pub(crate) async fn once(State(state): State<AppState>, request: Request, next: Next) -> Response {
+pub(crate) async fn once(Shared(state): Shared<AppState>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    let is_large = is_pure(path) || path == UPLOAD;
+    let is_large = takes_documents(path) || path == UPLOAD;
     if request.method() != Method::POST || !request.headers().contains_key(KEY) || is_large {
         return next.run(request).await;
     }
@@ -54,34 +54,80 @@ pub(crate) async fn once(State(state): State<AppState>, request: Request, next: 
 }
 
 async fn once_with_key(state: &AppState, request: Request, next: Next) -> Result<Response, Problem> {
-    let key = valid_key(request.headers().get(KEY))?;
     let (mut parts, body) = request.into_parts();
-    let principal = match Reader::from_request_parts(&mut parts, state).await {
-        Ok(Reader(who)) => format!("user:{}", who.user),
-        // Whoever needs a login is refused by the handler.
-        Err(_) => format!("address:{}", ClientAddress::from_request_parts(&mut parts, state).await?.0),
+    let Once(Some(once)) = Once::from_request_parts(&mut parts, state).await? else {
+        return Ok(next.run(Request::from_parts(parts, body)).await);
     };
     let body = read_body(Request::from_parts(parts.clone(), body)).await?;
-    // Keyed, because a body may hold a password, which nobody who sees the database shall be able to guess at.
-    let fingerprints = state.keys.derive("idempotent request", &digest(parts.uri.path(), &body));
-    let newest = fingerprints.first().ok_or_else(|| Problem::internal(&"there is no signing key"))?;
-    let known = begin(&state.pool, &principal, &key, newest, state).await?;
-    if !fingerprints.iter().any(|fingerprint| known.fingerprint == fingerprint) {
-        return Err(Problem::new(
-            ProblemKind::KeyReused,
-            "idempotency_key_reused",
-            "this Idempotency-Key was used for another request: use a new one",
-        ));
+    match once.begin(state, &digest(parts.uri.path(), &body)).await? {
+        Begun::Before(first) => Ok(first),
+        Begun::Now(seed) => {
+            parts.extensions.insert(Seed(seed));
+            let response = next.run(Request::from_parts(parts, Body::from(body))).await;
+            once.keep(&state.pool, response).await
+        }
     }
-    if let Some(first) = first_answer(&known) {
-        return Ok(first);
+}
+
+/// The `Idempotency-Key` of a request, if it has one. Handlers that take large bodies ask for it themselves, and say what
+/// makes the request the same one when they have received it.
+pub(crate) struct Once(pub(crate) Option<Keyed>);
+
+/// A request with an `Idempotency-Key`.
+pub(crate) struct Keyed {
+    principal: String,
+    key: String,
+}
+
+/// What has become of a request.
+pub(crate) enum Begun {
+    /// It was answered before, like this.
+    Before(Response),
+    /// It was not; this is the seed of its ids.
+    Now(Uuid),
+}
+
+impl FromRequestParts<AppState> for Once {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+        if !parts.headers.contains_key(KEY) {
+            return Ok(Self(None));
+        }
+        let key = valid_key(parts.headers.get(KEY))?;
+        let principal = match Reader::from_request_parts(parts, state).await {
+            Ok(Reader(who)) => format!("user:{}", who.user),
+            // Whoever needs a login is refused by the handler.
+            Err(_) => format!("address:{}", ClientAddress::from_request_parts(parts, state).await?.0),
+        };
+        Ok(Self(Some(Keyed { principal, key })))
     }
-    parts.extensions.insert(Seed(known.seed));
-    let response = next.run(Request::from_parts(parts, Body::from(body))).await;
-    if response.extensions().get::<NotStored>().is_some() || !is_worth_keeping(response.status()) {
-        return Ok(response);
+}
+
+impl Keyed {
+    /// Notes the request, which `digest` tells from others.
+    pub(crate) async fn begin(&self, state: &State, digest: &[u8]) -> Result<Begun, Problem> {
+        // Keyed, because a body may hold a password, which nobody who sees the database shall be able to guess at.
+        let fingerprints = state.keys.derive("idempotent request", digest);
+        let newest = fingerprints.first().ok_or_else(|| Problem::internal(&"there is no signing key"))?;
+        let known = begin(&state.pool, &self.principal, &self.key, newest, state).await?;
+        if !fingerprints.iter().any(|fingerprint| known.fingerprint == fingerprint) {
+            return Err(Problem::new(
+                ProblemKind::KeyReused,
+                "idempotency_key_reused",
+                "this Idempotency-Key was used for another request: use a new one",
+            ));
+        }
+        Ok(first_answer(&known).map_or(Begun::Now(known.seed), Begun::Before))
     }
-    keep(&state.pool, &principal, &key, response).await
+
+    /// Keeps the answer for repetitions of the request, if it is worth it and shows no secret.
+    pub(crate) async fn keep(&self, pool: &PgPool, response: Response) -> Result<Response, Problem> {
+        if response.extensions().get::<NotStored>().is_some() || !is_worth_keeping(response.status()) {
+            return Ok(response);
+        }
+        keep(pool, &self.principal, &self.key, response).await
+    }
 }
 
 fn valid_key(value: Option<&HeaderValue>) -> Result<String, Problem> {
@@ -94,7 +140,8 @@ fn valid_key(value: Option<&HeaderValue>) -> Result<String, Problem> {
     }
 }
 
-fn digest(path: &str, body: &Bytes) -> Vec<u8> {
+/// What tells the request for `path` with `body` from others.
+pub(crate) fn digest(path: &str, body: &[u8]) -> Vec<u8> {
     let mut hasher = Sha256::new();
     hasher.update(path);
     hasher.update(b"\0");
@@ -107,7 +154,7 @@ async fn begin(
     principal: &str,
     key: &str,
     fingerprint: &[u8],
-    state: &AppState,
+    state: &State,
 ) -> Result<Known, sqlx::Error> {
     // The update that changes nothing makes the row visible to RETURNING; a day later the key is free again.
     sqlx::query_as(

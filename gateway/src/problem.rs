@@ -22,6 +22,8 @@ pub struct Problem {
     detail: String,
     /// Seconds after which it makes sense to try again.
     retry_after: Option<u64>,
+    /// What stands for the status in the document, for clients that ask how a job stands.
+    state: Option<&'static str>,
 }
 
 /// Every kind of problem; one HTTP status each, except that service 1 says 400 for what is 422 elsewhere.
@@ -112,6 +114,23 @@ pub struct ProblemOut {
     pub errors: Vec<FieldErrorOut>,
 }
 
+/// There is no such job. It is written like any other error, except for its status.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct JobNotFoundOut {
+    /// Always `about:blank`.
+    pub r#type: String,
+    /// The HTTP status in words.
+    pub title: String,
+    /// `not_found`.
+    pub status: String,
+    /// What happened, why, and what to do.
+    pub detail: String,
+    /// `not_found`.
+    pub code: String,
+    /// Names the request in the logs.
+    pub request_id: String,
+}
+
 /// One wrong field.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FieldErrorOut {
@@ -124,7 +143,7 @@ pub struct FieldErrorOut {
 impl Problem {
     /// A problem of `kind` with its stable `code`.
     pub fn new(kind: ProblemKind, code: &str, detail: impl Into<String>) -> Self {
-        Self { kind, code: code.to_owned(), detail: detail.into(), retry_after: None }
+        Self { kind, code: code.to_owned(), detail: detail.into(), retry_after: None, state: None }
     }
 
     /// The request cannot be parsed.
@@ -155,6 +174,11 @@ impl Problem {
     /// `what` does not exist, or is another user's.
     pub fn not_found(what: &str) -> Self {
         Self::new(ProblemKind::NotFound, "not_found", format!("{what} not found"))
+    }
+
+    /// There is no such job, or nothing of it; its state is `not_found`.
+    pub fn job_not_found(detail: &str) -> Self {
+        Self { state: Some("not_found"), ..Self::new(ProblemKind::NotFound, "not_found", detail) }
     }
 
     /// The state does not allow it.
@@ -286,7 +310,12 @@ fn problem_document(problem: Problem, status: StatusCode, request_id: &str) -> R
         request_id: request_id.to_owned(),
         errors,
     };
-    let body = serde_json::to_vec(&document).unwrap_or_else(|_| json!({}).to_string().into_bytes());
+    let mut body = serde_json::to_vec(&document).unwrap_or_else(|_| json!({}).to_string().into_bytes());
+    if let Some(state) = problem.state {
+        let mut document = json!(document);
+        document["status"] = state.into();
+        body = document.to_string().into_bytes();
+    }
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

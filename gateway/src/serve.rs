@@ -17,6 +17,7 @@ use signalbox_messaging::{Bus, BusError, Mailbox};
 use signalbox_plugins::Plugins;
 use signalbox_projections::Lookup;
 use signalbox_sealing::{SealError, Sealer};
+use signalbox_texts::Texts;
 use sqlx::PgPool;
 use tokio::{
     net::TcpListener,
@@ -32,7 +33,7 @@ use crate::{
     consistency::ReadGate,
     context::frame,
     docs,
-    extraction::UPLOADS,
+    extraction::{REMEMBERING, UPLOADS},
     health::{self, Pulse},
     idempotency,
     limits::Limiter,
@@ -114,6 +115,8 @@ impl Gateway {
             plugins,
             wheels: BlobStore::open(config.storage.folder.join("wheels"))?,
             uploads: Semaphore::new(UPLOADS),
+            remembering: Arc::new(Semaphore::new(REMEMBERING)),
+            texts: Texts::new(pool.clone(), blobs.clone(), clock.clone(), &config.extraction),
             datapoint_ids: IdKey::load(&pool).await?,
             sealer: Sealer::open(&pool, &clock).await?,
             wakeups: broadcast::Sender::new(WAKEUPS),

@@ -13,6 +13,7 @@ use signalbox_projections::{
     transfer::{JobRow, TransferRow},
 };
 use signalbox_sealing::Sealer;
+use signalbox_texts::Texts;
 use sqlx::PgPool;
 use tokio::{
     sync::{Semaphore, broadcast},
@@ -54,6 +55,8 @@ pub(crate) struct State {
     pub(crate) transfers: Lookup<TransferRow>,
     pub(crate) mailbox: Mailbox,
     pub(crate) blobs: BlobStore,
+    /// What documents gave.
+    pub(crate) texts: Texts,
     pub(crate) agent_keys: AgentKeys,
     pub(crate) live_agents: LiveAgents,
     pub(crate) catalogs: Catalogs,
@@ -71,6 +74,8 @@ pub(crate) struct State {
     pub(crate) wheels: BlobStore,
     /// Places of documents that are being received.
     pub(crate) uploads: Semaphore,
+    /// Places of texts that are being remembered.
+    pub(crate) remembering: Arc<Semaphore>,
     /// Every wake-up that reaches this gateway.
     pub(crate) wakeups: broadcast::Sender<Wakeup>,
     /// Cancelled when the gateway stops, so that long waits end.
@@ -82,6 +87,8 @@ pub(crate) struct State {
 pub(crate) struct Written {
     /// Whether the read models show it already.
     pub(crate) visible: bool,
+    /// Whether it had been carried out before.
+    pub(crate) repeated: bool,
 }
 
 impl State {
@@ -95,7 +102,7 @@ impl State {
     ) -> Result<Written, Rejection> {
         self.reach_bus().await?;
         let outcome = self.bus.send::<D>(id, expected_version, metadata, command).await?;
-        Ok(Written { visible: self.show::<D>(outcome).await })
+        Ok(Written { visible: self.show::<D>(outcome).await, repeated: outcome.repeated })
     }
 
     /// Waits for the bus. What is sent without it lies in the client until the bus is back, and would be carried out

@@ -6,6 +6,7 @@
 
 pub mod automation;
 mod contexts;
+pub mod extraction;
 pub mod fleet;
 pub mod identity;
 mod lease;

@@ -3,7 +3,7 @@
 //! reach the receiver of its webhook.
 //!
 //! `make chaos`; `CHAOS_TRANSFERS` (500), `CHAOS_ROUNDS` (4; each kind is killed once in each), `CHAOS_SEED` (1),
-//! `CHAOS_CROSSINGS` (10,000) over `CHAOS_RULES` (200).
+//! `CHAOS_CROSSINGS` (10,000) over `CHAOS_RULES` (200); `CHAOS_DOCUMENTS` (200).
 
 #[path = "../../benches/system/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with the benches, which use other parts")]
@@ -15,6 +15,7 @@ mod sink;
 
 mod checks;
 mod crossings;
+mod documents;
 mod victims;
 mod work;
 
@@ -65,6 +66,12 @@ async fn each_crossing_fires_once_and_reaches_its_receiver() -> anyhow::Result<(
     println!("{} processes ended by themselves and were started again", victims.ended_by_themselves);
     pool.close().await;
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes; run it with `make chaos`"]
+async fn documents_outlive_the_workers_that_read_them() -> anyhow::Result<()> {
+    documents::run(of("CHAOS_DOCUMENTS", 200)? as usize).await
 }
 
 /// `wiped` says whether nats-server loses its streams each time it is killed.

@@ -3,6 +3,7 @@ use signalbox_domain::kernel::Rejection;
 use signalbox_event_store::DecodeError;
 use signalbox_messaging::BusError;
 use signalbox_projections::monitoring::series::SeriesError;
+use signalbox_texts::TextError;
 
 /// Why a step did not succeed; the next one tries again.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +23,9 @@ pub enum WorkerError {
     /// The blob store failed.
     #[error("the blob store failed: {0}")]
     Blob(#[from] BlobError),
+    /// A text cannot be written or read.
+    #[error(transparent)]
+    Text(#[from] TextError),
     /// Datapoints cannot be read.
     #[error(transparent)]
     Series(SeriesError),

@@ -4,27 +4,29 @@ use futures::{FutureExt, StreamExt, stream::BoxStream};
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
+use signalbox_documents::Documents;
 use signalbox_domain::kernel::{Actor, CommandOutcome, Decider, ErrorKind, Metadata, Rejection};
 use signalbox_egress::Egress;
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
 use signalbox_projections::Lease;
 use signalbox_sealing::Sealer;
+use signalbox_texts::Texts;
 use sqlx::PgPool;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    Cleanup, Dispatcher, HealthReporter, HealthWatch, Housekeeping, PresenceSweep, Readings, Reconciler,
-    Relay, RuleEvaluation, RuleLog, Scheduler, StallSweep, WebhookDelivery, WebhookFanOut, WebhookReplay,
-    WorkerError,
+    Cleanup, Dispatcher, ExtractionCleanup, ExtractionRunner, HealthReporter, HealthWatch, Housekeeping,
+    PresenceSweep, Readings, Reconciler, Relay, RuleEvaluation, RuleLog, Scheduler, StallSweep, TextSweep,
+    WebhookDelivery, WebhookFanOut, WebhookReplay, WorkerError,
 };
 
 /// Pause after a failed step.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// What workers share. Clones share it too.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Context {
     /// The database.
     pub pool: PgPool,
@@ -34,6 +36,10 @@ pub struct Context {
     pub mailbox: Mailbox,
     /// Staged bytes.
     pub blobs: BlobStore,
+    /// Who reads documents; none where that cannot be started.
+    pub documents: Option<Documents>,
+    /// What documents gave.
+    pub texts: Texts,
     /// Requests to addresses that users name.
     pub egress: Egress,
     /// Opens secrets of webhooks.
@@ -130,6 +136,7 @@ pub(crate) fn due<T>(name: &str, sent: Result<T, Rejection>) -> Result<Option<T>
 /// Runs all workers until `stop`.
 pub async fn run(context: Context, stop: CancellationToken) {
     let health = HealthWatch::default();
+    let (extraction, rules) = (ExtractionRunner::default(), RuleEvaluation::default());
     let work = async {
         tokio::join!(
             health.observe(&context),
@@ -144,13 +151,17 @@ pub async fn run(context: Context, stop: CancellationToken) {
             run_one(Housekeeping, &context),
             run_one(Readings::default(), &context),
             run_one(RuleLog, &context),
-            run_everywhere(RuleEvaluation::default(), &context),
+            run_everywhere(&rules, &context),
             run_one(WebhookFanOut::default(), &context),
             run_one(WebhookDelivery::default(), &context),
             run_one(WebhookReplay, &context),
+            run_everywhere(&extraction, &context),
+            run_one(ExtractionCleanup, &context),
+            run_one(TextSweep, &context),
         )
     };
     tokio::select! { _ = work => {}, () = stop.cancelled() => {} }
+    extraction.give_back(&context).await;
 }
 
 async fn run_one<W: Worker>(worker: W, context: &Context) {
@@ -164,9 +175,9 @@ async fn run_one<W: Worker>(worker: W, context: &Context) {
 }
 
 /// For workers that share their work among all processes.
-async fn run_everywhere<W: Worker>(worker: W, context: &Context) {
+async fn run_everywhere<W: Worker>(worker: &W, context: &Context) {
     loop {
-        work(&worker, context).await;
+        work(worker, context).await;
     }
 }
 

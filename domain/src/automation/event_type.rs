@@ -18,16 +18,24 @@ pub enum EventType {
     /// The service became worse or better.
     #[serde(rename = "system.health_changed")]
     SystemHealthChanged,
+    /// A document has become text in the background.
+    #[serde(rename = "extraction.completed")]
+    ExtractionCompleted,
+    /// A document gave no text.
+    #[serde(rename = "extraction.failed")]
+    ExtractionFailed,
 }
 
 impl EventType {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::SensorReading,
         Self::SensorThresholdExceeded,
         Self::ExperimentStarted,
         Self::ExperimentStopped,
         Self::SystemHealthChanged,
+        Self::ExtractionCompleted,
+        Self::ExtractionFailed,
     ];
 
     /// The word that clients see.
@@ -38,6 +46,8 @@ impl EventType {
             Self::ExperimentStarted => "experiment.started",
             Self::ExperimentStopped => "experiment.stopped",
             Self::SystemHealthChanged => "system.health_changed",
+            Self::ExtractionCompleted => "extraction.completed",
+            Self::ExtractionFailed => "extraction.failed",
         }
     }
 

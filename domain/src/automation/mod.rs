@@ -9,8 +9,8 @@ mod rule;
 mod webhook;
 
 pub use delivery::{
-    AttemptResult, Begun, CLAIM_SECONDS, Consignment, ConsignmentCommand, ConsignmentEvent, Ended,
-    MAX_ATTEMPTS, NewDelivery, Requeued, Verdict,
+    AttemptResult, Begun, CLAIM_SECONDS, CallbackDelivery, Consignment, ConsignmentCommand, ConsignmentEvent,
+    Ended, MAX_ATTEMPTS, NewDelivery, Requeued, Verdict,
 };
 pub use event_type::EventType;
 pub use health::{Health, HealthCommand, HealthEvent, HealthReport, HealthStatus};

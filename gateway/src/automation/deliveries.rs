@@ -219,9 +219,10 @@ pub(crate) async fn redeliver_failed(
     });
     let written: Vec<Written> = sent.buffer_unordered(CONCURRENT).try_collect().await?;
     let visible = written.iter().all(|written| written.visible);
+    let repeated = written.iter().all(|written| written.repeated);
     let message = format!("{redelivered} deliveries are made again.");
     let out = RedeliveredOut { status: "success", message, redelivered, more };
-    Ok(answer::written(Written { visible }, StatusCode::OK, None, &out))
+    Ok(answer::written(Written { visible, repeated }, StatusCode::OK, None, &out))
 }
 
 async fn find(state: &Gateway, path: &DeliveryPath) -> Result<DeliveryRow, Problem> {

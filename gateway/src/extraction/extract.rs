@@ -9,6 +9,7 @@ use axum::{
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_documents::{Extraction, Options, OutputFormat, Processor, Source};
+use signalbox_texts::CacheKey;
 use utoipa::ToSchema;
 
 use super::{
@@ -17,8 +18,9 @@ use super::{
     upload::{self, Upload},
 };
 use crate::{
+    auth::Who,
     problem::{Problem, ProblemOut},
-    state::{AppState, State as Gateway},
+    state::AppState,
 };
 
 /// The text of a document and how it was got.
@@ -54,6 +56,8 @@ pub(super) struct ExtractOut {
     warnings: Vec<String>,
     /// Of the document, in hexadecimal.
     sha256: String,
+    /// Whether the same document was read a while ago, and this is what it gave then.
+    cached: bool,
 }
 
 /// A document that was read.
@@ -61,6 +65,7 @@ struct Read {
     upload: Upload,
     options: Options,
     extraction: Extraction,
+    cached: bool,
     milliseconds: u64,
 }
 
@@ -72,11 +77,11 @@ struct Read {
         (status = 503, body = ProblemOut), (status = 504, body = ProblemOut)))]
 pub(super) async fn extract(
     State(state): State<AppState>,
-    _: Caller,
+    Caller { who, .. }: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
     let created_at = state.clock.now();
-    Ok(Json(out(&state, created_at, read(&state, request).await?)).into_response())
+    Ok(Json(out(&state, created_at, read(&state, who.as_ref(), request).await?)).into_response())
 }
 
 /// The same as extract; the name that goes with background jobs for documents.
@@ -102,24 +107,28 @@ pub(super) async fn document(
         (status = 504, body = ProblemOut)))]
 pub(super) async fn raw(
     State(state): State<AppState>,
-    _: Caller,
+    Caller { who, .. }: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
-    let read = read(&state, request).await?;
-    let kind = match read.options.output_format {
+    let read = read(&state, who.as_ref(), request).await?;
+    Ok(bare(read.options.output_format, read.extraction.content))
+}
+
+/// A text as the whole body.
+pub(super) fn bare(format: OutputFormat, content: String) -> Response {
+    let kind = match format {
         OutputFormat::Markdown => "text/markdown; charset=utf-8",
         OutputFormat::Json => "application/json",
         OutputFormat::Plaintext => "text/plain; charset=utf-8",
     };
-    let mut response = read.extraction.content.into_response();
+    let mut response = content.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    Ok(response)
+    response
 }
 
-async fn read(state: &Gateway, request: Request) -> Result<Read, Problem> {
+async fn read(state: &AppState, who: Option<&Who>, request: Request) -> Result<Read, Problem> {
     let documents = documents(state)?;
-    let query = Query::<Pairs>::try_from_uri(request.uri());
-    let Query(query) = query.map_err(|_| Problem::invalid("query parameters are not valid"))?;
+    let query = query(&request)?;
     // What the query asks for wrongly is told before the document is sent.
     options::read(&query, &Pairs::new())?;
     let place = state.uploads.try_acquire();
@@ -131,14 +140,44 @@ async fn read(state: &Gateway, request: Request) -> Result<Read, Problem> {
         return Err(Problem::invalid("processors must not contain llm here: submit a job instead"));
     }
     let begun = Instant::now();
+    documents.check(&options)?;
+    let owner = who.map(|who| who.user.0);
+    let key = CacheKey::new(owner, &upload.sha256, &upload.filename, &options)
+        .map_err(|error| Problem::internal(&error))?;
+    let known = state.texts.recall(&key).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "a remembered text was not read");
+        None
+    });
+    let milliseconds = || u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    if let Some(extraction) = known {
+        return Ok(Read { upload, options, extraction, cached: true, milliseconds: milliseconds() });
+    }
     let source = Source { bytes: &mut upload.bytes, length: upload.length, name: &upload.filename };
     let extraction = documents.extract(source, &options, &mut |_, _| {}).await?;
-    let milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    Ok(Read { upload, options, extraction, milliseconds })
+    remember(state, key, &options, &extraction);
+    Ok(Read { upload, options, extraction, cached: false, milliseconds: milliseconds() })
 }
 
-fn out(state: &Gateway, created_at: DateTime<Utc>, read: Read) -> ExtractOut {
-    let Read { upload, options, extraction, milliseconds } = read;
+/// What the query says.
+pub(super) fn query(request: &Request) -> Result<Pairs, Problem> {
+    let query = Query::<Pairs>::try_from_uri(request.uri());
+    query.map(|Query(query)| query).map_err(|_| Problem::invalid("query parameters are not valid"))
+}
+
+/// Remembers the text beside the answer, unless there is too much to remember.
+fn remember(state: &AppState, key: CacheKey, options: &Options, extraction: &Extraction) {
+    let Ok(place) = state.remembering.clone().try_acquire_owned() else { return };
+    let (texts, options, extraction) = (state.texts.clone(), options.clone(), extraction.clone());
+    tokio::spawn(async move {
+        if let Err(error) = texts.remember(&key, &options, &extraction).await {
+            tracing::warn!(%error, "a text was not remembered");
+        }
+        drop(place);
+    });
+}
+
+fn out(state: &AppState, created_at: DateTime<Utc>, read: Read) -> ExtractOut {
+    let Read { upload, options, extraction, cached, milliseconds } = read;
     ExtractOut {
         id: state.clock.new_id().to_string(),
         status: "completed",
@@ -160,5 +199,6 @@ fn out(state: &Gateway, created_at: DateTime<Utc>, read: Read) -> ExtractOut {
         processors_applied: extraction.processors_applied,
         warnings: extraction.warnings,
         sha256: upload.sha256,
+        cached,
     }
 }

@@ -47,20 +47,76 @@ pub(super) struct DocumentIn {
     front_matter: Option<bool>,
 }
 
+/// What may be asked of jobs besides; each may also be sent as a form field.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes the parameters; their values are read by name")]
+pub(super) struct JobOptionsIn {
+    /// Where `extraction.completed` or `extraction.failed` is posted to: http or https, a public address.
+    callback_url: Option<String>,
+    /// Signs it, at most 255 characters; one is made and answered if absent. Better sent as a form field.
+    callback_secret: Option<String>,
+}
+
+/// A document with options of its job.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "describes the body, which is read as it comes")]
+pub(super) struct JobIn {
+    /// The document.
+    #[schema(format = Binary, value_type = String)]
+    file: Vec<u8>,
+    /// As in the query, like the other fields.
+    output_format: Option<String>,
+    extraction_engine: Option<String>,
+    ocr_engine: Option<String>,
+    ocr_enabled: Option<bool>,
+    language: Option<String>,
+    processors: Option<String>,
+    front_matter: Option<bool>,
+    callback_url: Option<String>,
+    callback_secret: Option<String>,
+}
+
+/// Documents with options of their jobs.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "describes the body, which is read as it comes")]
+pub(super) struct JobsIn {
+    /// The documents, each in a part of this name.
+    #[schema(format = Binary, value_type = Vec<String>)]
+    files: Vec<Vec<u8>>,
+    /// As in the query, like the other fields.
+    output_format: Option<String>,
+    extraction_engine: Option<String>,
+    ocr_engine: Option<String>,
+    ocr_enabled: Option<bool>,
+    language: Option<String>,
+    processors: Option<String>,
+    front_matter: Option<bool>,
+    callback_url: Option<String>,
+    callback_secret: Option<String>,
+}
+
+/// What `query` says of `name`, or else `form`.
+fn given(query: &Pairs, form: &Pairs, name: &str) -> Option<Vec<String>> {
+    let of = |pairs: &Pairs| {
+        let values: Vec<String> = pairs
+            .iter()
+            .filter(|(known, _)| known == name)
+            .map(|(_, value)| value.trim().to_owned())
+            .collect();
+        (!values.is_empty()).then_some(values)
+    };
+    of(query).or_else(|| of(form))
+}
+
+/// The first that `query` says of `name`, or else `form`.
+pub(super) fn one(query: &Pairs, form: &Pairs, name: &str) -> Option<String> {
+    given(query, form, name).and_then(|values| values.into_iter().next())
+}
+
 /// The options in `query`, or else in `form`.
 pub(super) fn read(query: &Pairs, form: &Pairs) -> Result<Options, Problem> {
-    let given = |name: &str| {
-        let of = |pairs: &Pairs| {
-            let values: Vec<String> = pairs
-                .iter()
-                .filter(|(known, _)| known == name)
-                .map(|(_, value)| value.trim().to_owned())
-                .collect();
-            (!values.is_empty()).then_some(values)
-        };
-        of(query).or_else(|| of(form))
-    };
-    let one = |name: &str| given(name).and_then(|values| values.into_iter().next());
+    let one = |name: &str| one(query, form, name);
     let flag = |name: &str| match one(name).map(|value| value.to_ascii_lowercase()).as_deref() {
         None => Ok(None),
         Some("true" | "1" | "yes" | "on") => Ok(Some(true)),
@@ -88,7 +144,7 @@ pub(super) fn read(query: &Pairs, form: &Pairs) -> Result<Options, Problem> {
             Problem::invalid("language must be a code of two or three letters, such as deu or en")
         })?;
     }
-    if let Some(lists) = given("processors") {
+    if let Some(lists) = given(query, form, "processors") {
         options.processors = processors(&lists)?;
     }
     options.front_matter = flag("front_matter")?.unwrap_or(false);

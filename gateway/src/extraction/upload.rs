@@ -19,15 +19,18 @@ use tokio::{
 };
 
 use super::options::Pairs;
-use crate::{problem::Problem, state::State as Gateway};
+use crate::{
+    problem::{Problem, ProblemKind},
+    state::State as Gateway,
+};
 
 /// Up to this size a document stays in memory.
 const SMALL: usize = 1 << 20;
 /// What a form may hold besides the document.
-const OTHER_FIELDS: u64 = 64 << 10;
+pub(super) const OTHER_FIELDS: u64 = 64 << 10;
 /// Longest value of an option, and how many there may be.
 const OPTION_BYTES: usize = 1000;
-const OPTIONS: usize = 32;
+pub(super) const OPTIONS: usize = 32;
 /// Longest name of a file, in bytes.
 const NAME_BYTES: usize = 255;
 
@@ -80,10 +83,7 @@ impl AsyncSeek for Bytes {
 /// Reads the form of `request`.
 pub(super) async fn receive(state: &Gateway, request: Request) -> Result<Upload, Problem> {
     let most = state.config.extraction.max_file_bytes;
-    if announced(request.headers()).is_some_and(|length| length > most + OTHER_FIELDS) {
-        return Err(too_large(most));
-    }
-    let mut form = multipart(request, most)?;
+    let mut form = multipart(request, most, most)?;
     let mut others = Pairs::new();
     let mut file = None;
     while let Some(field) = form.next_field().await.map_err(|error| unreadable(&error, most))? {
@@ -101,7 +101,7 @@ pub(super) async fn receive(state: &Gateway, request: Request) -> Result<Upload,
     Ok(Upload { bytes, length, filename, sha256, form: others })
 }
 
-fn missing() -> Problem {
+pub(super) fn missing() -> Problem {
     Problem::invalid("file is required: send multipart/form-data with the document in a part named file")
 }
 
@@ -109,11 +109,15 @@ fn announced(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-fn multipart(request: Request, most: u64) -> Result<Multipart<'static>, Problem> {
+/// The form of `request`, whose files may have `whole` bytes together, and `most` each.
+pub(super) fn multipart(request: Request, whole: u64, most: u64) -> Result<Multipart<'static>, Problem> {
+    if announced(request.headers()).is_some_and(|length| length > whole + OTHER_FIELDS) {
+        return Err(too_large(most));
+    }
     let kind =
         request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let boundary = multer::parse_boundary(kind).map_err(|_| missing())?;
-    let limits = SizeLimit::new().whole_stream(most + OTHER_FIELDS);
+    let limits = SizeLimit::new().whole_stream(whole + OTHER_FIELDS);
     let body: Body = request.into_body();
     Ok(Multipart::with_constraints(body.into_data_stream(), boundary, Constraints::new().size_limit(limits)))
 }
@@ -123,11 +127,7 @@ async fn receive_file(
     mut field: Field<'static>,
     most: u64,
 ) -> Result<(Bytes, u64, String, String), Problem> {
-    let filename = match field.file_name() {
-        None => return Err(Problem::invalid("file must be sent as a file, with a filename")),
-        Some(name) if name.trim().is_empty() => return Err(Problem::malformed("Filename is required")),
-        Some(name) => plain_name(name),
-    };
+    let filename = filename(&field)?;
     let mut hasher = Sha256::new();
     let (mut memory, mut disk, mut length) = (Vec::new(), None, 0_u64);
     while let Some(piece) = field.chunk().await.map_err(|error| unreadable(&error, most))? {
@@ -150,7 +150,7 @@ async fn receive_file(
         }
     }
     if length == 0 {
-        return Err(Problem::new(crate::problem::ProblemKind::Malformed, "empty_file", "Empty file"));
+        return Err(empty());
     }
     let bytes = match disk {
         None => Bytes::Memory(Cursor::new(memory)),
@@ -171,6 +171,19 @@ async fn open(state: &Gateway) -> Result<File, Problem> {
     Ok(File::from_std(file))
 }
 
+pub(super) fn empty() -> Problem {
+    Problem::new(ProblemKind::Malformed, "empty_file", "Empty file")
+}
+
+/// What the file of a part is called.
+pub(super) fn filename(field: &Field<'static>) -> Result<String, Problem> {
+    match field.file_name() {
+        None => Err(Problem::invalid("file must be sent as a file, with a filename")),
+        Some(name) if name.trim().is_empty() => Err(Problem::malformed("Filename is required")),
+        Some(name) => Ok(plain_name(name)),
+    }
+}
+
 /// The name without folders, as it is shown and never used as a path.
 fn plain_name(name: &str) -> String {
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -181,7 +194,7 @@ fn plain_name(name: &str) -> String {
     plain
 }
 
-async fn option(mut field: Field<'static>, most: u64) -> Result<String, Problem> {
+pub(super) async fn option(mut field: Field<'static>, most: u64) -> Result<String, Problem> {
     let name = field.name().unwrap_or_default().to_owned();
     let mut value = Vec::new();
     while let Some(piece) = field.chunk().await.map_err(|error| unreadable(&error, most))? {
@@ -198,14 +211,14 @@ async fn option(mut field: Field<'static>, most: u64) -> Result<String, Problem>
         .ok_or_else(|| Problem::invalid("the fields of the form must be text in UTF-8"))
 }
 
-fn unreadable(error: &multer::Error, most: u64) -> Problem {
+pub(super) fn unreadable(error: &multer::Error, most: u64) -> Problem {
     match error {
         multer::Error::StreamSizeExceeded { .. } | multer::Error::FieldSizeExceeded { .. } => too_large(most),
         _ => Problem::malformed("the multipart body cannot be read: it is not well-formed or was cut off"),
     }
 }
 
-fn too_large(most: u64) -> Problem {
+pub(super) fn too_large(most: u64) -> Problem {
     Problem::too_large(format!("File exceeds maximum size of {}MB", most >> 20))
 }
 

@@ -107,7 +107,7 @@ pub(crate) async fn create(
     let out =
         DatapointCreatedOut { status: "success", message: "1 datapoint successfully created.", datapoint };
     // Queries read the log as far as it is not folded, so they show it already.
-    Ok(answer::created(Written { visible: true }, &location, VERSION, &out))
+    Ok(answer::created(Written { visible: true, repeated: false }, &location, VERSION, &out))
 }
 
 fn refuse(refusal: Refusal) -> Problem {
@@ -155,7 +155,7 @@ pub(crate) async fn create_batch(
     let rejected =
         refused.iter().map(|(index, refusal)| RejectedOut { index: *index, reason: refusal.reason() });
     let out = BatchOut { status: "success", message, accepted, rejected: rejected.collect() };
-    Ok(answer::written(Written { visible: true }, StatusCode::CREATED, None, &out))
+    Ok(answer::written(Written { visible: true, repeated: false }, StatusCode::CREATED, None, &out))
 }
 
 /// One datapoint.

@@ -189,6 +189,16 @@ pub struct Extraction {
     pub max_file_bytes: u64,
     /// Processes that parse; 0 for one per core.
     pub parsers: usize,
+    /// Jobs that have not ended.
+    pub max_open_jobs: u32,
+    /// Hours that the text of a job is kept.
+    pub result_hours: u32,
+    /// Hours that the document of a job is kept after its end.
+    pub input_hours: u32,
+    /// Hours that a text answers for the same document; 0 for not at all.
+    pub cache_hours: u32,
+    /// Texts that do so, in MiB.
+    pub cache_mb: u32,
     /// Seconds that a document may wait for one of them.
     pub patience_seconds: u64,
     /// Address space of such a process, in MiB.
@@ -310,6 +320,8 @@ impl Config {
             ("limits.logins_per_address", self.limits.logins_per_address),
             ("limits.anonymous_extractions_per_minute", self.limits.anonymous_extractions_per_minute),
             ("extraction.max_megapixels", self.extraction.max_megapixels),
+            ("extraction.max_open_jobs", self.extraction.max_open_jobs),
+            ("extraction.result_hours", self.extraction.result_hours),
         ];
         match positive.iter().find(|(_, value)| *value == 0) {
             Some((key, _)) => Err(invalid(&format!("{key} must be at least 1"))),

@@ -64,6 +64,22 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// The stable word for it.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Empty => "empty_file",
+            Self::Unsupported { .. } => "unsupported_type",
+            Self::WrongEngine { .. } => "wrong_engine",
+            Self::Unavailable { .. } => "unavailable",
+            Self::Language { .. } => "unsupported_language",
+            Self::Corrupt { .. } => "corrupt_file",
+            Self::Encrypted => "encrypted_file",
+            Self::TooMuch { .. } => "limit_exceeded",
+            Self::Timeout { .. } => "time_limit",
+            Self::Crash => "parser_failed",
+        }
+    }
+
     /// A file that is damaged in the way that `message` says.
     pub fn corrupt(message: impl Into<String>) -> Self {
         Self::Corrupt { message: message.into() }

@@ -105,6 +105,11 @@ impl Documents {
         Ok(Self { pool: Pool::start(options).await?, services })
     }
 
+    /// How many documents are read at the same time.
+    pub fn capacity(&self) -> usize {
+        self.pool.capacity()
+    }
+
     /// What works now.
     pub async fn offer(&self) -> Offer {
         let abilities = self.pool.abilities();

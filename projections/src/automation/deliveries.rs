@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::automation::{
-    AttemptResult, CLAIM_SECONDS, ConsignmentEvent, Ended, NewDelivery, Requeued, Verdict,
+    AttemptResult, CLAIM_SECONDS, CallbackDelivery, ConsignmentEvent, Ended, NewDelivery, Requeued, Verdict,
 };
 use signalbox_event_store::RecordedEvent;
 use sqlx::{FromRow, PgPool, types::Json};
@@ -47,6 +47,8 @@ pub struct DeliveryRow {
     pub history: Json<Vec<Attempt>>,
     /// When the next attempt may begin; none when it has ended.
     pub due_at: Option<DateTime<Utc>>,
+    /// Whether its consignment knows where it goes, and not a subscription.
+    pub is_callback: bool,
     /// Position of its queueing in the log.
     pub position: i64,
     /// When it was queued.
@@ -76,6 +78,10 @@ pub struct ConsignmentRow {
     pub id: Uuid,
     /// Whose they are.
     pub webhook_id: Uuid,
+    /// Where a callback goes.
+    pub url: Option<String>,
+    /// What signs it, encrypted.
+    pub sealed_secret: Option<String>,
     /// What is claimed now. A claim that has lapsed stays until the next one is made.
     pub claims: Json<Vec<ClaimEntry>>,
     /// When the newest claim was made.
@@ -107,6 +113,38 @@ impl ReadRow for ConsignmentRow {
     }
 }
 
+impl DeliveryRow {
+    fn new(recorded: &RecordedEvent, webhook_id: Uuid, new: NewDelivery, is_callback: bool) -> Self {
+        let at = recorded.recorded_at;
+        Self {
+            id: new.id.0,
+            consignment_id: recorded.aggregate_id,
+            webhook_id,
+            event_id: new.event_id,
+            event_type: new.event_type,
+            body: new.body,
+            status: "pending".to_owned(),
+            round: 1,
+            attempts: 0,
+            response_code: None,
+            last_error: None,
+            history: Json(Vec::new()),
+            due_at: Some(at),
+            is_callback,
+            position: recorded.position,
+            created_at: at,
+            ended_at: None,
+            updated_at: at,
+        }
+    }
+}
+
+impl ConsignmentRow {
+    fn new(id: Uuid, webhook_id: Uuid) -> Self {
+        Self { id, webhook_id, url: None, sealed_secret: None, claims: Json(Vec::new()), claimed_at: None }
+    }
+}
+
 /// The tables that the events of a consignment change.
 pub(super) struct Changed<'r> {
     pub(super) webhooks: &'r mut Table<WebhookRow>,
@@ -117,7 +155,9 @@ pub(super) struct Changed<'r> {
 /// The deliveries that `event` changes, and were there before.
 pub(super) fn changed_deliveries(event: &ConsignmentEvent) -> Vec<Uuid> {
     match event {
-        ConsignmentEvent::DeliveriesQueued { .. } | ConsignmentEvent::AttemptsBegun { .. } => Vec::new(),
+        ConsignmentEvent::DeliveriesQueued { .. }
+        | ConsignmentEvent::CallbackQueued(_)
+        | ConsignmentEvent::AttemptsBegun { .. } => Vec::new(),
         ConsignmentEvent::AttemptsEnded { attempts, .. } => {
             attempts.iter().map(|ended| ended.result.id.0).collect()
         }
@@ -140,6 +180,7 @@ pub(super) fn fold(rows: &mut Changed<'_>, recorded: &RecordedEvent, event: Cons
         ConsignmentEvent::DeliveriesQueued { webhook, deliveries } => {
             rows.queue(recorded, webhook.0, deliveries)
         }
+        ConsignmentEvent::CallbackQueued(callback) => rows.queue_callback(recorded, callback),
         ConsignmentEvent::AttemptsBegun { claim, at, .. } => {
             rows.begin(recorded.aggregate_id, ClaimEntry { claim, at })
         }
@@ -159,37 +200,24 @@ pub(super) fn fold(rows: &mut Changed<'_>, recorded: &RecordedEvent, event: Cons
 
 impl Changed<'_> {
     fn queue(&mut self, recorded: &RecordedEvent, webhook_id: Uuid, deliveries: Vec<NewDelivery>) {
-        let (consignment_id, at) = (recorded.aggregate_id, recorded.recorded_at);
         if recorded.sequence == 1 {
-            let claims = Json(Vec::new());
-            self.consignments.put(ConsignmentRow {
-                id: consignment_id,
-                webhook_id,
-                claims,
-                claimed_at: None,
-            });
+            self.consignments.put(ConsignmentRow::new(recorded.aggregate_id, webhook_id));
         }
-        for NewDelivery { id, event_id, event_type, body } in deliveries {
-            self.deliveries.put(DeliveryRow {
-                id: id.0,
-                consignment_id,
-                webhook_id,
-                event_id,
-                event_type,
-                body,
-                status: "pending".to_owned(),
-                round: 1,
-                attempts: 0,
-                response_code: None,
-                last_error: None,
-                history: Json(Vec::new()),
-                due_at: Some(at),
-                position: recorded.position,
-                created_at: at,
-                ended_at: None,
-                updated_at: at,
-            });
+        for delivery in deliveries {
+            self.deliveries.put(DeliveryRow::new(recorded, webhook_id, delivery, false));
         }
+    }
+
+    fn queue_callback(&mut self, recorded: &RecordedEvent, callback: CallbackDelivery) {
+        let CallbackDelivery { receiver, url, sealed_secret, delivery } = callback;
+        let id = recorded.aggregate_id;
+        if recorded.sequence == 1 {
+            self.consignments.put(ConsignmentRow::new(id, receiver.0));
+        }
+        if let Some(row) = self.consignments.change(id) {
+            (row.url, row.sealed_secret) = (Some(url), Some(sealed_secret));
+        }
+        self.deliveries.put(DeliveryRow::new(recorded, receiver.0, delivery, true));
     }
 
     fn begin(&mut self, consignment: Uuid, made: ClaimEntry) {

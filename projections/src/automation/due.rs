@@ -61,7 +61,7 @@ pub async fn live_claims(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<LiveCl
     .await
 }
 
-/// Consignments of enabled subscriptions with attempts that are due at `now`, at most `limit`; not those that are `busy`, and
+/// Consignments of enabled subscriptions, and callbacks, with attempts that are due at `now`, at most `limit`; not those that are `busy`, and
 /// none of the subscriptions that are `full`. First one of each subscription, then a second one of each: a subscription
 /// that has fallen far behind does not stand before the others.
 ///
@@ -75,7 +75,8 @@ pub async fn due_consignments(
     limit: i64,
 ) -> Result<Vec<DueConsignment>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT due.id, w.id AS webhook_id, w.url, w.sealed_secret, w.failing_since IS NOT NULL AS is_failing
+        "SELECT due.id, w.id AS webhook_id, w.url, w.sealed_secret, w.failing_since IS NOT NULL AS is_failing,
+                due.turn, due.due_at
            FROM read.webhooks w CROSS JOIN LATERAL (
                 SELECT consignment_id AS id, min(due_at) AS due_at, row_number() OVER (ORDER BY min(due_at)) AS turn
                   FROM (SELECT consignment_id, due_at FROM read.deliveries d
@@ -83,7 +84,14 @@ pub async fn due_consignments(
                          ORDER BY d.due_at, d.position LIMIT 200) d
                  GROUP BY consignment_id) due
           WHERE w.enabled AND w.id <> ALL($3)
-          ORDER BY due.turn, due.due_at LIMIT $4",
+         UNION ALL
+         SELECT c.id, c.webhook_id, c.url, c.sealed_secret, d.attempts > 0,
+                row_number() OVER (PARTITION BY c.webhook_id ORDER BY d.due_at, d.position), d.due_at
+           FROM (SELECT consignment_id, attempts, due_at, position FROM read.deliveries
+                  WHERE is_callback AND due_at <= $1 AND consignment_id <> ALL($2) AND webhook_id <> ALL($3)
+                  ORDER BY due_at, position LIMIT 200) d
+           JOIN read.consignments c ON c.id = d.consignment_id
+          ORDER BY turn, due_at LIMIT $4",
     )
     .bind(now)
     .bind(busy)

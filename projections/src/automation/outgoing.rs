@@ -9,6 +9,7 @@ use signalbox_domain::{
     automation::{
         EventType, Health, HealthEvent, Reading, ReadingEvent, ReportedReading, Rule, RuleAction, RuleEvent,
     },
+    extraction::{Callback, ExtractionJob, ExtractionJobEvent, NewExtractionJob},
     kernel::Decider,
     monitoring::{Experiment, ExperimentEvent},
 };
@@ -17,8 +18,15 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 /// Words of the log's events that webhooks may be told of.
-pub const TOLD: [&str; 5] =
-    ["experiment_started", "experiment_stopped", "health_changed", "reading_reported", "rule_triggered"];
+pub const TOLD: [&str; 7] = [
+    "experiment_started",
+    "experiment_stopped",
+    "extraction_completed",
+    "extraction_failed",
+    "health_changed",
+    "reading_reported",
+    "rule_triggered",
+];
 
 /// An event on its way to whoever subscribes to its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +39,8 @@ pub struct Outgoing {
     pub time: DateTime<Utc>,
     /// The JSON that is posted.
     pub body: String,
+    /// Who is told of it besides.
+    pub callback: Option<Callback>,
 }
 
 /// Why an event cannot be told.
@@ -72,11 +82,31 @@ enum About<'a> {
         experiment_name: &'a str,
         experiment_id: Uuid,
     },
+    Extraction(Document<'a>),
     Health {
         status: &'static str,
         previous: &'static str,
         components: &'a BTreeMap<String, String>,
     },
+}
+
+/// A job that has ended; of the document no more than what it is called and how it is.
+#[derive(Serialize)]
+struct Document<'a> {
+    job_id: Uuid,
+    status: &'static str,
+    filename: &'a str,
+    size_bytes: u64,
+    sha256: &'a str,
+    output_format: &'a str,
+    mime_type: Option<&'a str>,
+    page_count: Option<u32>,
+    processing_time_ms: Option<u64>,
+    cached: bool,
+    error: Option<&'a str>,
+    error_code: Option<&'a str>,
+    /// Path of the text.
+    result: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -101,6 +131,7 @@ impl<'a> From<&'a Reading> for Sensor<'a> {
 pub async fn outgoing(pool: &PgPool, recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
     match recorded.aggregate_type.as_str() {
         Experiment::TYPE => experiment(pool, recorded).await,
+        ExtractionJob::TYPE => extraction(pool, recorded).await,
         Health::TYPE => health(recorded).map(Some),
         ReportedReading::TYPE => reading(recorded).map(Some),
         Rule::TYPE => firing(recorded),
@@ -135,6 +166,50 @@ async fn experiment_name(pool: &PgPool, recorded: &RecordedEvent) -> Result<Stri
         }
     }
     Ok(name)
+}
+
+async fn extraction(pool: &PgPool, recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
+    let (event_type, result, failure) = match recorded.decode::<ExtractionJob>()? {
+        ExtractionJobEvent::ExtractionCompleted { result, .. } => {
+            (EventType::ExtractionCompleted, Some(result), None)
+        }
+        ExtractionJobEvent::ExtractionFailed { failure } => {
+            (EventType::ExtractionFailed, None, Some(failure))
+        }
+        _ => return Ok(None),
+    };
+    let Some(job) = submitted(pool, recorded).await? else { return Ok(None) };
+    let (job_id, result) = (recorded.aggregate_id, result.as_ref());
+    let about = About::Extraction(Document {
+        job_id,
+        status: if result.is_some() { "completed" } else { "failed" },
+        filename: &job.filename,
+        size_bytes: job.size,
+        sha256: job.sha256.as_str(),
+        output_format: &job.options.output_format,
+        mime_type: result.map(|result| result.mime_type.as_str()),
+        page_count: result.and_then(|result| result.page_count),
+        processing_time_ms: result.map(|result| result.milliseconds),
+        cached: result.is_some_and(|result| result.cached),
+        error: failure.as_ref().map(|failure| failure.message.as_str()),
+        error_code: failure.as_ref().map(|failure| failure.code.as_str()),
+        result: result.map(|_| format!("/api/v1/jobs/{job_id}/result")),
+    });
+    let told = tell(recorded, event_type, recorded.recorded_at, about)?;
+    Ok(Some(Outgoing { callback: job.callback, ..told }))
+}
+
+/// What the job is about, from the first event of its stream.
+async fn submitted(
+    pool: &PgPool,
+    recorded: &RecordedEvent,
+) -> Result<Option<NewExtractionJob>, OutgoingError> {
+    let stream = read_stream(pool, ExtractionJob::TYPE, recorded.aggregate_id).await?;
+    let Some(first) = stream.first() else { return Ok(None) };
+    match first.decode::<ExtractionJob>()? {
+        ExtractionJobEvent::ExtractionSubmitted(new) => Ok(Some(new)),
+        _ => Ok(None),
+    }
 }
 
 /// A rule that fired tells webhooks of it if it says so.
@@ -180,5 +255,5 @@ fn tell(
         id,
         about,
     };
-    Ok(Outgoing { id, event_type, time, body: serde_json::to_string(&payload)? })
+    Ok(Outgoing { id, event_type, time, body: serde_json::to_string(&payload)?, callback: None })
 }

@@ -51,7 +51,7 @@ impl Rows for FleetRows {
         events: &[&RecordedEvent],
     ) -> Result<Vec<Poison>, ApplyError> {
         let (decoded, poisons) = decode_all(events, decode);
-        let changed = |aggregate| changed_ids(events.iter().copied(), aggregate);
+        let changed = |aggregate| changed_ids(&decoded, aggregate);
         let mappings = decoded.iter().filter_map(|(_, event)| changed_mapping(event)).collect();
         self.packages.load(connection, schema, changed(PluginPackage::TYPE)).await?;
         self.instances.load(connection, schema, changed(PluginInstance::TYPE)).await?;

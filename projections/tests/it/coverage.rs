@@ -3,8 +3,9 @@
 use serde_json::Value;
 use signalbox_event_store::RecordedEvent;
 use signalbox_projections::{
-    Projection, Rows, automation::AutomationProjection, fleet::FleetProjection, identity::IdentityProjection,
-    monitoring::MonitoringProjection, transfer::TransferProjection,
+    Projection, Rows, automation::AutomationProjection, extraction::ExtractionProjection,
+    fleet::FleetProjection, identity::IdentityProjection, monitoring::MonitoringProjection,
+    transfer::TransferProjection,
 };
 use uuid::Uuid;
 
@@ -74,6 +75,7 @@ async fn every_event_changes_its_read_model_or_is_listed_as_without_effect() {
         log().into_iter().filter(|event| aggregates.contains(&event.aggregate_type.as_str())).collect()
     };
     assert_decided::<AutomationProjection>(&world, &of(AutomationProjection::AGGREGATES)).await;
+    assert_decided::<ExtractionProjection>(&world, &of(ExtractionProjection::AGGREGATES)).await;
     assert_decided::<FleetProjection>(&world, &of(FleetProjection::AGGREGATES)).await;
     assert_decided::<IdentityProjection>(&world, &of(IdentityProjection::AGGREGATES)).await;
     assert_decided::<MonitoringProjection>(&world, &of(MonitoringProjection::AGGREGATES)).await;
@@ -85,6 +87,7 @@ async fn every_event_changes_its_read_model_or_is_listed_as_without_effect() {
 fn every_aggregate_belongs_to_exactly_one_projection() {
     let projections = [
         AutomationProjection::AGGREGATES,
+        ExtractionProjection::AGGREGATES,
         FleetProjection::AGGREGATES,
         IdentityProjection::AGGREGATES,
         MonitoringProjection::AGGREGATES,

@@ -4,6 +4,7 @@
 
 mod coverage;
 mod history;
+mod history_extraction;
 mod history_plugins;
 mod history_webhooks;
 mod identity;

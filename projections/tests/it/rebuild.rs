@@ -5,6 +5,7 @@ use signalbox_domain::{
 use signalbox_projections::{
     Page, Portions, Projection, Runner,
     automation::AutomationProjection,
+    extraction::ExtractionProjection,
     fleet::FleetProjection,
     identity::{
         IdentityProjection,
@@ -19,7 +20,7 @@ use sqlx::Executor;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    history, history_plugins, history_webhooks,
+    history, history_extraction, history_plugins, history_webhooks,
     world::{World, dump},
 };
 
@@ -46,6 +47,7 @@ async fn a_rebuild_in_one_step_equals_what_was_folded_event_by_event() {
             history::monitoring(&writer, number).await;
             history::rules(&writer, number).await;
             history_webhooks::webhooks(&writer, number).await;
+            history_extraction::jobs(&writer, number).await;
             history_plugins::plugins(&writer, number).await;
         }
     });
@@ -55,6 +57,7 @@ async fn a_rebuild_in_one_step_equals_what_was_folded_event_by_event() {
     writing.await.unwrap();
     world.fold().await;
     rebuild_unchanged::<AutomationProjection>(&world).await;
+    rebuild_unchanged::<ExtractionProjection>(&world).await;
     rebuild_unchanged::<FleetProjection>(&world).await;
     rebuild_unchanged::<IdentityProjection>(&world).await;
     rebuild_unchanged::<MonitoringProjection>(&world).await;
@@ -72,6 +75,7 @@ async fn a_rebuild_in_small_portions_equals_the_live_tables() {
         history::monitoring(&world.writer, number).await;
         history::rules(&world.writer, number).await;
         history_webhooks::webhooks(&world.writer, number).await;
+        history_extraction::jobs(&world.writer, number).await;
         history_plugins::plugins(&world.writer, number).await;
     }
     world.fold().await;
@@ -82,9 +86,9 @@ async fn a_rebuild_in_small_portions_equals_the_live_tables() {
         let monitoring = rebuild_in::<MonitoringProjection>(world.pool(), portions).await.unwrap();
         let automation = rebuild_in::<AutomationProjection>(world.pool(), portions).await.unwrap();
         let fleet = rebuild_in::<FleetProjection>(world.pool(), portions).await.unwrap();
-        let differences =
-            [identity, transfer, monitoring, automation, fleet].map(|report| report.differences);
-        assert_eq!(differences, [0; 5], "{portions:?}");
+        let extraction = rebuild_in::<ExtractionProjection>(world.pool(), portions).await.unwrap();
+        let reports = [identity, transfer, monitoring, automation, fleet, extraction];
+        assert_eq!(reports.map(|report| report.differences), [0; 6], "{portions:?}");
     }
     world.servers.finish().await;
 }
@@ -158,6 +162,7 @@ async fn rebuilt_tables_have_the_columns_keys_and_index_names_of_the_migrations(
     let world = World::start().await;
     world.fold().await;
     let before = schema(&world).await;
+    rebuild::<ExtractionProjection>(world.pool()).await.unwrap();
     rebuild::<IdentityProjection>(world.pool()).await.unwrap();
     rebuild::<MonitoringProjection>(world.pool()).await.unwrap();
     rebuild::<TransferProjection>(world.pool()).await.unwrap();

@@ -14,8 +14,9 @@ use signalbox_domain::{
 };
 use signalbox_event_store::{Appender, Execution, execute};
 use signalbox_projections::{
-    Projection, Runner, automation::AutomationProjection, fleet::FleetProjection,
-    identity::IdentityProjection, monitoring::MonitoringProjection, transfer::TransferProjection,
+    Projection, Runner, automation::AutomationProjection, extraction::ExtractionProjection,
+    fleet::FleetProjection, identity::IdentityProjection, monitoring::MonitoringProjection,
+    transfer::TransferProjection,
 };
 use signalbox_test_support::{TestServers, metadata};
 use sqlx::PgPool;
@@ -62,6 +63,7 @@ impl World {
     /// Applies all that is in the log to all contexts.
     pub(crate) async fn fold(&self) {
         catch_up(&mut self.runner::<AutomationProjection>().await).await;
+        catch_up(&mut self.runner::<ExtractionProjection>().await).await;
         catch_up(&mut self.runner::<FleetProjection>().await).await;
         catch_up(&mut self.runner::<IdentityProjection>().await).await;
         catch_up(&mut self.runner::<MonitoringProjection>().await).await;

@@ -16,12 +16,14 @@ use signalbox_plugins::Plugins;
 use signalbox_projections::{
     Runner,
     automation::AutomationProjection,
+    extraction::ExtractionProjection,
     fleet::FleetProjection,
     identity::IdentityProjection,
     monitoring::{MonitoringProjection, series::Folder},
     transfer::TransferProjection,
 };
 use signalbox_sealing::Sealer;
+use signalbox_texts::Texts;
 use sqlx::PgPool;
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -61,6 +63,7 @@ impl Process {
         self.tasks.spawn(async move {
             tokio::join!(
                 Runner::<AutomationProjection>::run(pool.clone(), bus.clone(), stop.clone()),
+                Runner::<ExtractionProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<FleetProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
                 Runner::<MonitoringProjection>::run(pool.clone(), bus.clone(), stop.clone()),
@@ -83,7 +86,20 @@ impl Process {
         let (blobs, config) = (blobs(&self.config.storage.folder), self.config.clone());
         let egress = Egress::new(Policy::allowing(&config.egress.allowed_networks).unwrap()).unwrap();
         let sealer = Sealer::open(&pool, &clock).await.unwrap();
-        signalbox_workers::Context { pool, bus, mailbox, blobs, egress, sealer, clock, config }
+        let documents = self.documents().await;
+        let texts = Texts::new(pool.clone(), blobs.clone(), clock.clone(), &config.extraction);
+        signalbox_workers::Context {
+            pool,
+            bus,
+            mailbox,
+            blobs,
+            documents,
+            texts,
+            egress,
+            sealer,
+            clock,
+            config,
+        }
     }
 
     /// Takes the role of a gateway on a free port; gives back its address.

@@ -1,8 +1,14 @@
 //! What the description does not say of a route: who may call it, on what, and with which body.
 
 use serde_json::{Value, json};
+use signalbox_domain::{
+    extraction::{ExtractionJob, ExtractionJobCommand, ExtractionOptions, NewExtractionJob},
+    kernel::Sha256Hex,
+};
+use signalbox_test_support::metadata;
+use uuid::Uuid;
 
-use crate::harness::{AgentAccount, Client, Receiver, World, description, eventually, seconds};
+use crate::harness::{ADMIN, AgentAccount, Client, Receiver, World, description, eventually, seconds};
 
 /// Who may call a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +44,8 @@ pub enum Subject {
     Webhook,
     Delivery,
     Datapoint,
+    /// Seen by its owner alone.
+    Extraction,
     PluginInstance,
     ChannelMapping,
     /// None is installed.
@@ -73,6 +81,7 @@ pub struct Subjects {
     pub webhook: String,
     pub delivery: String,
     pub datapoint: String,
+    pub extraction: Uuid,
     pub plugin_instance: String,
     pub channel_mapping: String,
 }
@@ -80,8 +89,8 @@ pub struct Subjects {
 fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
     use Subject::{
-        ApiToken, ChannelMapping, Dashboard, Datapoint, Delivery, Event, Experiment, File, Job, LogEntry,
-        Nothing, PluginInstance, PluginPackage, Rule, Token, Transfer, User, Webhook, Widget,
+        ApiToken, ChannelMapping, Dashboard, Datapoint, Delivery, Event, Experiment, Extraction, File, Job,
+        LogEntry, Nothing, PluginInstance, PluginPackage, Rule, Token, Transfer, User, Webhook, Widget,
     };
     let credentials = || Some(json!({"email": "nobody@example.org", "password": "not the password"}));
     let job = || {
@@ -252,6 +261,11 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         ),
         "delete_channel_mapping" => (Operator, ChannelMapping, None),
         "extract" | "extract_raw" | "extract_document" | "formats" => (Everybody, Nothing, None),
+        "submit_extraction_job" | "submit_extraction_jobs" | "submit_document" => (Everybody, Nothing, None),
+        "list_extraction_jobs" | "extraction_job_stats" => (Everybody, Nothing, None),
+        "get_extraction_job" | "cancel_extraction_job" | "retry_extraction_job" | "get_extraction_result" => {
+            (Everybody, Extraction, None)
+        }
         "upload_file" | "download_file" | "get_manifest" => (Agent, File, None),
         "agent_connect" => (Agent, Nothing, Some(json!({"system_info": {"hostname": "h"}}))),
         "agent_send" => (Agent, Nothing, Some(json!({"type": "heartbeat", "data": {}}))),
@@ -301,6 +315,7 @@ impl Route {
                 return of_dashboard.replace("{wid}", &subjects.widget);
             }
             Subject::Datapoint => subjects.datapoint.clone(),
+            Subject::Extraction => subjects.extraction.to_string(),
             Subject::PluginInstance => subjects.plugin_instance.clone(),
             Subject::ChannelMapping => {
                 let of_instance = self.template.replace("{public_id}", &subjects.plugin_instance);
@@ -342,7 +357,12 @@ impl Route {
         match self.access {
             _ if matches!(
                 self.subject,
-                Subject::Job | Subject::Transfer | Subject::ApiToken | Subject::Dashboard | Subject::Widget
+                Subject::Job
+                    | Subject::Transfer
+                    | Subject::ApiToken
+                    | Subject::Dashboard
+                    | Subject::Widget
+                    | Subject::Extraction
             ) =>
             {
                 &clients.admin
@@ -424,10 +444,38 @@ impl Subjects {
             log_entry,
             dashboard,
             widget,
+            extraction: extraction(world).await,
             plugin_instance,
             channel_mapping,
         }
     }
+}
+
+/// A job that waits: nobody reads documents here.
+async fn extraction(world: &World) -> Uuid {
+    let admin = "SELECT id FROM read.users WHERE email = $1";
+    let admin: Uuid = sqlx::query_scalar(admin).bind(ADMIN).fetch_one(&world.servers.pool).await.unwrap();
+    let new = NewExtractionJob {
+        owner: Some(admin.into()),
+        filename: "subject.txt".to_owned(),
+        size: 1,
+        sha256: Sha256Hex::from_bytes(&[1; 32]),
+        input: world.clock.new_id(),
+        options: ExtractionOptions {
+            output_format: "markdown".to_owned(),
+            engine: "auto".to_owned(),
+            ocr_engine: "none".to_owned(),
+            language: "deu".to_owned(),
+            processors: Vec::new(),
+            front_matter: false,
+        },
+        callback: None,
+    };
+    let (id, command) = (world.clock.new_id(), ExtractionJobCommand::Submit(new));
+    world.servers.bus.send::<ExtractionJob>(id, None, &metadata(), &command).await.unwrap();
+    let path = format!("/api/v1/jobs/{id}");
+    eventually(seconds(10), async || world.admin.get(&path).await.status == 200).await;
+    id
 }
 
 /// A webhook and a delivery that has come: nothing happens to it any more by itself.

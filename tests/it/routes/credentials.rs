@@ -270,7 +270,7 @@ async fn no_route_shows_what_belongs_to_another() {
     let mut seen = 0;
     for route in routes() {
         let strangers: &[&Client] = match route.subject {
-            Subject::Job | Subject::Transfer => &[&operator, &second_admin],
+            Subject::Job | Subject::Transfer | Subject::Extraction => &[&operator, &second_admin],
             Subject::File => &[&stranger],
             _ => continue,
         };

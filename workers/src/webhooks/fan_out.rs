@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use signalbox_domain::{
     automation::{Health, ReportedReading, Rule, Webhook},
+    extraction::ExtractionJob,
     kernel::Decider,
     monitoring::Experiment,
 };
@@ -44,8 +45,14 @@ impl Worker for WebhookFanOut {
     }
 
     fn wakes(&self, wakeup: &Wakeup) -> bool {
-        const SOURCES: [&str; 5] =
-            [Experiment::TYPE, Health::TYPE, ReportedReading::TYPE, Rule::TYPE, Webhook::TYPE];
+        const SOURCES: [&str; 6] = [
+            Experiment::TYPE,
+            ExtractionJob::TYPE,
+            Health::TYPE,
+            ReportedReading::TYPE,
+            Rule::TYPE,
+            Webhook::TYPE,
+        ];
         let Wakeup::LogAppended { aggregates, .. } = wakeup else { return false };
         aggregates.iter().any(|word| SOURCES.contains(&word.as_str()))
     }
@@ -79,10 +86,13 @@ impl Following {
         let mut queue = Queue::default();
         for recorded in events.iter().filter(|event| !event.payload.is_null()) {
             self.subscriptions.fold(recorded)?;
-            if self.subscriptions.is_silent() || !TOLD.contains(&recorded.event_type.as_str()) {
+            let may_call_back = recorded.aggregate_type == ExtractionJob::TYPE;
+            let is_heard = may_call_back || !self.subscriptions.is_silent();
+            if !is_heard || !TOLD.contains(&recorded.event_type.as_str()) {
                 continue;
             }
             if let Some(event) = told(context, recorded).await? {
+                queue.add_callback(recorded.aggregate_id, &event);
                 for webhook in self.subscriptions.told_of(event.event_type) {
                     queue.add(webhook, recorded.position, &event);
                 }

@@ -2,7 +2,8 @@ use std::collections::BTreeMap;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use signalbox_domain::{
-    automation::{Consignment, ConsignmentCommand, NewDelivery},
+    automation::{CallbackDelivery, Consignment, ConsignmentCommand, NewDelivery},
+    extraction::Callback,
     kernel::{DeliveryId, WebhookId},
 };
 use signalbox_projections::automation::outgoing::Outgoing;
@@ -18,25 +19,46 @@ const CONCURRENT: usize = 16;
 
 /// Deliveries on their way to their consignments.
 #[derive(Debug, Default)]
-pub(super) struct Queue(BTreeMap<(WebhookId, i64), Vec<NewDelivery>>);
+pub(super) struct Queue {
+    of_webhooks: BTreeMap<(WebhookId, i64), Vec<NewDelivery>>,
+    /// With the keys of their consignments.
+    callbacks: Vec<(Uuid, CallbackDelivery)>,
+}
 
 impl Queue {
     /// Adds `event`, which is at `position`, for `webhook`.
     pub(super) fn add(&mut self, webhook: WebhookId, position: i64, event: &Outgoing) {
-        self.0.entry((webhook, position / STRETCH)).or_default().push(NewDelivery {
-            id: DeliveryId(Uuid::new_v5(&webhook.0, event.id.as_bytes())),
-            event_id: event.id,
-            event_type: event.event_type.as_str().to_owned(),
-            body: event.body.clone(),
-        });
+        self.of_webhooks.entry((webhook, position / STRETCH)).or_default().push(delivery(webhook, event));
+    }
+
+    /// Adds `event` for whoever is to be told of it by the resource `of` itself.
+    pub(super) fn add_callback(&mut self, of: Uuid, event: &Outgoing) {
+        let Some(Callback { receiver, url, sealed_secret }) = event.callback.clone() else { return };
+        let delivery = delivery(receiver, event);
+        let consignment = Uuid::new_v5(&of, format!("callback {}", event.id).as_bytes());
+        self.callbacks.push((consignment, CallbackDelivery { receiver, url, sealed_secret, delivery }));
     }
 
     /// Queues them all. Done twice, nothing happens the second time: consignment and delivery follow from subscription and
     /// event.
     pub(super) async fn send(self, context: &Context, name: &str) -> Result<(), WorkerError> {
-        let queued = stream::iter(self.0)
+        let queued = stream::iter(self.of_webhooks)
             .map(|((webhook, stretch), deliveries)| queue(context, name, webhook, stretch, deliveries));
-        queued.buffer_unordered(CONCURRENT).try_collect().await
+        queued.buffer_unordered(CONCURRENT).try_collect::<()>().await?;
+        let called = stream::iter(self.callbacks).map(|(id, callback)| async move {
+            let command = ConsignmentCommand::QueueCallback(callback);
+            context.send_if_still_due::<Consignment>(name, id, "callback", &command).await.map(|_| ())
+        });
+        called.buffer_unordered(CONCURRENT).try_collect().await
+    }
+}
+
+fn delivery(receiver: WebhookId, event: &Outgoing) -> NewDelivery {
+    NewDelivery {
+        id: DeliveryId(Uuid::new_v5(&receiver.0, event.id.as_bytes())),
+        event_id: event.id,
+        event_type: event.event_type.as_str().to_owned(),
+        body: event.body.clone(),
     }
 }
 

@@ -4,8 +4,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
 use super::{
-    AttemptResult, Begun, Consignment, ConsignmentCommand, ConsignmentEvent, Ended, NewDelivery, Requeued,
-    state::Phase,
+    AttemptResult, Begun, CallbackDelivery, Consignment, ConsignmentCommand, ConsignmentEvent, Ended,
+    NewDelivery, Requeued, state::Phase,
 };
 use crate::{
     automation::webhook::WEBHOOK_CLAIM,
@@ -22,6 +22,7 @@ impl Decider for Consignment {
     fn decide(&self, command: ConsignmentCommand) -> Result<Vec<ConsignmentEvent>, Rejection> {
         match command {
             ConsignmentCommand::Queue { webhook, deliveries } => self.queue(webhook, deliveries),
+            ConsignmentCommand::QueueCallback(callback) => Ok(self.queue_callback(callback)),
             ConsignmentCommand::Begin { claim, at, ids } => self.begin(claim, at, ids),
             ConsignmentCommand::Record { claim, results } => self.record(claim, results),
             ConsignmentCommand::Redeliver { at, ids } => self.redeliver(at, ids),
@@ -65,6 +66,13 @@ impl Consignment {
         } else {
             vec![ConsignmentEvent::DeliveriesQueued { webhook, deliveries }]
         })
+    }
+
+    fn queue_callback(&self, callback: CallbackDelivery) -> Vec<ConsignmentEvent> {
+        match self.webhook {
+            None => vec![ConsignmentEvent::CallbackQueued(callback)],
+            Some(_) => Vec::new(),
+        }
     }
 
     fn begin(

@@ -19,6 +19,19 @@ pub struct NewDelivery {
     pub body: String,
 }
 
+/// What somebody is told once, who has no subscription: the consignment knows the address itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallbackDelivery {
+    /// Stands for the subscription, also when requests at the same time are counted; equal for all addresses of a host.
+    pub receiver: WebhookId,
+    /// Where it is posted to.
+    pub url: String,
+    /// Signs it; encrypted for the receiver.
+    pub sealed_secret: String,
+    /// What is posted.
+    pub delivery: NewDelivery,
+}
+
 /// What a request to a receiver came to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptResult {
@@ -45,6 +58,8 @@ pub enum ConsignmentCommand {
         /// Which.
         deliveries: Vec<NewDelivery>,
     },
+    /// Take in what somebody is told once, who has no subscription. Nothing happens if that is there already.
+    QueueCallback(CallbackDelivery),
     /// Claim the attempts that are due for one worker, all of them or none.
     Begin {
         /// Names the claim; only who knows it may say what came of the attempts.
@@ -131,6 +146,8 @@ pub enum ConsignmentEvent {
         /// Which.
         deliveries: Vec<NewDelivery>,
     },
+    /// Something is on its way to somebody who has no subscription.
+    CallbackQueued(CallbackDelivery),
     /// A worker has claimed attempts.
     AttemptsBegun {
         /// Names the claim.
@@ -164,6 +181,7 @@ impl DomainEvent for ConsignmentEvent {
     fn event_type(&self) -> String {
         match self {
             Self::DeliveriesQueued { .. } => "deliveries_queued",
+            Self::CallbackQueued(_) => "callback_queued",
             Self::AttemptsBegun { .. } => "attempts_begun",
             Self::AttemptsEnded { .. } => "attempts_ended",
             Self::DeliveriesRequeued { .. } => "deliveries_requeued",

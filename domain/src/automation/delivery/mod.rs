@@ -7,7 +7,7 @@ mod state;
 mod tests;
 
 pub use events::{
-    AttemptResult, Begun, Consignment, ConsignmentCommand, ConsignmentEvent, Ended, NewDelivery, Requeued,
-    Verdict,
+    AttemptResult, Begun, CallbackDelivery, Consignment, ConsignmentCommand, ConsignmentEvent, Ended,
+    NewDelivery, Requeued, Verdict,
 };
 pub use state::{CLAIM_SECONDS, MAX_ATTEMPTS};

@@ -83,6 +83,10 @@ impl Consignment {
                 self.webhook = Some(webhook);
                 self.deliveries.extend(deliveries.into_iter().map(|new| (new.id, Delivery::new(1))));
             }
+            ConsignmentEvent::CallbackQueued(callback) => {
+                self.webhook = Some(callback.receiver);
+                self.deliveries.insert(callback.delivery.id, Delivery::new(1));
+            }
             ConsignmentEvent::AttemptsBegun { claim, at, attempts } => {
                 for begun in attempts {
                     self.change(begun.id, |delivery| {

@@ -134,3 +134,18 @@ fn what_has_ended_may_be_delivered_again_with_attempts_of_its_own() {
     run(&mut consignment, redeliver(&[ONE, ONE])).unwrap();
     assert_eq!(begun(&run(&mut consignment, begin(2, 1, &[ONE])).unwrap()), [(2, 1)]);
 }
+
+#[test]
+fn a_callback_is_queued_once_and_delivered_like_others() {
+    let mut consignment = Consignment::default();
+    let queue = || {
+        let (url, sealed_secret) = ("https://example.org".to_owned(), "sealed".to_owned());
+        let callback = CallbackDelivery { receiver: WEBHOOK, url, sealed_secret, delivery: new(ONE) };
+        ConsignmentCommand::QueueCallback(callback)
+    };
+    assert_eq!(run(&mut consignment, queue()).unwrap().len(), 1);
+    assert_eq!(run(&mut consignment, queue()).unwrap(), []);
+    assert_eq!(begun(&run(&mut consignment, begin(1, 0, &[ONE])).unwrap()), [(1, 1)]);
+    let ended = run(&mut consignment, record(1, vec![result(ONE, 0, 200)])).unwrap();
+    assert_eq!(verdict(&ended), Verdict::Delivered);
+}

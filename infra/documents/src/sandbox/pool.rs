@@ -97,6 +97,11 @@ impl Pool {
         Ok(pool)
     }
 
+    /// How many documents are read at the same time.
+    pub fn capacity(&self) -> usize {
+        self.inner.options.children.max(1)
+    }
+
     /// What the children can do.
     pub(crate) fn abilities(&self) -> &Abilities {
         &self.inner.abilities

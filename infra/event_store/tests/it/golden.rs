@@ -11,6 +11,7 @@ use chrono::DateTime;
 use serde_json::Value;
 use signalbox_domain::{
     automation::{Consignment, Health, ReportedReading, Rule, Webhook},
+    extraction::ExtractionJob,
     fleet::{PluginInstance, PluginPackage},
     identity::{ApiToken, Session, User},
     kernel::Decider,
@@ -83,6 +84,7 @@ fn rewritten(event: &RecordedEvent) -> Value {
         Webhook::TYPE => through::<Webhook>(event),
         Consignment::TYPE => through::<Consignment>(event),
         Health::TYPE => through::<Health>(event),
+        ExtractionJob::TYPE => through::<ExtractionJob>(event),
         PluginPackage::TYPE => through::<PluginPackage>(event),
         PluginInstance::TYPE => through::<PluginInstance>(event),
         other => panic!("add the aggregate {other} here"),

@@ -1,6 +1,8 @@
 //! One value of every event of the domain. A new event does not compile until it has its place here, and then its
 //! golden file and its projection are asked for by the tests that enumerate these.
 
+#[path = "samples_extraction.rs"]
+mod extraction;
 #[path = "samples_plugins.rs"]
 mod plugins;
 #[path = "samples_webhooks.rs"]
@@ -16,6 +18,7 @@ use signalbox_domain::{
         Condition, Consignment, DatapointPlace, EventType, Firing, Health, NewRule, Operator, Reading,
         ReadingEvent, ReportedReading, Rule, RuleAction, RuleEvent, RuleSpec, Webhook,
     },
+    extraction::ExtractionJob,
     fleet::{PluginInstance, PluginPackage},
     identity::{ApiToken, ApiTokenEvent, NewApiToken, NewUser, Role, Session, SessionEvent, User, UserEvent},
     kernel::{AgentId, ChannelId, Decider, JobId, Sha256Hex, UserId, WidgetId},
@@ -59,6 +62,7 @@ pub(crate) fn all() -> Vec<Sample> {
         samples::<Webhook>(webhooks::after_webhook),
         samples::<Consignment>(webhooks::after_consignment),
         samples::<Health>(webhooks::after_health),
+        samples::<ExtractionJob>(extraction::after_job),
         samples::<PluginPackage>(plugins::after_package),
         samples::<PluginInstance>(plugins::after_instance),
     ]

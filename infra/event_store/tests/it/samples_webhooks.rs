@@ -1,7 +1,8 @@
 use signalbox_domain::{
     automation::{
-        AttemptResult, Begun, ConsignmentEvent, Ended, EventType, HealthEvent, HealthReport, HealthStatus,
-        NewDelivery, NewWebhook, Replay, Requeued, Verdict, WebhookEvent, WebhookSpec,
+        AttemptResult, Begun, CallbackDelivery, ConsignmentEvent, Ended, EventType, HealthEvent,
+        HealthReport, HealthStatus, NewDelivery, NewWebhook, Replay, Requeued, Verdict, WebhookEvent,
+        WebhookSpec,
     },
     kernel::{DeliveryId, UserId, WebhookId},
 };
@@ -50,6 +51,16 @@ pub(super) fn after_consignment(event: Option<&ConsignmentEvent>) -> Option<Cons
     };
     match event {
         ConsignmentEvent::DeliveriesQueued { .. } => {
+            let body = r#"{"type":"extraction.completed"}"#.to_owned();
+            let event_type = "extraction.completed".to_owned();
+            Some(ConsignmentEvent::CallbackQueued(CallbackDelivery {
+                receiver: WebhookId(id(5)),
+                url: "https://example.org/hook".to_owned(),
+                sealed_secret: "v1.key.bm9uY2U".to_owned(),
+                delivery: NewDelivery { id: DeliveryId(id(6)), event_id: id(4), event_type, body },
+            }))
+        }
+        ConsignmentEvent::CallbackQueued(_) => {
             let attempts = vec![Begun { id: delivery, round: 1, attempt: 3 }];
             Some(ConsignmentEvent::AttemptsBegun { claim, at: time(), attempts })
         }

@@ -2,6 +2,7 @@
 
 mod google_vision;
 mod hostile;
+mod jobs;
 mod options;
 mod reading;
 mod refusing;

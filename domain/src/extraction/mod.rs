@@ -1,0 +1,8 @@
+//! Documents that become text in the background.
+
+mod job;
+
+pub use job::{
+    Callback, ExtractionFailure, ExtractionJob, ExtractionJobCommand, ExtractionJobEvent, ExtractionOptions,
+    ExtractionResult, LEASE_SECONDS, MAX_ATTEMPTS, NewExtractionJob,
+};

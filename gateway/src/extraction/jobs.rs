@@ -1,0 +1,350 @@
+use axum::{
+    Json,
+    extract::{FromRequestParts, Path, State},
+    http::request::Parts,
+    response::Response,
+};
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_documents::OutputFormat;
+use signalbox_domain::{
+    extraction::{ExtractionJob, ExtractionJobCommand, MAX_ATTEMPTS},
+    kernel::Actor,
+};
+use signalbox_projections::{
+    Page,
+    extraction::{
+        ExtractionJobRow,
+        queries::{self, JobCounts, JobFilter},
+    },
+};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::{Visitor, extract::bare};
+use crate::{
+    answer,
+    auth::Who,
+    context::RequestContext,
+    extract::{IfMatch, Params},
+    problem::{JobNotFoundOut, Problem, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// Longest text that is shown with the state of its job, in bytes; longer ones are fetched from `/result`.
+const INLINE: i64 = 4 << 20;
+/// What the bytes are while nobody has looked.
+const UNKNOWN_TYPE: &str = "application/octet-stream";
+
+/// A document that is read in the background.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct JobOut {
+    id: String,
+    /// `queued`, `processing`, `completed`, `failed` or `cancelled`.
+    status: String,
+    filename: String,
+    /// Found from the bytes; `application/octet-stream` until they have been read.
+    mime_type: String,
+    size_bytes: i64,
+    /// Of the document, in hexadecimal.
+    sha256: String,
+    output_format: String,
+    /// That was asked for.
+    extraction_engine: String,
+    /// That was asked for.
+    ocr_engine: String,
+    language: String,
+    processors: Vec<String>,
+    /// The text, once the job has completed and while it is kept. Null in lists, and if it is longer than 4 MiB: then
+    /// `/result` has it.
+    result_content: Option<String>,
+    /// Why the job failed, or waits for another attempt.
+    error: Option<String>,
+    /// Stable word for that.
+    error_code: Option<String>,
+    /// How often a worker has begun it.
+    attempts: i32,
+    max_attempts: u32,
+    /// Pages that are done.
+    pages_done: i32,
+    /// Null while it is not known, and for what has no pages.
+    page_count: Option<i32>,
+    /// 0 to 1.
+    progress: f64,
+    /// Null until the job has completed, like those that follow.
+    extractor_used: Option<String>,
+    /// Also null when no page had to be recognised.
+    ocr_engine_used: Option<String>,
+    /// 0 to 1.
+    confidence: Option<f32>,
+    processing_time_ms: Option<i64>,
+    /// Whether the same document was read a while ago, and this is what it gave then.
+    cached: bool,
+    created_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+    /// When the last attempt began.
+    started_at: Option<DateTime<Utc>>,
+    completed_at: Option<DateTime<Utc>>,
+    /// Until when the text is kept; null when there is none.
+    result_expires_at: Option<DateTime<Utc>>,
+}
+
+/// A page of jobs.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct JobsOut {
+    items: Vec<JobOut>,
+    /// On all pages.
+    total: i64,
+    /// From 1.
+    page: i64,
+    page_size: i64,
+    has_next: bool,
+    /// The same as `items`, as other lists call it.
+    data: Vec<JobOut>,
+}
+
+/// How many jobs there are: the caller's, or those of all who sent no login.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct StatsOut {
+    /// Jobs of anybody that wait for a worker.
+    queue_depth: i64,
+    total_jobs: i64,
+    completed: i64,
+    failed: i64,
+    processing: i64,
+    queued: i64,
+    cancelled: i64,
+}
+
+/// How a job stands.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Queued,
+    Processing,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+/// Which jobs are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct JobParams {
+    /// `queued`, `processing`, `completed`, `failed` or `cancelled`.
+    #[param(value_type = Option<String>)]
+    status: Option<Status>,
+    /// Part of the file's name, in any case of letters.
+    filename: Option<String>,
+    /// Submitted at or after, RFC 3339.
+    from: Option<DateTime<Utc>>,
+    /// Submitted before, RFC 3339.
+    to: Option<DateTime<Utc>>,
+    /// From 1.
+    page: Option<i64>,
+    /// 1 to 100; 50 if absent.
+    page_size: Option<i64>,
+}
+
+/// `{id}`; what is no text names no job.
+pub(super) struct JobKey(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for JobKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        path.map(|Path(id)| Self(id)).map_err(|_| job_not_found())
+    }
+}
+
+fn job_not_found() -> Problem {
+    Problem::job_not_found("Job not found")
+}
+
+/// List the caller's extraction jobs, newest first. Jobs that were sent without a login are in no list.
+#[utoipa::path(get, path = "/api/v1/jobs", tag = "extraction jobs", security((), ("jwt" = [])), params(JobParams), operation_id = "list_extraction_jobs",
+    responses((status = 200, body = JobsOut), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(super) async fn list(
+    State(state): State<AppState>,
+    Visitor(who): Visitor,
+    Params(params): Params<JobParams>,
+) -> Result<Json<JobsOut>, Problem> {
+    let (number, page_size) = (params.page.unwrap_or(1), params.page_size.unwrap_or(50));
+    if !(1..=1_000_000).contains(&number) {
+        return Err(Problem::invalid("page must be between 1 and 1000000"));
+    }
+    if !(1..=100).contains(&page_size) {
+        return Err(Problem::invalid("page_size must be between 1 and 100"));
+    }
+    let JobParams { status, filename, from, to, .. } = params;
+    let filter = JobFilter { status: status.map(Status::as_str), filename, from, to };
+    let page = Page { limit: page_size, offset: (number - 1) * page_size };
+    let (rows, total) = match who {
+        Some(who) => queries::jobs(&state.pool, who.user.0, &filter, page).await?,
+        None => (Vec::new(), 0),
+    };
+    let shown = || rows.iter().map(|row| JobOut::new(&state, row, None)).collect();
+    let has_next = number * page_size < total;
+    Ok(Json(JobsOut { items: shown(), data: shown(), total, page: number, page_size, has_next }))
+}
+
+/// How an extraction job stands, with its text once it has completed.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_extraction_job",
+    responses((status = 200, body = JobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut)))]
+pub(super) async fn get(
+    State(state): State<AppState>,
+    Visitor(who): Visitor,
+    JobKey(id): JobKey,
+) -> Result<Response, Problem> {
+    let row = find(&state, who.as_ref(), &id).await?;
+    let is_short = row.result_size.is_some_and(|size| size <= INLINE);
+    let text = if is_short { text(&state, &row).await? } else { None };
+    Ok(answer::resource(row.version, &JobOut::new(&state, &row, text)))
+}
+
+/// End an extraction job; one that has ended stays as it is.
+#[utoipa::path(delete, path = "/api/v1/jobs/{id}", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,)), operation_id = "cancel_extraction_job",
+    responses((status = 200, body = JobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 412, body = ProblemOut)))]
+pub(super) async fn cancel(
+    State(state): State<AppState>,
+    Visitor(who): Visitor,
+    IfMatch(version): IfMatch,
+    JobKey(id): JobKey,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    change(&state, who.as_ref(), &id, version, &context, ExtractionJobCommand::Cancel).await
+}
+
+/// Read a document again whose job has failed; any other job stays as it is.
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/retry", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,)), operation_id = "retry_extraction_job",
+    responses((status = 200, body = JobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 409, body = ProblemOut)))]
+pub(super) async fn retry(
+    State(state): State<AppState>,
+    Visitor(who): Visitor,
+    JobKey(id): JobKey,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    change(&state, who.as_ref(), &id, None, &context, ExtractionJobCommand::Retry).await
+}
+
+/// The text of an extraction job alone.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/result", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_extraction_result",
+    responses((status = 200, content((String = "text/markdown"), (String = "text/plain"), (serde_json::Value = "application/json"))),
+        (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 409, body = ProblemOut)))]
+pub(super) async fn result(
+    State(state): State<AppState>,
+    Visitor(who): Visitor,
+    JobKey(id): JobKey,
+) -> Result<Response, Problem> {
+    let row = find(&state, who.as_ref(), &id).await?;
+    if row.status != Status::Completed.as_str() {
+        let detail = format!("Job is not completed (status: {})", row.status);
+        return Err(Problem::conflict("job_not_completed", detail));
+    }
+    let missing = || Problem::job_not_found("Result not available: it is not kept any more");
+    let content = text(&state, &row).await?.ok_or_else(missing)?;
+    Ok(bare(OutputFormat::named(&row.options.output_format).unwrap_or_default(), content))
+}
+
+/// How many extraction jobs there are in each state.
+#[utoipa::path(get, path = "/api/v1/jobs/stats/overview", tag = "extraction jobs", security((), ("jwt" = [])), operation_id = "extraction_job_stats",
+    responses((status = 200, body = StatsOut), (status = 401, body = ProblemOut)))]
+pub(super) async fn stats(
+    State(state): State<AppState>,
+    Visitor(who): Visitor,
+) -> Result<Json<StatsOut>, Problem> {
+    let counts = queries::counts(&state.pool, who.map(|who| who.user.0)).await?;
+    let JobCounts { queue_depth, total, completed, failed, processing, queued, cancelled } = counts;
+    Ok(Json(StatsOut { queue_depth, total_jobs: total, completed, failed, processing, queued, cancelled }))
+}
+
+async fn change(
+    state: &Gateway,
+    who: Option<&Who>,
+    id: &str,
+    version: Option<i64>,
+    context: &RequestContext,
+    command: ExtractionJobCommand,
+) -> Result<Response, Problem> {
+    let row = find(state, who, id).await?;
+    let metadata = context.metadata(actor(who), "change extraction job");
+    let written = state.write::<ExtractionJob>(row.id, version, &metadata, &command).await?;
+    let row = find(state, who, id).await?;
+    Ok(answer::changed(written, row.version, &JobOut::new(state, &row, None)))
+}
+
+/// Who acts, in the log.
+pub(super) fn actor(who: Option<&Who>) -> Actor {
+    who.map_or_else(|| Actor::system("anonymous"), Who::actor)
+}
+
+/// The job that a client calls `id`: its own, or one that was sent without a login.
+async fn find(state: &Gateway, who: Option<&Who>, id: &str) -> Result<ExtractionJobRow, Problem> {
+    let id = Uuid::parse_str(id).map_err(|_| job_not_found())?;
+    let row = queries::job(&state.pool, id).await?;
+    let is_visible =
+        |row: &ExtractionJobRow| row.owner_id.is_none_or(|owner| who.is_some_and(|who| who.user.0 == owner));
+    row.filter(is_visible).ok_or_else(job_not_found)
+}
+
+/// The text of a completed job, while it is kept.
+async fn text(state: &Gateway, row: &ExtractionJobRow) -> Result<Option<String>, Problem> {
+    let Some(id) = row.result_id.filter(|_| row.result_kept) else { return Ok(None) };
+    let read = state.texts.read(id).await.map_err(|error| Problem::internal(&error))?;
+    Ok(read.map(|extraction| extraction.content))
+}
+
+impl Status {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Processing => "processing",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl JobOut {
+    fn new(state: &Gateway, row: &ExtractionJobRow, result_content: Option<String>) -> Self {
+        let keep = TimeDelta::hours(i64::from(state.config.extraction.result_hours));
+        let completed_at = row.ended_at.filter(|_| row.status == Status::Completed.as_str());
+        let done = match row.page_count {
+            Some(count) if count > 0 => f64::from(row.pages_done) / f64::from(count),
+            _ => 0.0,
+        };
+        Self {
+            id: row.id.to_string(),
+            status: row.status.clone(),
+            filename: row.filename.clone(),
+            mime_type: row.mime_type.clone().unwrap_or_else(|| UNKNOWN_TYPE.to_owned()),
+            size_bytes: row.size,
+            sha256: row.sha256.clone(),
+            output_format: row.options.output_format.clone(),
+            extraction_engine: row.options.engine.clone(),
+            ocr_engine: row.options.ocr_engine.clone(),
+            language: row.options.language.clone(),
+            processors: row.options.processors.clone(),
+            result_content,
+            error: row.error.clone(),
+            error_code: row.error_code.clone(),
+            attempts: row.attempts,
+            max_attempts: MAX_ATTEMPTS,
+            pages_done: row.pages_done,
+            page_count: row.page_count,
+            progress: if completed_at.is_some() { 1.0 } else { done },
+            extractor_used: row.extractor_used.clone(),
+            ocr_engine_used: row.ocr_engine_used.clone(),
+            confidence: row.confidence,
+            processing_time_ms: row.milliseconds,
+            cached: row.cached,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            started_at: row.started_at,
+            completed_at,
+            result_expires_at: completed_at.filter(|_| row.result_kept).map(|at| at + keep),
+        }
+    }
+}

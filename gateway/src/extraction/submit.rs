@@ -1,0 +1,302 @@
+use axum::{
+    extract::{Request, State},
+    http::StatusCode,
+    response::Response,
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use futures::{StreamExt, TryStreamExt, stream};
+use serde::Serialize;
+use serde_json::json;
+use signalbox_documents::{Options, Processor};
+use signalbox_domain::{
+    extraction::{Callback, ExtractionJob, ExtractionJobCommand, ExtractionOptions, NewExtractionJob},
+    kernel::{WebhookId, clean_text},
+};
+use signalbox_egress::{Policy, Target};
+use signalbox_projections::extraction::queries;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{
+    Caller, documents,
+    extract::query,
+    jobs::actor,
+    options::{self, JobIn, JobOptionsIn, JobsIn, OptionsIn, Pairs},
+    receive::{Document, Form, receive},
+};
+use crate::{
+    answer,
+    auth::Who,
+    context::RequestContext,
+    idempotency::{Begun, NotStored, Once, digest},
+    problem::{Problem, ProblemOut},
+    state::{AppState, State as Gateway, Written},
+};
+
+/// Commands of a batch under way at the same time.
+const CONCURRENT: usize = 16;
+/// Longest secret of a callback, in characters.
+const MAX_SECRET: usize = 255;
+/// What secrets of the Standard Webhooks specification begin with.
+const SECRET_PREFIX: &str = "whsec_";
+
+/// A job that was taken in.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct SubmittedOut {
+    job_id: String,
+    /// `queued`.
+    status: &'static str,
+    filename: String,
+    message: &'static str,
+    /// Signs the callback; only here, and only if the request named a callback without a secret of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    callback_secret: Option<String>,
+}
+
+/// Jobs that were taken in.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct BatchOut {
+    /// In the order of their files.
+    jobs: Vec<SubmittedOut>,
+    total: usize,
+    message: &'static str,
+}
+
+/// What is asked for all documents of a request.
+struct Wanted {
+    options: Options,
+    callback: Option<Wish>,
+}
+
+/// Who is to be told, and by whose secret.
+struct Wish {
+    /// Equal for all addresses of a host.
+    receiver: WebhookId,
+    url: String,
+    /// None if we have to make one.
+    secret: Option<String>,
+}
+
+/// Have a document read in the background.
+#[utoipa::path(post, path = "/api/v1/jobs", tag = "documents", security((), ("jwt" = [])), params(OptionsIn, JobOptionsIn), operation_id = "submit_extraction_job",
+    request_body(content = JobIn, content_type = "multipart/form-data"),
+    responses((status = 202, body = SubmittedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
+        (status = 413, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
+pub(super) async fn submit(
+    State(state): State<AppState>,
+    caller: Caller,
+    once: Once,
+    context: RequestContext,
+    request: Request,
+) -> Result<Response, Problem> {
+    take_in(&state, &caller, once, context, request, false).await
+}
+
+/// The same as a job; the name that goes with quick calls for documents.
+#[utoipa::path(post, path = "/api/v1/documents", tag = "documents", security((), ("jwt" = [])), params(OptionsIn, JobOptionsIn), operation_id = "submit_document",
+    request_body(content = JobIn, content_type = "multipart/form-data"),
+    responses((status = 202, body = SubmittedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
+        (status = 413, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
+pub(super) async fn submit_document(
+    state: State<AppState>,
+    caller: Caller,
+    once: Once,
+    context: RequestContext,
+    request: Request,
+) -> Result<Response, Problem> {
+    submit(state, caller, once, context, request).await
+}
+
+/// Have up to 100 documents read in the background, all with the same options: all of them are taken in, or none.
+#[utoipa::path(post, path = "/api/v1/jobs/batch", tag = "documents", security((), ("jwt" = [])), params(OptionsIn, JobOptionsIn), operation_id = "submit_extraction_jobs",
+    request_body(content = JobsIn, content_type = "multipart/form-data"),
+    responses((status = 202, body = BatchOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
+        (status = 413, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
+pub(super) async fn submit_batch(
+    State(state): State<AppState>,
+    caller: Caller,
+    once: Once,
+    context: RequestContext,
+    request: Request,
+) -> Result<Response, Problem> {
+    take_in(&state, &caller, once, context, request, true).await
+}
+
+async fn take_in(
+    state: &AppState,
+    caller: &Caller,
+    Once(once): Once,
+    mut context: RequestContext,
+    request: Request,
+    is_batch: bool,
+) -> Result<Response, Problem> {
+    let (path, query) = (request.uri().path().to_owned(), query(&request)?);
+    // What the query asks for wrongly is told before the document is sent.
+    options::read(&query, &Pairs::new())?;
+    let place = state.uploads.try_acquire();
+    let _place = place
+        .map_err(|_| Problem::unavailable("Too many documents are being received: try again in a moment."))?;
+    let form = receive(state, request, is_batch).await?;
+    let who = caller.who.as_ref();
+    // The request itself has been counted as one.
+    caller.count(state, form.documents.len() - 1)?;
+    let wanted = wanted(state, &query, &form.fields).await?;
+    let Some(once) = once else {
+        return submit_all(state, who, &context, form, &wanted, is_batch).await;
+    };
+    match once.begin(state, &digest(&path, &form.digest(&query))).await? {
+        Begun::Before(first) => Ok(first),
+        Begun::Now(seed) => {
+            context.resource = seed;
+            let response = submit_all(state, who, &context, form, &wanted, is_batch).await?;
+            once.keep(&state.pool, response).await
+        }
+    }
+}
+
+async fn wanted(state: &Gateway, query: &Pairs, form: &Pairs) -> Result<Wanted, Problem> {
+    let options = options::read(query, form)?;
+    let documents = documents(state)?;
+    documents.check(&options)?;
+    let llm = Processor::Llm;
+    if options.processors.contains(&llm) && !documents.offer().await.processors.contains(&llm.as_str()) {
+        return Err(Problem::unavailable("the processor llm is not configured here: leave it out"));
+    }
+    Ok(Wanted { options, callback: callback(state, query, form)? })
+}
+
+fn callback(state: &Gateway, query: &Pairs, form: &Pairs) -> Result<Option<Wish>, Problem> {
+    let given = |name: &str| options::one(query, form, name).filter(|value| !value.is_empty());
+    let Some(url) = given("callback_url") else { return Ok(None) };
+    let url = clean_text(&url, 2048).map_err(|error| Problem::invalid(format!("callback_url {error}")))?;
+    let target = url.parse::<Target>().map_err(|error| Problem::invalid(format!("callback_url {error}")))?;
+    let policy = Policy::allowing(&state.config.egress.allowed_networks);
+    let policy = policy.map_err(|error| Problem::internal(&error))?;
+    // Names are looked up, and looked at, when the request is made.
+    if target.literal().is_some_and(|address| policy.check(address).is_err()) {
+        return Err(Problem::invalid("callback_url must be an address of the public Internet"));
+    }
+    let secret = given("callback_secret");
+    if secret.as_ref().is_some_and(|secret| secret.chars().count() > MAX_SECRET || secret.contains('\0')) {
+        let detail = format!("callback_secret must be at most {MAX_SECRET} characters long, without NUL");
+        return Err(Problem::invalid(detail));
+    }
+    let host: String = target.as_str().split_inclusive('/').take(3).collect();
+    let receiver = WebhookId(Uuid::new_v5(&Uuid::NAMESPACE_URL, host.as_bytes()));
+    Ok(Some(Wish { receiver, url, secret }))
+}
+
+/// The queue is bounded: who comes when it is full comes again.
+async fn check_room(state: &Gateway, more: usize) -> Result<(), Problem> {
+    let most = i64::from(state.config.extraction.max_open_jobs);
+    let open = queries::open_jobs(&state.pool, most).await?;
+    if open.saturating_add_unsigned(more as u64) <= most {
+        return Ok(());
+    }
+    Err(Problem::unavailable("Too many documents wait to be read: try again in a while."))
+}
+
+async fn submit_all(
+    state: &Gateway,
+    who: Option<&Who>,
+    context: &RequestContext,
+    form: Form,
+    wanted: &Wanted,
+    is_batch: bool,
+) -> Result<Response, Problem> {
+    let Form { documents, mut inputs, .. } = form;
+    check_room(state, documents.len()).await?;
+    let numbered = documents.into_iter().enumerate();
+    let submissions = numbered.map(|(number, document)| {
+        let id = match is_batch {
+            true => Uuid::new_v5(&context.resource, format!("document {number}").as_bytes()),
+            false => context.resource,
+        };
+        submit_one(state, who, context, id, document, wanted)
+    });
+    let submissions: Vec<_> = submissions.collect();
+    let submitted: Vec<(Uuid, Written, SubmittedOut)> =
+        stream::iter(submissions).buffered(CONCURRENT).try_collect().await?;
+    let visible = submitted.iter().all(|(_, written, _)| written.visible);
+    let repeated = submitted.iter().all(|(_, written, _)| written.repeated);
+    for (input, written, _) in &submitted {
+        // A repetition has brought its document once more.
+        if !written.repeated {
+            inputs.hand_over(*input);
+        }
+    }
+    let mut jobs: Vec<_> = submitted.into_iter().map(|(_, _, out)| out).collect();
+    let shows_secret = jobs.iter().any(|job| job.callback_secret.is_some());
+    let written = Written { visible, repeated };
+    let mut response = match jobs.pop() {
+        Some(job) if !is_batch => {
+            let location = format!("/api/v1/jobs/{}", job.job_id);
+            answer::written(written, StatusCode::ACCEPTED, Some(&location), &job)
+        }
+        last => {
+            jobs.extend(last);
+            let out = BatchOut { total: jobs.len(), jobs, message: "Batch submitted successfully" };
+            answer::written(written, StatusCode::ACCEPTED, None, &out)
+        }
+    };
+    if shows_secret {
+        response.extensions_mut().insert(NotStored);
+    }
+    Ok(response)
+}
+
+/// Gives back the document's folder, too.
+async fn submit_one(
+    state: &Gateway,
+    who: Option<&Who>,
+    context: &RequestContext,
+    id: Uuid,
+    document: Document,
+    wanted: &Wanted,
+) -> Result<(Uuid, Written, SubmittedOut), Problem> {
+    let Document { input, filename, size, sha256 } = document;
+    let mut shown = None;
+    let callback = match &wanted.callback {
+        None => None,
+        Some(Wish { receiver, url, secret }) => {
+            let secret = match secret {
+                Some(secret) => secret.clone(),
+                None => shown.insert(made_secret(state, id)?).clone(),
+            };
+            let sealed = state.sealer.seal(receiver.0, &secret).map_err(|error| Problem::internal(&error))?;
+            Some(Callback { receiver: *receiver, url: url.clone(), sealed_secret: sealed })
+        }
+    };
+    let new = NewExtractionJob {
+        owner: who.map(|who| who.user),
+        filename: filename.clone(),
+        size,
+        sha256,
+        input,
+        options: words(&wanted.options)?,
+        callback,
+    };
+    let metadata = context.metadata(actor(who), &format!("submit {id}"));
+    let command = ExtractionJobCommand::Submit(new);
+    let written = state.write::<ExtractionJob>(id, None, &metadata, &command).await?;
+    let out = SubmittedOut {
+        job_id: id.to_string(),
+        status: "queued",
+        filename,
+        message: "Job submitted successfully",
+        callback_secret: shown,
+    };
+    Ok((input, written, out))
+}
+
+/// A secret that follows from the job, so that a repeated request gets the same.
+fn made_secret(state: &Gateway, job: Uuid) -> Result<String, Problem> {
+    let derived = state.keys.derive("callback secret", job.as_bytes());
+    let newest = derived.first().ok_or_else(|| Problem::internal(&"there is no signing key"))?;
+    Ok(format!("{SECRET_PREFIX}{}", BASE64_STANDARD.encode(newest)))
+}
+
+/// The words of the log for `options`; they are the same.
+fn words(options: &Options) -> Result<ExtractionOptions, Problem> {
+    serde_json::from_value(json!(options)).map_err(|error| Problem::internal(&error))
+}

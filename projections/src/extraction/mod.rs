@@ -1,0 +1,8 @@
+//! Extraction jobs as rows, and what is asked about them.
+
+mod fold;
+pub mod queries;
+mod rows;
+
+pub use fold::{ExtractionProjection, ExtractionRows};
+pub use rows::ExtractionJobRow;

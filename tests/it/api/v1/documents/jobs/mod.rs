@@ -1,0 +1,101 @@
+//! Documents that are read in the background.
+
+mod ending;
+mod keeping;
+mod sharing;
+mod submitting;
+mod telling;
+mod working;
+
+use std::panic::Location;
+
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::{Part, sample, send, send_form, world};
+use crate::harness::{Client, seconds};
+
+const JOBS: &str = "/api/v1/jobs";
+
+fn path(id: &str) -> String {
+    format!("{JOBS}/{id}")
+}
+
+/// Submits a document; gives back the key of its job.
+async fn submit(client: &Client, name: &str, bytes: &[u8]) -> String {
+    let answer = send(client, JOBS, name, bytes).await.expect(202);
+    answer["job_id"].as_str().unwrap().to_owned()
+}
+
+/// Waits until the job is as wanted; gives it back.
+#[track_caller]
+fn until(client: &Client, id: &str, mut is_so: impl FnMut(&Value) -> bool) -> impl Future<Output = Value> {
+    let (client, path, place) = (client.clone(), path(id), Location::caller());
+    async move {
+        let mut last = Value::Null;
+        let wanted = async {
+            loop {
+                last = client.get(&path).await.expect(200);
+                if is_so(&last) {
+                    return;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        if timeout(seconds(60), wanted).await.is_err() {
+            panic!("{place}: in vain; the job is {last}");
+        }
+        last
+    }
+}
+
+/// Waits until the job has `status`; gives it back.
+#[track_caller]
+fn until_status(client: &Client, id: &str, status: &'static str) -> impl Future<Output = Value> {
+    until(client, id, move |job| job["status"] == status)
+}
+
+/// Pages of a document that takes long.
+const PAGES: u32 = 60;
+
+/// A TIFF whose frames all show the same noise, which is recognised for a long time; `seed` tells one from another.
+fn noise(mut seed: u32) -> Vec<u8> {
+    const SIDE: u32 = 1600;
+    let mut tiff = b"II*\0".to_vec();
+    let pixels = tiff.len() as u32 + 4;
+    tiff.extend((pixels + SIDE * SIDE).to_le_bytes());
+    tiff.extend((0..SIDE * SIDE).map(|_| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        if seed >> 28 < 6 { 0_u8 } else { 255 }
+    }));
+    for frame in 1..=PAGES {
+        let entries = [
+            (256, SIDE),
+            (257, SIDE),
+            (258, 8),
+            (259, 1),
+            (262, 1),
+            (273, pixels),
+            (277, 1),
+            (278, SIDE),
+            (279, SIDE * SIDE),
+        ];
+        tiff.extend(9_u16.to_le_bytes());
+        for (tag, value) in entries {
+            tiff.extend(u16::to_le_bytes(tag));
+            tiff.extend(4_u16.to_le_bytes());
+            tiff.extend(1_u32.to_le_bytes());
+            tiff.extend(value.to_le_bytes());
+        }
+        let next = if frame < PAGES { tiff.len() as u32 + 4 } else { 0 };
+        tiff.extend(next.to_le_bytes());
+    }
+    tiff
+}
+
+/// Submits a document that takes long, and waits until it is being read.
+async fn keep_busy(client: &Client) -> String {
+    let id = submit(client, "noise.tiff", &noise(7)).await;
+    until_status(client, &id, "processing").await;
+    id
+}

@@ -1,0 +1,104 @@
+//! Workers that share the work, die, and come back.
+
+use std::collections::BTreeSet;
+
+use chrono::TimeDelta;
+use serde_json::json;
+use signalbox_clock::Clock;
+use signalbox_domain::extraction::{ExtractionJob, ExtractionJobCommand};
+use signalbox_test_support::metadata;
+use uuid::Uuid;
+
+use super::{keep_busy, noise, path, submit, until, until_status, world};
+use crate::harness::{World, eventually, seconds};
+
+#[tokio::test]
+async fn two_processes_share_the_work_and_do_nothing_twice() {
+    let mut world = world(|config| config.extraction.parsers = 1).await;
+    world.another_process().await.work().await;
+    let mut ids = BTreeSet::new();
+    for number in 0..40 {
+        ids.insert(submit(&world.admin, "a.txt", format!("Text {number}").as_bytes()).await);
+    }
+    assert_eq!(ids.len(), 40);
+    for id in &ids {
+        let job = until_status(&world.admin, id, "completed").await;
+        assert_eq!(job["attempts"], 1, "{job}");
+    }
+    assert_eq!(world.count_events("extraction_begun").await, 40);
+    assert_eq!(world.count_events("extraction_completed").await, 40);
+    world.finish().await;
+}
+
+/// A process that stops gives its job back, and another one reads it, in the same attempt.
+#[tokio::test]
+async fn a_process_that_stops_gives_its_work_back() {
+    let mut world = world(|config| config.extraction.parsers = 1).await;
+    let first = keep_busy(&world.admin).await;
+    world.another_process().await.work().await;
+    let second = submit(&world.admin, "other.tiff", &noise(8)).await;
+    until_status(&world.admin, &second, "processing").await;
+    world.stop_last().await;
+    assert_eq!(world.count_events("extraction_given_back").await, 1);
+    world.admin.delete(&path(&first)).await.expect(200);
+    assert_eq!(until_status(&world.admin, &second, "processing").await["attempts"], 1);
+    world.admin.delete(&path(&second)).await.expect(200);
+    world.finish().await;
+}
+
+/// What a worker does that begins `job` and dies.
+async fn begin_and_die(world: &World, job: &str) {
+    let command = ExtractionJobCommand::Begin { claim: world.clock.new_id(), at: world.clock.now() };
+    let id: Uuid = job.parse().unwrap();
+    world.servers.bus.send::<ExtractionJob>(id, None, &metadata(), &command).await.unwrap();
+}
+
+async fn manual(clock: &Clock) -> World {
+    World::at(clock.clone(), |config| config.extraction.parsers = 1).await
+}
+
+#[tokio::test]
+async fn a_job_whose_worker_died_is_taken_up_by_another() {
+    let clock = Clock::manual(Clock::system().now());
+    let world = manual(&clock).await;
+    // The living worker has something else to do.
+    let busy = keep_busy(&world.admin).await;
+    let id = submit(&world.admin, "a.txt", b"text").await;
+    begin_and_die(&world, &id).await;
+    world.admin.delete(&path(&busy)).await.expect(200);
+    let witness = submit(&world.admin, "b.txt", b"other").await;
+    until_status(&world.admin, &witness, "completed").await;
+    assert_eq!(until_status(&world.admin, &id, "processing").await["attempts"], 1, "the claim is in force");
+    clock.advance(TimeDelta::seconds(16));
+    let job = until_status(&world.admin, &id, "completed").await;
+    assert_eq!((&job["attempts"], &job["result_content"]), (&json!(2), &json!("text")));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_job_whose_workers_die_three_times_fails() {
+    let clock = Clock::manual(Clock::system().now());
+    let world = manual(&clock).await;
+    let busy = keep_busy(&world.admin).await;
+    let id = submit(&world.admin, "a.txt", b"text").await;
+    for _ in 0..3 {
+        begin_and_die(&world, &id).await;
+        clock.advance(TimeDelta::seconds(16));
+    }
+    let job = until(&world.admin, &id, |job| job["status"] == "failed").await;
+    assert_eq!((&job["attempts"], &job["error_code"]), (&json!(3), &json!("worker_lost")));
+    world.admin.post(&format!("{}/retry", path(&id)), json!({})).await.error(409);
+    world.admin.delete(&path(&busy)).await.expect(200);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn queued_jobs_outlive_a_bus_that_loses_everything() {
+    let world = world(|config| config.extraction.parsers = 1).await;
+    let busy = keep_busy(&world.admin).await;
+    let id = submit(&world.admin, "a.txt", b"text").await;
+    world.servers.nats.wipe().await;
+    eventually(seconds(20), async || world.admin.delete(&path(&busy)).await.status == 200).await;
+    until_status(&world.admin, &id, "completed").await;
+    world.finish().await;
+}
