@@ -146,11 +146,15 @@ fn in_zip(bytes: &[u8]) -> &'static str {
     }
 }
 
+/// What the parts of Microsoft's formats are called, one of which comes first.
+const OFFICE_PARTS: [&str; 6] = ["[Content_Types].xml", "_rels/", "docProps/", "word/", "xl/", "ppt/"];
+
 /// What an archive without its directory was meant to be: enough for its reader to say that it is damaged.
 fn in_broken_zip(bytes: &[u8]) -> &'static str {
     let head = &bytes[..bytes.len().min(HEAD)];
     let named = [ODT, ODS, ODP, EPUB].into_iter().find(|known| contains(head, known.as_bytes()));
-    named.unwrap_or(if contains(head, b"[Content_Types].xml") { DOCX } else { ZIP })
+    let is_office = OFFICE_PARTS.into_iter().any(|part| contains(head, part.as_bytes()));
+    named.unwrap_or(if is_office { DOCX } else { ZIP })
 }
 
 /// Microsoft's formats before 2007, told apart by the names of their streams, which are in UTF-16.
@@ -293,6 +297,8 @@ mod tests {
             (b"Gr\xFC\xDFe", "", TEXT),
             (b"\x7fELF\x02\x01\x01\0\0\0", "a.txt", UNKNOWN),
             (b"PK\x03\x04broken", "a.docx", "application/zip"),
+            (b"PK\x03\x04\x14\0docProps/app.xml", "", DOCX),
+            (b"PK\x03\x04mimetypeapplication/epub+zip", "", EPUB),
         ];
         for (bytes, name, expected) in cases {
             assert_eq!(detect(bytes, name), *expected, "{name} {bytes:?}");
