@@ -38,7 +38,7 @@ const UNKNOWN_TYPE: &str = "application/octet-stream";
 
 /// A document that is read in the background.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct JobOut {
+pub(crate) struct ExtractionJobOut {
     id: String,
     /// `queued`, `processing`, `completed`, `failed` or `cancelled`.
     status: String,
@@ -91,8 +91,8 @@ pub(crate) struct JobOut {
 
 /// A page of jobs.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct JobsOut {
-    items: Vec<JobOut>,
+pub(crate) struct ExtractionJobsOut {
+    items: Vec<ExtractionJobOut>,
     /// On all pages.
     total: i64,
     /// From 1.
@@ -100,12 +100,12 @@ pub(crate) struct JobsOut {
     page_size: i64,
     has_next: bool,
     /// The same as `items`, as other lists call it.
-    data: Vec<JobOut>,
+    data: Vec<ExtractionJobOut>,
 }
 
 /// How many jobs there are: the caller's, or those of all who sent no login.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct StatsOut {
+pub(crate) struct ExtractionStatsOut {
     /// Jobs of anybody that wait for a worker.
     queue_depth: i64,
     total_jobs: i64,
@@ -164,12 +164,12 @@ fn job_not_found() -> Problem {
 
 /// List the caller's extraction jobs, newest first. Jobs that were sent without a login are in no list.
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "extraction jobs", security((), ("jwt" = [])), params(JobParams), operation_id = "list_extraction_jobs",
-    responses((status = 200, body = JobsOut), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
+    responses((status = 200, body = ExtractionJobsOut), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(super) async fn list(
     State(state): State<AppState>,
     Visitor(who): Visitor,
     Params(params): Params<JobParams>,
-) -> Result<Json<JobsOut>, Problem> {
+) -> Result<Json<ExtractionJobsOut>, Problem> {
     let (number, page_size) = (params.page.unwrap_or(1), params.page_size.unwrap_or(50));
     if !(1..=1_000_000).contains(&number) {
         return Err(Problem::invalid("page must be between 1 and 1000000"));
@@ -184,14 +184,14 @@ pub(super) async fn list(
         Some(who) => queries::jobs(&state.pool, who.user.0, &filter, page).await?,
         None => (Vec::new(), 0),
     };
-    let shown = || rows.iter().map(|row| JobOut::new(&state, row, None)).collect();
+    let shown = || rows.iter().map(|row| ExtractionJobOut::new(&state, row, None)).collect();
     let has_next = number * page_size < total;
-    Ok(Json(JobsOut { items: shown(), data: shown(), total, page: number, page_size, has_next }))
+    Ok(Json(ExtractionJobsOut { items: shown(), data: shown(), total, page: number, page_size, has_next }))
 }
 
 /// How an extraction job stands, with its text once it has completed.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_extraction_job",
-    responses((status = 200, body = JobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut)))]
+    responses((status = 200, body = ExtractionJobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut)))]
 pub(super) async fn get(
     State(state): State<AppState>,
     Visitor(who): Visitor,
@@ -200,12 +200,12 @@ pub(super) async fn get(
     let row = find(&state, who.as_ref(), &id).await?;
     let is_short = row.result_size.is_some_and(|size| size <= INLINE);
     let text = if is_short { text(&state, &row).await? } else { None };
-    Ok(answer::resource(row.version, &JobOut::new(&state, &row, text)))
+    Ok(answer::resource(row.version, &ExtractionJobOut::new(&state, &row, text)))
 }
 
 /// End an extraction job; one that has ended stays as it is.
 #[utoipa::path(delete, path = "/api/v1/jobs/{id}", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,)), operation_id = "cancel_extraction_job",
-    responses((status = 200, body = JobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 412, body = ProblemOut)))]
+    responses((status = 200, body = ExtractionJobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 412, body = ProblemOut)))]
 pub(super) async fn cancel(
     State(state): State<AppState>,
     Visitor(who): Visitor,
@@ -218,7 +218,7 @@ pub(super) async fn cancel(
 
 /// Read a document again whose job has failed; any other job stays as it is.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/retry", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,)), operation_id = "retry_extraction_job",
-    responses((status = 200, body = JobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 409, body = ProblemOut)))]
+    responses((status = 200, body = ExtractionJobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 409, body = ProblemOut)))]
 pub(super) async fn retry(
     State(state): State<AppState>,
     Visitor(who): Visitor,
@@ -249,14 +249,22 @@ pub(super) async fn result(
 
 /// How many extraction jobs there are in each state.
 #[utoipa::path(get, path = "/api/v1/jobs/stats/overview", tag = "extraction jobs", security((), ("jwt" = [])), operation_id = "extraction_job_stats",
-    responses((status = 200, body = StatsOut), (status = 401, body = ProblemOut)))]
+    responses((status = 200, body = ExtractionStatsOut), (status = 401, body = ProblemOut)))]
 pub(super) async fn stats(
     State(state): State<AppState>,
     Visitor(who): Visitor,
-) -> Result<Json<StatsOut>, Problem> {
+) -> Result<Json<ExtractionStatsOut>, Problem> {
     let counts = queries::counts(&state.pool, who.map(|who| who.user.0)).await?;
     let JobCounts { queue_depth, total, completed, failed, processing, queued, cancelled } = counts;
-    Ok(Json(StatsOut { queue_depth, total_jobs: total, completed, failed, processing, queued, cancelled }))
+    Ok(Json(ExtractionStatsOut {
+        queue_depth,
+        total_jobs: total,
+        completed,
+        failed,
+        processing,
+        queued,
+        cancelled,
+    }))
 }
 
 async fn change(
@@ -271,7 +279,7 @@ async fn change(
     let metadata = context.metadata(actor(who), "change extraction job");
     let written = state.write::<ExtractionJob>(row.id, version, &metadata, &command).await?;
     let row = find(state, who, id).await?;
-    Ok(answer::changed(written, row.version, &JobOut::new(state, &row, None)))
+    Ok(answer::changed(written, row.version, &ExtractionJobOut::new(state, &row, None)))
 }
 
 /// Who acts, in the log.
@@ -307,7 +315,7 @@ impl Status {
     }
 }
 
-impl JobOut {
+impl ExtractionJobOut {
     fn new(state: &Gateway, row: &ExtractionJobRow, result_content: Option<String>) -> Self {
         let keep = TimeDelta::hours(i64::from(state.config.extraction.result_hours));
         let completed_at = row.ended_at.filter(|_| row.status == Status::Completed.as_str());

@@ -61,7 +61,7 @@ pub(super) struct JobOptionsIn {
 /// A document with options of its job.
 #[derive(Debug, ToSchema)]
 #[expect(dead_code, reason = "describes the body, which is read as it comes")]
-pub(super) struct JobIn {
+pub(super) struct ExtractionJobIn {
     /// The document.
     #[schema(format = Binary, value_type = String)]
     file: Vec<u8>,
@@ -80,7 +80,7 @@ pub(super) struct JobIn {
 /// Documents with options of their jobs.
 #[derive(Debug, ToSchema)]
 #[expect(dead_code, reason = "describes the body, which is read as it comes")]
-pub(super) struct JobsIn {
+pub(super) struct ExtractionJobsIn {
     /// The documents, each in a part of this name.
     #[schema(format = Binary, value_type = Vec<String>)]
     files: Vec<Vec<u8>>,

@@ -21,7 +21,7 @@ use super::{
     Caller, documents,
     extract::query,
     jobs::actor,
-    options::{self, JobIn, JobOptionsIn, JobsIn, OptionsIn, Pairs},
+    options::{self, ExtractionJobIn, ExtractionJobsIn, JobOptionsIn, OptionsIn, Pairs},
     receive::{Document, Form, receive},
 };
 use crate::{
@@ -42,7 +42,7 @@ const SECRET_PREFIX: &str = "whsec_";
 
 /// A job that was taken in.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct SubmittedOut {
+pub(super) struct ExtractionSubmittedOut {
     job_id: String,
     /// `queued`.
     status: &'static str,
@@ -55,9 +55,9 @@ pub(super) struct SubmittedOut {
 
 /// Jobs that were taken in.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct BatchOut {
+pub(super) struct ExtractionBatchOut {
     /// In the order of their files.
-    jobs: Vec<SubmittedOut>,
+    jobs: Vec<ExtractionSubmittedOut>,
     total: usize,
     message: &'static str,
 }
@@ -79,8 +79,8 @@ struct Wish {
 
 /// Have a document read in the background.
 #[utoipa::path(post, path = "/api/v1/jobs", tag = "documents", security((), ("jwt" = [])), params(OptionsIn, JobOptionsIn), operation_id = "submit_extraction_job",
-    request_body(content = JobIn, content_type = "multipart/form-data"),
-    responses((status = 202, body = SubmittedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
+    request_body(content = ExtractionJobIn, content_type = "multipart/form-data"),
+    responses((status = 202, body = ExtractionSubmittedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
         (status = 413, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(super) async fn submit(
     State(state): State<AppState>,
@@ -94,8 +94,8 @@ pub(super) async fn submit(
 
 /// The same as a job; the name that goes with quick calls for documents.
 #[utoipa::path(post, path = "/api/v1/documents", tag = "documents", security((), ("jwt" = [])), params(OptionsIn, JobOptionsIn), operation_id = "submit_document",
-    request_body(content = JobIn, content_type = "multipart/form-data"),
-    responses((status = 202, body = SubmittedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
+    request_body(content = ExtractionJobIn, content_type = "multipart/form-data"),
+    responses((status = 202, body = ExtractionSubmittedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
         (status = 413, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(super) async fn submit_document(
     state: State<AppState>,
@@ -109,8 +109,8 @@ pub(super) async fn submit_document(
 
 /// Have up to 100 documents read in the background, all with the same options: all of them are taken in, or none.
 #[utoipa::path(post, path = "/api/v1/jobs/batch", tag = "documents", security((), ("jwt" = [])), params(OptionsIn, JobOptionsIn), operation_id = "submit_extraction_jobs",
-    request_body(content = JobsIn, content_type = "multipart/form-data"),
-    responses((status = 202, body = BatchOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
+    request_body(content = ExtractionJobsIn, content_type = "multipart/form-data"),
+    responses((status = 202, body = ExtractionBatchOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
         (status = 413, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(super) async fn submit_batch(
     State(state): State<AppState>,
@@ -215,7 +215,7 @@ async fn submit_all(
         submit_one(state, who, context, id, document, wanted)
     });
     let submissions: Vec<_> = submissions.collect();
-    let submitted: Vec<(Uuid, Written, SubmittedOut)> =
+    let submitted: Vec<(Uuid, Written, ExtractionSubmittedOut)> =
         stream::iter(submissions).buffered(CONCURRENT).try_collect().await?;
     let visible = submitted.iter().all(|(_, written, _)| written.visible);
     let repeated = submitted.iter().all(|(_, written, _)| written.repeated);
@@ -235,7 +235,7 @@ async fn submit_all(
         }
         last => {
             jobs.extend(last);
-            let out = BatchOut { total: jobs.len(), jobs, message: "Batch submitted successfully" };
+            let out = ExtractionBatchOut { total: jobs.len(), jobs, message: "Batch submitted successfully" };
             answer::written(written, StatusCode::ACCEPTED, None, &out)
         }
     };
@@ -253,7 +253,7 @@ async fn submit_one(
     id: Uuid,
     document: Document,
     wanted: &Wanted,
-) -> Result<(Uuid, Written, SubmittedOut), Problem> {
+) -> Result<(Uuid, Written, ExtractionSubmittedOut), Problem> {
     let Document { input, filename, size, sha256 } = document;
     let mut shown = None;
     let callback = match &wanted.callback {
@@ -279,7 +279,7 @@ async fn submit_one(
     let metadata = context.metadata(actor(who), &format!("submit {id}"));
     let command = ExtractionJobCommand::Submit(new);
     let written = state.write::<ExtractionJob>(id, None, &metadata, &command).await?;
-    let out = SubmittedOut {
+    let out = ExtractionSubmittedOut {
         job_id: id.to_string(),
         status: "queued",
         filename,
