@@ -7,7 +7,7 @@ use signalbox_clock::Clock;
 use signalbox_config::{Config, Secret};
 use signalbox_documents::Documents;
 use signalbox_egress::{Egress, Policy};
-use signalbox_gateway::{FirstAdmin, Gateway, ensure_admin};
+use signalbox_gateway::{FirstAdmin, Gateway, Inspectors, ensure_admin};
 use signalbox_messaging::{Bus, Mailbox};
 use signalbox_plugins::Plugins;
 use signalbox_projections::{
@@ -195,9 +195,9 @@ impl Service {
             let program = env::current_exe().context("the path of this program is not known")?;
             let folder = config.storage.folder.join("plugins");
             let plugins = Plugins::new(folder, program, config.plugins.python.clone());
+            let inspectors = Inspectors { documents, plugins };
             let gateway =
-                Gateway::open(pool, bus, blobs, clock, config.clone(), documents, plugins, stop.clone())
-                    .await?;
+                Gateway::open(pool, bus, blobs, clock, config.clone(), inspectors, stop.clone()).await?;
             tasks.spawn(async move { Ok(gateway.serve(listener).await?) });
         }
         Ok(Self { tasks, stop: stop.clone() })

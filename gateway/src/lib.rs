@@ -30,4 +30,4 @@ mod transfer;
 pub use auth::{HashError, Passwords, rotate as rotate_signing_key};
 pub use docs::openapi;
 pub use first_admin::{FirstAdmin, FirstAdminError, ensure_admin};
-pub use serve::{Gateway, GatewayError};
+pub use serve::{Gateway, GatewayError, Inspectors};

@@ -73,6 +73,14 @@ pub enum GatewayError {
     Origin(String),
 }
 
+/// Who looks at what strangers send, in processes that can do nothing else.
+pub struct Inspectors {
+    /// Reads documents; none where that cannot be started.
+    pub documents: Option<Documents>,
+    /// Looks at packages of plugins.
+    pub plugins: Plugins,
+}
+
 /// A gateway, ready to serve.
 pub struct Gateway {
     state: AppState,
@@ -89,8 +97,7 @@ impl Gateway {
         blobs: BlobStore,
         clock: Clock,
         config: Config,
-        documents: Option<Documents>,
-        plugins: Plugins,
+        inspectors: Inspectors,
         stop: CancellationToken,
     ) -> Result<Self, GatewayError> {
         let state = State {
@@ -111,8 +118,8 @@ impl Gateway {
             live_values: LiveValues::default(),
             open_sockets: OpenSockets::default(),
             exports: Arc::new(Semaphore::new(EXPORTS)),
-            documents,
-            plugins,
+            documents: inspectors.documents,
+            plugins: inspectors.plugins,
             wheels: BlobStore::open(config.storage.folder.join("wheels"))?,
             uploads: Semaphore::new(UPLOADS),
             remembering: Arc::new(Semaphore::new(REMEMBERING)),

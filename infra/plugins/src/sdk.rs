@@ -72,7 +72,7 @@ mod tests {
             match entry.unwrap().path() {
                 path if path.is_dir() => sources(&path, into),
                 path if path.extension().is_some_and(|extension| extension == "py") => {
-                    drop(into.insert(path))
+                    into.insert(path);
                 }
                 _ => {}
             }

@@ -10,7 +10,7 @@ use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_documents::Documents;
 use signalbox_egress::{Egress, Policy};
-use signalbox_gateway::Gateway;
+use signalbox_gateway::{Gateway, Inspectors};
 use signalbox_messaging::{Bus, Mailbox};
 use signalbox_plugins::Plugins;
 use signalbox_projections::{
@@ -113,7 +113,8 @@ impl Process {
         let program = PathBuf::from(env!("CARGO_BIN_EXE_signalbox"));
         let folder = config.storage.folder.join("plugins");
         let plugins = Plugins::new(folder, program, config.plugins.python.clone());
-        let gateway = Gateway::open(pool, bus, blobs, clock, config, documents, plugins, stop).await.unwrap();
+        let inspectors = Inspectors { documents, plugins };
+        let gateway = Gateway::open(pool, bus, blobs, clock, config, inspectors, stop).await.unwrap();
         self.tasks.spawn(async move { gateway.serve(listener).await.unwrap() });
         address
     }
