@@ -72,7 +72,7 @@ class Material:
                 dpi = 150 if kind == "scan-150" else 300
                 run(["pdftoppm", "-r", dpi, "-gray", "-png", "-l", 2, path, folder / path.stem])
                 for page in folder.glob(f"{path.stem}-*.png"):
-                    picture = Image.open(page)
+                    picture = Image.open(page).convert("L")
                     picture = {"scan-skewed": skewed, "scan-noise": noisy}.get(kind, lambda same: same)(picture)
                     picture.save(page, dpi=(dpi, dpi))
         return sorted(folder.glob("*.png"))

@@ -31,7 +31,8 @@ pub type Arrival = (f64, Vec<u8>);
 pub struct Sink {
     pub address: SocketAddr,
     arrivals: Arc<Mutex<Vec<Arrival>>>,
-    count: watch::Receiver<usize>,
+    /// How many arrivals there are.
+    count: Arc<watch::Sender<usize>>,
     server: JoinHandle<()>,
 }
 
@@ -40,8 +41,8 @@ impl Sink {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let arrivals = Arc::<Mutex<Vec<Arrival>>>::default();
-        let (counted, count) = watch::channel(0);
-        let (shared, counted) = (arrivals.clone(), Arc::new(counted));
+        let count = Arc::new(watch::Sender::new(0));
+        let (shared, counted) = (arrivals.clone(), count.clone());
         let server = tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 let (arrivals, counted) = (shared.clone(), counted.clone());
@@ -63,15 +64,17 @@ impl Sink {
         format!("http://{}/{path}", self.address)
     }
 
-    /// Waits until `count` requests have come.
+    /// Waits until `count` requests have come since the last [`Sink::take`].
     pub async fn until(&self, count: usize) -> anyhow::Result<()> {
-        self.count.clone().wait_for(|came| *came >= count).await?;
+        self.count.subscribe().wait_for(|came| *came >= count).await?;
         Ok(())
     }
 
     /// What has come since the last call.
     pub fn take(&self) -> Vec<Arrival> {
-        std::mem::take(&mut self.arrivals.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+        let mut arrivals = self.arrivals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.count.send_replace(0);
+        std::mem::take(&mut arrivals)
     }
 }
 
