@@ -28,7 +28,12 @@ pub(crate) async fn list<'q, R: for<'r> FromRow<'r, PgRow> + Send + Unpin>(
         .push_bind(page.offset);
     let mut count = QueryBuilder::new("SELECT count(*)");
     from(&mut count);
-    Ok((rows.build_query_as().fetch_all(pool).await?, count.build_query_scalar().fetch_one(pool).await?))
+    // Both see the same moment: a total of one beside an empty page would be no answer.
+    let mut moment = pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
+    let rows = rows.build_query_as().fetch_all(&mut *moment).await?;
+    let total = count.build_query_scalar().fetch_one(&mut *moment).await?;
+    moment.commit().await?;
+    Ok((rows, total))
 }
 
 /// Adds that `column` is `value`, if one is wanted.
