@@ -108,6 +108,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Text {
     }
 }
 
+/// The two texts of a path that names a part of a resource, such as `{id}` and `{wid}`; what is no text names nothing.
+pub(crate) struct Texts(pub(crate) String, pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Texts {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
+        path.map(|Path((whole, part))| Self(whole, part)).map_err(|_| missing())
+    }
+}
+
 fn missing() -> Problem {
     Problem::not_found("Resource")
 }

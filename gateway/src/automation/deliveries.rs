@@ -1,11 +1,6 @@
 use std::collections::BTreeMap;
 
-use axum::{
-    Json,
-    extract::{FromRequestParts, Path, State},
-    http::{StatusCode, request::Parts},
-    response::Response,
-};
+use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, Utc};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
@@ -22,7 +17,7 @@ use crate::{
     answer::{self, Page},
     auth::Admin,
     context::RequestContext,
-    extract::{EnvelopeParams, JsonBody, Params, Text},
+    extract::{EnvelopeParams, JsonBody, Params, Text, Texts},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway, Written},
 };
@@ -126,22 +121,6 @@ pub(crate) struct RedeliveredOut {
     more: bool,
 }
 
-/// `{id}` and `{did}`; what is no text names nothing.
-pub(crate) struct DeliveryPath {
-    webhook: String,
-    delivery: String,
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for DeliveryPath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
-        let Path((webhook, delivery)) = path.map_err(|_| Problem::not_found("Delivery"))?;
-        Ok(Self { webhook, delivery })
-    }
-}
-
 /// List the deliveries of a webhook subscription, newest first.
 #[utoipa::path(get, path = "/api/v1/webhooks/{id}/deliveries", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), EnvelopeParams, DeliveryParams), operation_id = "list_deliveries",
     responses((status = 200, body = Page<DeliveryOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
@@ -167,7 +146,7 @@ pub(crate) async fn list(
 pub(crate) async fn get(
     State(state): State<AppState>,
     _: Admin,
-    path: DeliveryPath,
+    path: Texts,
 ) -> Result<Json<DeliveryDetailOut>, Problem> {
     Ok(Json(find(&state, &path).await?.into()))
 }
@@ -179,7 +158,7 @@ pub(crate) async fn get(
 pub(crate) async fn redeliver(
     State(state): State<AppState>,
     Admin(who): Admin,
-    path: DeliveryPath,
+    path: Texts,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&state, &path).await?;
@@ -225,10 +204,10 @@ pub(crate) async fn redeliver_failed(
     Ok(answer::written(Written { visible, repeated }, StatusCode::OK, None, &out))
 }
 
-async fn find(state: &Gateway, path: &DeliveryPath) -> Result<DeliveryRow, Problem> {
-    let webhook = webhooks::find(state, &path.webhook).await?;
+async fn find(state: &Gateway, Texts(webhook, id): &Texts) -> Result<DeliveryRow, Problem> {
+    let webhook = webhooks::find(state, webhook).await?;
     let missing = || Problem::not_found("Delivery");
-    let id = Uuid::parse_str(&path.delivery).map_err(|_| missing())?;
+    let id = Uuid::parse_str(id).map_err(|_| missing())?;
     deliveries::delivery(&state.pool, webhook.id, id).await?.ok_or_else(missing)
 }
 

@@ -8,10 +8,7 @@ use signalbox_domain::{
     },
     kernel::ChannelId,
 };
-use signalbox_projections::{
-    automation::rules::{self, RuleFilter, RuleRow},
-    monitoring,
-};
+use signalbox_projections::automation::rules::{self, RuleFilter, RuleRow};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -21,6 +18,7 @@ use crate::{
     context::RequestContext,
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, present},
     identity::StatusOut,
+    monitoring::channels,
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -259,10 +257,7 @@ async fn channel(state: &Gateway, id: &str) -> Result<ChannelId, Problem> {
     if id.contains('\0') || id.len() > 255 {
         return Err(Problem::invalid("event_public_id must be the id of an event"));
     }
-    let missing = || Problem::not_found("Event");
-    let id = Uuid::parse_str(id).map_err(|_| missing())?;
-    let row = monitoring::queries::channel(&state.pool, id).await?.ok_or_else(missing)?;
-    Ok(ChannelId(row.id))
+    Ok(ChannelId(channels::find(state, id).await?.id))
 }
 
 impl From<RuleRow> for RuleOut {

@@ -1,19 +1,11 @@
-use axum::{
-    Json,
-    extract::{FromRequestParts, Path, State},
-    http::{StatusCode, request::Parts},
-    response::Response,
-};
+use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     fleet::{Direction, MappingChanges, MappingSpec, PluginInstance, PluginInstanceCommand},
-    kernel::{ChannelId, MappingId},
+    kernel::MappingId,
 };
-use signalbox_projections::{
-    fleet::{MappingRow, queries},
-    monitoring::queries as monitoring,
-};
+use signalbox_projections::fleet::{MappingRow, queries};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -22,8 +14,9 @@ use crate::{
     answer,
     auth::{Reader, Writer},
     context::RequestContext,
-    extract::{IfMatch, JsonBody, Text, present},
+    extract::{IfMatch, JsonBody, Text, Texts, present},
     identity::StatusOut,
+    monitoring::channels::optional_channel,
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -83,22 +76,6 @@ pub(crate) struct MappingChangesIn {
     event_public_id: Option<Option<String>>,
 }
 
-/// `{public_id}` and `{mapping_id}`; what is no text names nothing.
-pub(crate) struct MappingPath {
-    instance: String,
-    mapping: String,
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for MappingPath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
-        let Path((instance, mapping)) = path.map_err(|_| Problem::not_found("Channel mapping"))?;
-        Ok(Self { instance, mapping })
-    }
-}
-
 /// List the channel mappings of a plugin instance, in the order in which they were made.
 #[utoipa::path(get, path = "/api/v1/plugins/{public_id}/channels", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,)), operation_id = "list_channel_mappings",
     responses((status = 200, body = Vec<MappingOut>), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
@@ -125,7 +102,7 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let MappingIn { channel_id, channel_name, direction, unit, event_public_id } = mapping;
     let instance = find_instance(&state, &id).await?.row.id;
-    let event = event(&state, event_public_id).await?;
+    let event = optional_channel(&state, event_public_id).await?;
     let spec = MappingSpec { channel_id, channel_name, direction, unit, event };
     let metadata = context.metadata(who.actor(), "map channel");
     let command = PluginInstanceCommand::AddMapping { mapping: MappingId(context.resource), spec };
@@ -145,22 +122,22 @@ pub(crate) async fn update(
     State(state): State<AppState>,
     Writer(who): Writer,
     IfMatch(version): IfMatch,
-    path: MappingPath,
+    Texts(instance, id): Texts,
     context: RequestContext,
     JsonBody(changes): JsonBody<MappingChangesIn>,
 ) -> Result<Response, Problem> {
     let MappingChangesIn { channel_name, direction, unit, event_public_id } = changes;
-    let instance = find_instance(&state, &path.instance).await?.row.id;
-    let mapping = MappingId(find(&state, instance, &path.mapping).await?.id);
+    let instance = find_instance(&state, &instance).await?.row.id;
+    let mapping = MappingId(find(&state, instance, &id).await?.id);
     let event = match event_public_id {
-        Some(id) => Some(event(&state, id).await?),
+        Some(id) => Some(optional_channel(&state, id).await?),
         None => None,
     };
     let changes = MappingChanges { channel_name, direction, unit, event };
     let metadata = context.metadata(who.actor(), "change channel mapping");
     let command = PluginInstanceCommand::ChangeMapping { mapping, changes };
     let written = state.write::<PluginInstance>(instance, version, &metadata, &command).await?;
-    let out = MappingOut::from(find(&state, instance, &path.mapping).await?);
+    let out = MappingOut::from(find(&state, instance, &id).await?);
     Ok(answer::written(written, StatusCode::OK, None, &out))
 }
 
@@ -172,11 +149,11 @@ pub(crate) async fn delete(
     State(state): State<AppState>,
     Writer(who): Writer,
     IfMatch(version): IfMatch,
-    path: MappingPath,
+    Texts(instance, id): Texts,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let instance = find_instance(&state, &path.instance).await?.row.id;
-    let mapping = MappingId(find(&state, instance, &path.mapping).await?.id);
+    let instance = find_instance(&state, &instance).await?.row.id;
+    let mapping = MappingId(find(&state, instance, &id).await?.id);
     let metadata = context.metadata(who.actor(), "remove channel mapping");
     let command = PluginInstanceCommand::RemoveMapping { mapping };
     let written = state.write::<PluginInstance>(instance, version, &metadata, &command).await?;
@@ -189,15 +166,6 @@ async fn find(state: &Gateway, instance: Uuid, id: &str) -> Result<MappingRow, P
     let id = Uuid::parse_str(id).map_err(|_| missing())?;
     let row = queries::mapping(&state.pool, id).await?;
     row.filter(|row| row.instance_id == instance).ok_or_else(missing)
-}
-
-/// The event with this id, which has to exist; forms send an empty text for none.
-async fn event(state: &Gateway, id: Option<String>) -> Result<Option<ChannelId>, Problem> {
-    let Some(id) = id.filter(|id| !id.trim().is_empty()) else { return Ok(None) };
-    let missing = || Problem::not_found("Event");
-    let id = Uuid::parse_str(id.trim()).map_err(|_| missing())?;
-    let row = monitoring::channel(&state.pool, id).await?.ok_or_else(missing)?;
-    Ok(Some(ChannelId(row.id)))
 }
 
 impl From<MappingRow> for MappingOut {

@@ -1,8 +1,9 @@
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use signalbox_domain::monitoring::{
-    Channel, ChannelChanges, ChannelCommand, ChannelSpec, ChannelType, NewChannel,
+use signalbox_domain::{
+    kernel::ChannelId,
+    monitoring::{Channel, ChannelChanges, ChannelCommand, ChannelSpec, ChannelType, NewChannel},
 };
 use signalbox_projections::monitoring::{
     ChannelRow,
@@ -176,10 +177,20 @@ pub(crate) async fn delete(
     Ok(answer::written(written, StatusCode::OK, None, &out))
 }
 
-async fn find(state: &Gateway, id: &str) -> Result<ChannelRow, Problem> {
+/// The channel that a client calls `id`.
+pub(crate) async fn find(state: &Gateway, id: &str) -> Result<ChannelRow, Problem> {
     let missing = || Problem::not_found("Event");
     let id = Uuid::parse_str(id).map_err(|_| missing())?;
     queries::channel(&state.pool, id).await?.ok_or_else(missing)
+}
+
+/// The channel that a client calls `id`, which has to exist; forms send an empty text for none.
+pub(crate) async fn optional_channel(
+    state: &Gateway,
+    id: Option<String>,
+) -> Result<Option<ChannelId>, Problem> {
+    let Some(id) = id.filter(|id| !id.trim().is_empty()) else { return Ok(None) };
+    Ok(Some(ChannelId(find(state, id.trim()).await?.id)))
 }
 
 impl From<ChannelRow> for EventOut {

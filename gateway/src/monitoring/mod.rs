@@ -2,7 +2,7 @@
 //! their export; dashboards; the log that people read.
 
 pub(crate) mod catalog;
-mod channels;
+pub(crate) mod channels;
 mod dashboards;
 mod datapoint_reads;
 mod datapoints;

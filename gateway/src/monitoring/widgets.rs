@@ -1,26 +1,19 @@
-use axum::{
-    extract::{FromRequestParts, Path, State},
-    http::{StatusCode, request::Parts},
-    response::Response,
-};
+use axum::{extract::State, http::StatusCode, response::Response};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
-    kernel::{ChannelId, WidgetId},
+    kernel::WidgetId,
     monitoring::{Dashboard, DashboardCommand, WidgetChanges, WidgetSpec, WidgetType},
 };
-use signalbox_projections::monitoring::{
-    dashboards::{self, WidgetRow},
-    queries,
-};
+use signalbox_projections::monitoring::dashboards::{self, WidgetRow};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::dashboards::find_own;
+use super::{channels::optional_channel, dashboards::find_own};
 use crate::{
     answer,
     auth::Writer,
     context::RequestContext,
-    extract::{IfMatch, JsonBody, Text, present},
+    extract::{IfMatch, JsonBody, Text, Texts, present},
     identity::StatusOut,
     problem::{Problem, ProblemKind, ProblemOut},
     state::{AppState, State as Gateway},
@@ -92,22 +85,6 @@ pub(crate) struct WidgetChangesIn {
     config_json: Option<Option<String>>,
 }
 
-/// `{id}` and `{wid}`; what is no text names nothing.
-pub(crate) struct WidgetPath {
-    dashboard: String,
-    widget: String,
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for WidgetPath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
-        let Path((dashboard, widget)) = path.map_err(|_| Problem::not_found("Widget"))?;
-        Ok(Self { dashboard, widget })
-    }
-}
-
 /// Put a widget on a dashboard; its owner alone may.
 #[utoipa::path(post, path = "/api/v1/dashboards/{id}/widgets", tag = "dashboards", security(("jwt" = [])), params(("id" = String, Path,)), request_body = WidgetIn, operation_id = "create_widget",
     responses((status = 201, body = WidgetCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
@@ -124,7 +101,7 @@ pub(crate) async fn create(
     let spec = WidgetSpec {
         kind: widget_type,
         title,
-        channel: channel(&state, event_public_id).await?,
+        channel: optional_channel(&state, event_public_id).await?,
         x: x.unwrap_or(0),
         y: y.unwrap_or(0),
         w: w.unwrap_or(4),
@@ -148,22 +125,22 @@ pub(crate) async fn update(
     State(state): State<AppState>,
     Writer(who): Writer,
     IfMatch(version): IfMatch,
-    path: WidgetPath,
+    Texts(id, widget_id): Texts,
     context: RequestContext,
     JsonBody(changes): JsonBody<WidgetChangesIn>,
 ) -> Result<Response, Problem> {
     let WidgetChangesIn { title, event_public_id, x, y, w, h, config_json } = changes;
-    let dashboard = find_own(&state, &who, &path.dashboard).await?;
-    let widget = find(&state, dashboard.id, &path.widget).await?;
+    let dashboard = find_own(&state, &who, &id).await?;
+    let widget = find(&state, dashboard.id, &widget_id).await?;
     let channel = match event_public_id {
-        Some(id) => Some(channel(&state, id).await?),
+        Some(id) => Some(optional_channel(&state, id).await?),
         None => None,
     };
     let changes = WidgetChanges { title, channel, x, y, w, h, config: config_json };
     let metadata = context.metadata(who.actor(), "change widget");
     let command = DashboardCommand::ChangeWidget { widget: WidgetId(widget.id), changes };
     let written = state.write::<Dashboard>(dashboard.id, version, &metadata, &command).await?;
-    let out = WidgetOut::from(find(&state, dashboard.id, &path.widget).await?);
+    let out = WidgetOut::from(find(&state, dashboard.id, &widget_id).await?);
     Ok(answer::written(written, StatusCode::OK, None, &out))
 }
 
@@ -176,11 +153,11 @@ pub(crate) async fn delete(
     State(state): State<AppState>,
     Writer(who): Writer,
     IfMatch(version): IfMatch,
-    path: WidgetPath,
+    Texts(id, widget_id): Texts,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let dashboard = find_own(&state, &who, &path.dashboard).await?;
-    let widget = find(&state, dashboard.id, &path.widget).await?;
+    let dashboard = find_own(&state, &who, &id).await?;
+    let widget = find(&state, dashboard.id, &widget_id).await?;
     let metadata = context.metadata(who.actor(), "remove widget");
     let command = DashboardCommand::RemoveWidget { widget: WidgetId(widget.id) };
     let written = state.write::<Dashboard>(dashboard.id, version, &metadata, &command).await?;
@@ -193,15 +170,6 @@ async fn find(state: &Gateway, dashboard: Uuid, id: &str) -> Result<WidgetRow, P
     let id = Uuid::parse_str(id).map_err(|_| missing())?;
     let row = dashboards::widget(&state.pool, id).await?;
     row.filter(|row| row.dashboard_id == dashboard).ok_or_else(missing)
-}
-
-/// The channel with this id, which has to exist; forms send an empty text for none.
-async fn channel(state: &Gateway, id: Option<String>) -> Result<Option<ChannelId>, Problem> {
-    let Some(id) = id.filter(|id| !id.trim().is_empty()) else { return Ok(None) };
-    let missing = || Problem::not_found("Event");
-    let id = Uuid::parse_str(id.trim()).map_err(|_| missing())?;
-    let row = queries::channel(&state.pool, id).await?.ok_or_else(missing)?;
-    Ok(Some(ChannelId(row.id)))
 }
 
 impl From<WidgetRow> for WidgetOut {
