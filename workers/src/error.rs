@@ -2,7 +2,7 @@ use signalbox_blob_store::BlobError;
 use signalbox_domain::kernel::Rejection;
 use signalbox_event_store::DecodeError;
 use signalbox_messaging::BusError;
-use signalbox_projections::monitoring::series::SeriesError;
+use signalbox_projections::{automation::deliveries::BodyError, monitoring::series::SeriesError};
 use signalbox_texts::TextError;
 
 /// Why a step did not succeed; the next one tries again.
@@ -20,6 +20,9 @@ pub enum WorkerError {
     /// An event cannot be read by this program.
     #[error(transparent)]
     Unreadable(#[from] DecodeError),
+    /// What is to be posted cannot be read.
+    #[error(transparent)]
+    Body(#[from] BodyError),
     /// The blob store failed.
     #[error("the blob store failed: {0}")]
     Blob(#[from] BlobError),

@@ -8,7 +8,9 @@ use signalbox_domain::{
     automation::{Consignment, ConsignmentCommand},
     kernel::DeliveryId,
 };
-use signalbox_projections::automation::deliveries::{self, Attempt, DeliveryFilter, DeliveryRow};
+use signalbox_projections::automation::deliveries::{
+    self, Attempt, Bodies, BodyError, DeliveryFilter, DeliveryRow,
+};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -148,7 +150,15 @@ pub(crate) async fn get(
     _: Admin,
     path: Texts,
 ) -> Result<Json<DeliveryDetailOut>, Problem> {
-    Ok(Json(find(&state, &path).await?.into()))
+    let row = find(&state, &path).await?;
+    let bodies = Bodies::at(&state.pool, &[row.position]).await;
+    let body = bodies.and_then(|mut bodies| bodies.take(row.id)).map_err(|error| match error {
+        BodyError::Database(error) => error.into(),
+        error => Problem::internal(&error),
+    })?;
+    let delivery = (&row).into();
+    let attempt_log = row.history.0.into_iter().map(Into::into).collect();
+    Ok(Json(DeliveryDetailOut { delivery, body, attempt_log }))
 }
 
 /// Deliver again what was delivered or given up, with up to three new attempts.
@@ -237,16 +247,6 @@ impl From<&DeliveryRow> for DeliveryOut {
             updated_on: row.updated_at,
             next_attempt_on: row.due_at,
             redeliveries: row.round - 1,
-        }
-    }
-}
-
-impl From<DeliveryRow> for DeliveryDetailOut {
-    fn from(row: DeliveryRow) -> Self {
-        Self {
-            delivery: (&row).into(),
-            body: row.body,
-            attempt_log: row.history.0.into_iter().map(Into::into).collect(),
         }
     }
 }

@@ -11,7 +11,7 @@ use signalbox_domain::{
 use signalbox_event_store::{head_position, position_before, read_all_with};
 use signalbox_projections::automation::{
     deliveries,
-    outgoing::{OutgoingError, TOLD, outgoing},
+    outgoing::{Background, TOLD},
 };
 use utoipa::ToSchema;
 
@@ -147,13 +147,10 @@ pub(crate) async fn dry_run(
         let events = read_all_with(&state.pool, after, PORTION.min(end - after), &TOLD).await?;
         let Some(reached) = events.last() else { break };
         after = reached.position;
+        let background = Background::of(&state.pool, &events).await?;
         for recorded in events.iter().filter(|event| !event.payload.is_null()) {
-            let told = match outgoing(&state.pool, recorded).await {
-                Ok(told) => told.filter(|event| lists(event.event_type)),
-                Err(OutgoingError::Database(error)) => return Err(error.into()),
-                Err(error) => return Err(Problem::internal(&error)),
-            };
-            let Some(event) = told else { continue };
+            let told = background.outgoing(recorded).map_err(|error| Problem::internal(&error))?;
+            let Some(event) = told.filter(|event| lists(event.event_type)) else { continue };
             out.matched += 1;
             if out.data.len() < SHOWN {
                 out.data.push(DryRunEventOut {

@@ -20,8 +20,8 @@ mod upcast;
 pub use append::{AppendError, AppendOutcome, Appender, Heads};
 pub use execute::{ExecuteError, Execution, execute};
 pub use read::{
-    count_between, head_position, position_before, read_after, read_all_for, read_all_with, read_stream,
-    read_wanted, stream_position,
+    count_between, head_position, position_before, read_after, read_all_for, read_all_with, read_at,
+    read_stream, read_streams, read_wanted, stream_position,
 };
 pub use recorded::{DecodeError, RecordedEvent};
 pub use upcast::{Upcaster, upcast};

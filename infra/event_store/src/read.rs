@@ -130,6 +130,48 @@ pub async fn read_stream(
     .await
 }
 
+/// The events at `positions`, in order, without their metadata.
+///
+/// # Errors
+/// The database's error.
+pub async fn read_at(
+    executor: impl PgExecutor<'_>,
+    positions: &[i64],
+) -> Result<Vec<RecordedEvent>, sqlx::Error> {
+    sqlx::query_as(&format!(
+        "{HEADER}, payload, 'null'::jsonb AS metadata FROM events WHERE position = ANY($1) ORDER BY position"
+    ))
+    .bind(positions)
+    .fetch_all(executor)
+    .await
+}
+
+/// Those events of several aggregates of a type whose words are `event_types`, each stream oldest first, without their metadata.
+///
+/// # Errors
+/// The database's error.
+pub async fn read_streams(
+    pool: &PgPool,
+    aggregate_type: &str,
+    ids: &[Uuid],
+    event_types: &[&str],
+) -> Result<Vec<RecordedEvent>, sqlx::Error> {
+    let ids: Vec<_> = ids.iter().map(Uuid::to_string).collect();
+    // Asked for one stream after the other: of all of them together, PostgreSQL may think that reading the whole log is quicker.
+    sqlx::query_as(
+        "SELECT stream.* FROM unnest($2) AS wanted (id) CROSS JOIN LATERAL (
+             SELECT position, aggregate_type, aggregate_id, sequence, event_type, event_version, recorded_at, payload,
+                    'null'::jsonb AS metadata
+               FROM events WHERE aggregate_type = $1 AND aggregate_id = wanted.id AND event_type = ANY($3)
+              ORDER BY sequence) AS stream",
+    )
+    .bind(aggregate_type)
+    .bind(ids)
+    .bind(event_types)
+    .fetch_all(pool)
+    .await
+}
+
 /// Position of the newest event of one aggregate; `None` when it has none.
 ///
 /// # Errors

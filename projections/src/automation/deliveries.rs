@@ -1,11 +1,14 @@
 //! Deliveries as rows, and what the list of them asks.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::automation::{
-    AttemptResult, CLAIM_SECONDS, CallbackDelivery, ConsignmentEvent, Ended, NewDelivery, Requeued, Verdict,
+    AttemptResult, CLAIM_SECONDS, CallbackDelivery, Consignment, ConsignmentEvent, Ended, NewDelivery,
+    Requeued, Verdict,
 };
-use signalbox_event_store::RecordedEvent;
+use signalbox_event_store::{DecodeError, RecordedEvent, read_at};
 use sqlx::{FromRow, PgPool, types::Json};
 use uuid::Uuid;
 
@@ -31,8 +34,6 @@ pub struct DeliveryRow {
     pub event_id: Uuid,
     /// Type of the event.
     pub event_type: String,
-    /// What is posted.
-    pub body: String,
     /// `pending`, `delivered`, `failed` or `dead_letter`.
     pub status: String,
     /// From 1; each redelivery begins another.
@@ -49,7 +50,7 @@ pub struct DeliveryRow {
     pub due_at: Option<DateTime<Utc>>,
     /// Whether its consignment knows where it goes, and not a subscription.
     pub is_callback: bool,
-    /// Position of its queueing in the log.
+    /// Position of its queueing in the log, where what is posted can be read, see [`Bodies`].
     pub position: i64,
     /// When it was queued.
     pub created_at: DateTime<Utc>,
@@ -122,7 +123,6 @@ impl DeliveryRow {
             webhook_id,
             event_id: new.event_id,
             event_type: new.event_type,
-            body: new.body,
             status: "pending".to_owned(),
             round: 1,
             attempts: 0,
@@ -299,6 +299,53 @@ pub async fn delivery(pool: &PgPool, webhook: Uuid, id: Uuid) -> Result<Option<D
         .bind(id)
         .fetch_optional(pool)
         .await
+}
+
+/// What deliveries post.
+#[derive(Debug, Default)]
+pub struct Bodies(HashMap<Uuid, String>);
+
+impl Bodies {
+    /// Of the deliveries that were queued at `positions` of the log.
+    ///
+    /// # Errors
+    /// [`BodyError`].
+    pub async fn at(pool: &PgPool, positions: &[i64]) -> Result<Self, BodyError> {
+        let mut bodies = HashMap::new();
+        for recorded in read_at(pool, positions).await? {
+            let queued = match recorded.decode::<Consignment>()? {
+                ConsignmentEvent::DeliveriesQueued { deliveries, .. } => deliveries,
+                ConsignmentEvent::CallbackQueued(callback) => vec![callback.delivery],
+                _ => Vec::new(),
+            };
+            bodies.extend(queued.into_iter().map(|new| (new.id.0, new.body)));
+        }
+        Ok(Self(bodies))
+    }
+
+    /// What the delivery `id` posts, byte for byte; once.
+    ///
+    /// # Errors
+    /// [`BodyError::Missing`].
+    pub fn take(&mut self, id: Uuid) -> Result<String, BodyError> {
+        self.0.remove(&id).ok_or(BodyError::Missing(id))
+    }
+}
+
+/// Why what is posted cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// The log does not answer.
+    #[error("the log cannot be read: {0}")]
+    Database(#[from] sqlx::Error),
+    /// An event cannot be read by this program.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// The log and the read model disagree.
+    #[error(
+        "the log does not say what delivery {0} posts, where the read model says that it was queued; rebuild the read models"
+    )]
+    Missing(Uuid),
 }
 
 /// A page of the deliveries to the subscription `webhook`, newest first, and how many there are.

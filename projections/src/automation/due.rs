@@ -40,10 +40,10 @@ pub struct DueDelivery {
     pub event_id: Uuid,
     /// Type of the event.
     pub event_type: String,
-    /// What is posted.
-    pub body: String,
     /// Attempts of this round that have ended.
     pub attempts: i32,
+    /// Where the log says what is posted.
+    pub position: i64,
 }
 
 /// The claims that are in force at `now`.
@@ -111,7 +111,7 @@ pub async fn due_deliveries(
     consignments: &[Uuid],
 ) -> Result<Vec<DueDelivery>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT id, consignment_id, event_id, event_type, body, attempts FROM read.deliveries
+        "SELECT id, consignment_id, event_id, event_type, attempts, position FROM read.deliveries
           WHERE consignment_id = ANY($2) AND due_at <= $1 ORDER BY due_at, position, id",
     )
     .bind(now)

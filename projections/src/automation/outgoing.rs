@@ -1,7 +1,7 @@
 //! What webhooks are told: an event of the log as the JSON that receivers get. It follows from the log alone, so that it is
 //! the same whenever it is made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use signalbox_domain::{
     kernel::Decider,
     monitoring::{Experiment, ExperimentEvent},
 };
-use signalbox_event_store::{DecodeError, RecordedEvent, read_stream};
+use signalbox_event_store::{DecodeError, RecordedEvent, read_streams};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -46,9 +46,6 @@ pub struct Outgoing {
 /// Why an event cannot be told.
 #[derive(Debug, thiserror::Error)]
 pub enum OutgoingError {
-    /// The log does not answer.
-    #[error("the log cannot be read: {0}")]
-    Database(#[from] sqlx::Error),
     /// An event cannot be read by this program.
     #[error(transparent)]
     Decode(#[from] DecodeError),
@@ -124,91 +121,118 @@ impl<'a> From<&'a Reading> for Sensor<'a> {
     }
 }
 
-/// What `recorded` tells, if webhooks are told of it.
-///
-/// # Errors
-/// [`OutgoingError`].
-pub async fn outgoing(pool: &PgPool, recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
-    match recorded.aggregate_type.as_str() {
-        Experiment::TYPE => experiment(pool, recorded).await,
-        ExtractionJob::TYPE => extraction(pool, recorded).await,
-        Health::TYPE => health(recorded).map(Some),
-        ReportedReading::TYPE => reading(recorded).map(Some),
-        Rule::TYPE => firing(recorded),
-        _ => Ok(None),
+/// What events say only together with earlier ones of their streams: names of experiments, and what extraction jobs are about.
+/// It is read for a portion of the log at once.
+#[derive(Debug, Default)]
+pub struct Background(HashMap<Uuid, Vec<RecordedEvent>>);
+
+impl Background {
+    /// What `events` rest on.
+    ///
+    /// # Errors
+    /// The database's error.
+    pub async fn of(pool: &PgPool, events: &[RecordedEvent]) -> Result<Self, sqlx::Error> {
+        const NAMING: [(&str, &[&str]); 2] = [
+            (Experiment::TYPE, &["experiment_started", "experiment_renamed"]),
+            (ExtractionJob::TYPE, &["extraction_submitted"]),
+        ];
+        let mut streams = HashMap::<_, Vec<_>>::new();
+        for (aggregate, words) in NAMING {
+            let is_meant =
+                |event: &&RecordedEvent| event.aggregate_type == aggregate && !event.payload.is_null();
+            let ids: BTreeSet<_> = events.iter().filter(is_meant).map(|event| event.aggregate_id).collect();
+            if ids.is_empty() {
+                continue;
+            }
+            let ids: Vec<_> = ids.into_iter().collect();
+            for event in read_streams(pool, aggregate, &ids, words).await? {
+                streams.entry(event.aggregate_id).or_default().push(event);
+            }
+        }
+        Ok(Self(streams))
     }
-}
 
-async fn experiment(pool: &PgPool, recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
-    let event_type = match recorded.decode::<Experiment>()? {
-        ExperimentEvent::ExperimentStarted(_) => EventType::ExperimentStarted,
-        ExperimentEvent::ExperimentStopped => EventType::ExperimentStopped,
-        ExperimentEvent::ExperimentRenamed { .. } | ExperimentEvent::ExperimentDeleted { .. } => {
-            return Ok(None);
-        }
-    };
-    let name = experiment_name(pool, recorded).await?;
-    let about = About::Experiment { experiment_name: &name, experiment_id: recorded.aggregate_id };
-    tell(recorded, event_type, recorded.recorded_at, about).map(Some)
-}
-
-/// The experiment's name at the time of the event.
-async fn experiment_name(pool: &PgPool, recorded: &RecordedEvent) -> Result<String, OutgoingError> {
-    let mut name = String::new();
-    for event in read_stream(pool, Experiment::TYPE, recorded.aggregate_id).await? {
-        if event.sequence > recorded.sequence {
-            break;
-        }
-        match event.decode::<Experiment>()? {
-            ExperimentEvent::ExperimentStarted(new) => name = new.name,
-            ExperimentEvent::ExperimentRenamed { to, .. } => name = to,
-            ExperimentEvent::ExperimentStopped | ExperimentEvent::ExperimentDeleted { .. } => {}
+    /// What `recorded`, one of the events that this was read for, tells, if webhooks are told of it.
+    ///
+    /// # Errors
+    /// [`OutgoingError`].
+    pub fn outgoing(&self, recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
+        match recorded.aggregate_type.as_str() {
+            Experiment::TYPE => self.experiment(recorded),
+            ExtractionJob::TYPE => self.extraction(recorded),
+            Health::TYPE => health(recorded).map(Some),
+            ReportedReading::TYPE => reading(recorded).map(Some),
+            Rule::TYPE => firing(recorded),
+            _ => Ok(None),
         }
     }
-    Ok(name)
-}
 
-async fn extraction(pool: &PgPool, recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
-    let (event_type, result, failure) = match recorded.decode::<ExtractionJob>()? {
-        ExtractionJobEvent::ExtractionCompleted { result, .. } => {
-            (EventType::ExtractionCompleted, Some(result), None)
-        }
-        ExtractionJobEvent::ExtractionFailed { failure } => {
-            (EventType::ExtractionFailed, None, Some(failure))
-        }
-        _ => return Ok(None),
-    };
-    let Some(job) = submitted(pool, recorded).await? else { return Ok(None) };
-    let (job_id, result) = (recorded.aggregate_id, result.as_ref());
-    let about = About::Extraction(Document {
-        job_id,
-        status: if result.is_some() { "completed" } else { "failed" },
-        filename: &job.filename,
-        size_bytes: job.size,
-        sha256: job.sha256.as_str(),
-        output_format: &job.options.output_format,
-        mime_type: result.map(|result| result.mime_type.as_str()),
-        page_count: result.and_then(|result| result.page_count),
-        processing_time_ms: result.map(|result| result.milliseconds),
-        cached: result.is_some_and(|result| result.cached),
-        error: failure.as_ref().map(|failure| failure.message.as_str()),
-        error_code: failure.as_ref().map(|failure| failure.code.as_str()),
-        result: result.map(|_| format!("/api/v1/jobs/{job_id}/result")),
-    });
-    let told = tell(recorded, event_type, recorded.recorded_at, about)?;
-    Ok(Some(Outgoing { callback: job.callback, ..told }))
-}
+    fn experiment(&self, recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
+        let event_type = match recorded.decode::<Experiment>()? {
+            ExperimentEvent::ExperimentStarted(_) => EventType::ExperimentStarted,
+            ExperimentEvent::ExperimentStopped => EventType::ExperimentStopped,
+            ExperimentEvent::ExperimentRenamed { .. } | ExperimentEvent::ExperimentDeleted { .. } => {
+                return Ok(None);
+            }
+        };
+        let name = self.experiment_name(recorded)?;
+        let about = About::Experiment { experiment_name: &name, experiment_id: recorded.aggregate_id };
+        tell(recorded, event_type, recorded.recorded_at, about).map(Some)
+    }
 
-/// What the job is about, from the first event of its stream.
-async fn submitted(
-    pool: &PgPool,
-    recorded: &RecordedEvent,
-) -> Result<Option<NewExtractionJob>, OutgoingError> {
-    let stream = read_stream(pool, ExtractionJob::TYPE, recorded.aggregate_id).await?;
-    let Some(first) = stream.first() else { return Ok(None) };
-    match first.decode::<ExtractionJob>()? {
-        ExtractionJobEvent::ExtractionSubmitted(new) => Ok(Some(new)),
-        _ => Ok(None),
+    /// The experiment's name at the time of the event.
+    fn experiment_name(&self, recorded: &RecordedEvent) -> Result<String, OutgoingError> {
+        let named =
+            self.stream(recorded).iter().take_while(|event| event.sequence <= recorded.sequence).last();
+        Ok(match named.map(RecordedEvent::decode::<Experiment>).transpose()? {
+            Some(ExperimentEvent::ExperimentStarted(new)) => new.name,
+            Some(ExperimentEvent::ExperimentRenamed { to, .. }) => to,
+            _ => String::new(),
+        })
+    }
+
+    fn extraction(&self, recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
+        let (event_type, result, failure) = match recorded.decode::<ExtractionJob>()? {
+            ExtractionJobEvent::ExtractionCompleted { result, .. } => {
+                (EventType::ExtractionCompleted, Some(result), None)
+            }
+            ExtractionJobEvent::ExtractionFailed { failure } => {
+                (EventType::ExtractionFailed, None, Some(failure))
+            }
+            _ => return Ok(None),
+        };
+        let Some(job) = self.submitted(recorded)? else { return Ok(None) };
+        let (job_id, result) = (recorded.aggregate_id, result.as_ref());
+        let about = About::Extraction(Document {
+            job_id,
+            status: if result.is_some() { "completed" } else { "failed" },
+            filename: &job.filename,
+            size_bytes: job.size,
+            sha256: job.sha256.as_str(),
+            output_format: &job.options.output_format,
+            mime_type: result.map(|result| result.mime_type.as_str()),
+            page_count: result.and_then(|result| result.page_count),
+            processing_time_ms: result.map(|result| result.milliseconds),
+            cached: result.is_some_and(|result| result.cached),
+            error: failure.as_ref().map(|failure| failure.message.as_str()),
+            error_code: failure.as_ref().map(|failure| failure.code.as_str()),
+            result: result.map(|_| format!("/api/v1/jobs/{job_id}/result")),
+        });
+        let told = tell(recorded, event_type, recorded.recorded_at, about)?;
+        Ok(Some(Outgoing { callback: job.callback, ..told }))
+    }
+
+    /// What the job is about.
+    fn submitted(&self, recorded: &RecordedEvent) -> Result<Option<NewExtractionJob>, OutgoingError> {
+        let first = self.stream(recorded).first().map(RecordedEvent::decode::<ExtractionJob>).transpose()?;
+        Ok(match first {
+            Some(ExtractionJobEvent::ExtractionSubmitted(new)) => Some(new),
+            _ => None,
+        })
+    }
+
+    fn stream(&self, recorded: &RecordedEvent) -> &[RecordedEvent] {
+        self.0.get(&recorded.aggregate_id).map(Vec::as_slice).unwrap_or_default()
     }
 }
 

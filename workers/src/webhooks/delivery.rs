@@ -10,7 +10,7 @@
 //! A subscription whose attempts all fail gets one slot instead of three, so that several dead receivers do not use up all.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -26,6 +26,7 @@ use signalbox_projections::{
     Projection,
     automation::{
         AutomationProjection,
+        deliveries::Bodies,
         due::{DueConsignment, DueDelivery, due_consignments, due_deliveries, live_claims},
     },
     checkpoint,
@@ -183,8 +184,12 @@ async fn deliver(
     consignment: &DueConsignment,
     deliveries: Vec<DueDelivery>,
 ) -> Result<Option<i64>, WorkerError> {
-    let (claim, begun) = (context.clock.new_id(), Instant::now());
+    let positions: BTreeSet<_> = deliveries.iter().map(|delivery| delivery.position).collect();
+    let mut bodies = Bodies::at(&context.pool, &Vec::from_iter(positions)).await?;
     let ids = deliveries.iter().map(|delivery| DeliveryId(delivery.id)).collect();
+    let with_body = |delivery: DueDelivery| bodies.take(delivery.id).map(|body| (delivery, body));
+    let due = deliveries.into_iter().map(with_body).collect::<Result<Vec<_>, _>>()?;
+    let (claim, begun) = (context.clock.new_id(), Instant::now());
     let begin = ConsignmentCommand::Begin { claim, at: context.clock.now(), ids };
     let send = async |key: &str, command| {
         let key = format!("{key} {claim}");
@@ -194,12 +199,12 @@ async fn deliver(
         return Ok(None);
     }
     let receiver = Receiver::open(context, consignment).await;
-    let mut results = Vec::with_capacity(deliveries.len());
-    for delivery in &deliveries {
+    let mut results = Vec::with_capacity(due.len());
+    for (delivery, body) in due {
         if begun.elapsed() >= BEGIN_WITHIN {
             break;
         }
-        results.push(attempt(context, &receiver, delivery).await);
+        results.push(attempt(context, &receiver, &delivery, body).await);
     }
     let record = ConsignmentCommand::Record { claim, results };
     Ok(send("record", &record).await?.and_then(|outcome| outcome.position))
@@ -232,6 +237,7 @@ async fn attempt(
     context: &Context,
     receiver: &Result<Receiver, RequestError>,
     delivery: &DueDelivery,
+    body: String,
 ) -> AttemptResult {
     let (started_at, begun) = (context.clock.now(), Instant::now());
     let (status, error) = match receiver {
@@ -242,10 +248,10 @@ async fn attempt(
                 event_type: &delivery.event_type,
                 attempt: delivery.attempts + 1,
                 timestamp: started_at.timestamp(),
-                body: &delivery.body,
+                body: &body,
             };
             let headers = headers(&outgoing, receiver.secret.as_ref());
-            match context.egress.post(&receiver.target, headers, delivery.body.clone().into_bytes()).await {
+            match context.egress.post(&receiver.target, headers, body.into_bytes()).await {
                 Ok(status) if status.is_success() => (Some(status.as_u16()), None),
                 Ok(status) => (Some(status.as_u16()), Some(format!("HTTP {}", status.as_u16()))),
                 Err(error) => (None, Some(error.to_string())),

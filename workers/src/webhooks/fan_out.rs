@@ -14,7 +14,7 @@ use signalbox_domain::{
 };
 use signalbox_event_store::{RecordedEvent, read_all_with};
 use signalbox_messaging::Wakeup;
-use signalbox_projections::automation::outgoing::{Outgoing, OutgoingError, TOLD, outgoing};
+use signalbox_projections::automation::outgoing::{Background, Outgoing, TOLD};
 use tokio::sync::Mutex;
 
 use super::{notices, queue::Queue, subscriptions::Subscriptions};
@@ -84,6 +84,7 @@ impl Worker for WebhookFanOut {
 impl Following {
     async fn deliver(&mut self, context: &Context, events: &[RecordedEvent]) -> Result<(), WorkerError> {
         let mut queue = Queue::default();
+        let background = Background::of(&context.pool, events).await?;
         for recorded in events.iter().filter(|event| !event.payload.is_null()) {
             self.subscriptions.fold(recorded)?;
             let may_call_back = recorded.aggregate_type == ExtractionJob::TYPE;
@@ -91,7 +92,7 @@ impl Following {
             if !is_heard || !TOLD.contains(&recorded.event_type.as_str()) {
                 continue;
             }
-            if let Some(event) = told(context, recorded).await? {
+            if let Some(event) = told(&background, recorded) {
                 queue.add_callback(recorded.aggregate_id, &event);
                 for webhook in self.subscriptions.told_of(event.event_type) {
                     queue.add(webhook, recorded.position, &event);
@@ -103,16 +104,9 @@ impl Following {
 }
 
 /// What `recorded` tells. One event that cannot be read must not keep all that come after it.
-pub(super) async fn told(
-    context: &Context,
-    recorded: &RecordedEvent,
-) -> Result<Option<Outgoing>, WorkerError> {
-    match outgoing(&context.pool, recorded).await {
-        Ok(event) => Ok(event),
-        Err(OutgoingError::Database(error)) => Err(error.into()),
-        Err(error) => {
-            tracing::error!(%error, position = recorded.position, "an event is not told to webhooks");
-            Ok(None)
-        }
-    }
+pub(super) fn told(background: &Background, recorded: &RecordedEvent) -> Option<Outgoing> {
+    background.outgoing(recorded).unwrap_or_else(|error| {
+        tracing::error!(%error, position = recorded.position, "an event is not told to webhooks");
+        None
+    })
 }

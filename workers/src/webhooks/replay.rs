@@ -11,7 +11,11 @@ use signalbox_domain::{
 };
 use signalbox_event_store::read_all_with;
 use signalbox_messaging::Wakeup;
-use signalbox_projections::automation::{WebhookRow, outgoing::TOLD, webhooks::replaying};
+use signalbox_projections::automation::{
+    WebhookRow,
+    outgoing::{Background, TOLD},
+    webhooks::replaying,
+};
 
 use super::{fan_out::told, queue::Queue};
 use crate::{Context, Worker, WorkerError};
@@ -52,9 +56,10 @@ async fn work_off(context: &Context, row: &WebhookRow, replay: Replay) -> Result
     let is_told = |event: EventType| row.events.iter().any(|word| word == event.as_str());
     let mut queue = Queue::default();
     let events = read_all_with(&context.pool, replay.after, PORTION, &TOLD).await?;
+    let background = Background::of(&context.pool, &events).await?;
     let portion = || events.iter().take_while(|event| event.position <= replay.last);
     for recorded in portion().filter(|event| !event.payload.is_null()) {
-        if let Some(event) = told(context, recorded).await?.filter(|event| is_told(event.event_type)) {
+        if let Some(event) = told(&background, recorded).filter(|event| is_told(event.event_type)) {
             queue.add(WebhookId(row.id), recorded.position, &event);
         }
     }
