@@ -3,8 +3,11 @@
 use std::collections::HashSet;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
-use sqlx::PgConnection;
+use serde_json::{
+    Map, Value,
+    value::{RawValue, to_raw_value},
+};
+use sqlx::{PgConnection, types::Json};
 
 use crate::ApplyError;
 
@@ -22,7 +25,6 @@ pub(crate) async fn upsert<R: Serialize>(
     rows: &[R],
 ) -> Result<(), ApplyError> {
     let Some(columns) = columns(table, rows)? else { return Ok(()) };
-    let json = serde_json::to_value(rows).map_err(|source| ApplyError::Row { table, source })?;
     let excluded = columns.iter().map(|column| format!("excluded.{column}")).collect::<Vec<_>>().join(", ");
     let columns = columns.join(", ");
     let sql = format!(
@@ -30,7 +32,7 @@ pub(crate) async fn upsert<R: Serialize>(
          SELECT {columns} FROM jsonb_populate_recordset(NULL::{schema}.{table}, $1)
              ON CONFLICT ({key}) DO UPDATE SET ({columns}) = ROW({excluded})"
     );
-    sqlx::query(&sql).bind(json).execute(connection).await?;
+    sqlx::query(&sql).bind(document(table, rows)?).execute(connection).await?;
     Ok(())
 }
 
@@ -45,14 +47,18 @@ pub(crate) async fn insert<R: Serialize>(
     if rows.len() >= COPIED {
         return copy(connection, schema, table, &columns, rows).await;
     }
-    let json = serde_json::to_value(rows).map_err(|source| ApplyError::Row { table, source })?;
     let columns = columns.join(", ");
     let sql = format!(
         "INSERT INTO {schema}.{table} ({columns})
          SELECT {columns} FROM jsonb_populate_recordset(NULL::{schema}.{table}, $1)"
     );
-    sqlx::query(&sql).bind(json).execute(connection).await?;
+    sqlx::query(&sql).bind(document(table, rows)?).execute(connection).await?;
     Ok(())
+}
+
+/// `rows` as the JSON that a statement takes them from.
+fn document<R: Serialize>(table: &'static str, rows: &[R]) -> Result<Json<Box<RawValue>>, ApplyError> {
+    to_raw_value(rows).map(Json).map_err(|source| ApplyError::Row { table, source })
 }
 
 async fn copy<R: Serialize>(
