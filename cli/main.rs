@@ -1,5 +1,6 @@
 //! `signalbox`: starts the service and tends it.
 
+mod doctor;
 mod embedded;
 mod extract;
 mod keys;
@@ -42,6 +43,8 @@ enum Command {
     /// Manage the keys that sign logins.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
+    /// Look at everything that the service stands on, and say how to mend what is wrong.
+    Doctor(doctor::DoctorArgs),
     /// Print the description of the interface (OpenAPI).
     Openapi,
     /// Extract the text of documents, on this machine and without any server.
@@ -88,8 +91,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     // Two providers of cryptography may be compiled in by accident; this one is meant. It fails only when set twice.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let config = Config::load(cli.config.as_deref(), &std::env::vars().collect())?;
-    // Extraction says itself what a user has to know.
-    if !matches!(cli.command, Command::Extract(_)) {
+    // These say themselves what a user has to know.
+    if !matches!(cli.command, Command::Extract(_) | Command::Doctor(_)) {
         signalbox_telemetry::start(&config.log)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -101,6 +104,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::User(command) => user::run(config, command).await,
             Command::Projections(command) => projections::run(config, command).await,
             Command::Keys(command) => keys::run(config, command).await,
+            Command::Doctor(args) => return doctor::run(&config, &args).await,
             Command::Extract(args) => return extract::run(&config, args).await,
             Command::Openapi | Command::ParseDocuments | Command::DescribePlugins { .. } => Ok(()),
         }

@@ -83,11 +83,13 @@ pub(crate) async fn listen(config: &Config, roles: &[Role]) -> anyhow::Result<Op
     if !roles.contains(&Role::Gateway) {
         return Ok(None);
     }
-    let address: SocketAddr = config.server.address;
-    let listener = TcpListener::bind(address).await.with_context(|| {
-        format!("the address {address} cannot be used: stop what uses it, or set SIGNALBOX_SERVER__ADDRESS to another one")
-    })?;
-    Ok(Some(listener))
+    bind(config.server.address, "SIGNALBOX_SERVER__ADDRESS").await.map(Some)
+}
+
+async fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| {
+        format!("the address {address} cannot be used: stop what uses it, or set {setting} to another one")
+    })
 }
 
 /// Who reads documents. Without them, files and sensors go on.
@@ -189,6 +191,10 @@ impl Service {
                 }
                 Role::Gateway => {}
             }
+        }
+        if let Some(address) = config.server.metrics_address {
+            let (listener, stop) = (bind(address, "SIGNALBOX_SERVER__METRICS_ADDRESS").await?, stop.clone());
+            tasks.spawn(async move { Ok(signalbox_gateway::serve_metrics(listener, stop).await?) });
         }
         if let Some(listener) = listener {
             let documents = documents(config).await;

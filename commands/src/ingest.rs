@@ -13,6 +13,7 @@ use signalbox_datapoint_log::{
     Appender, Batch, Committed, Tombstone, add_days, append_tombstone, drop_old_batches,
 };
 use signalbox_messaging::{Bus, BusError, IngestMessage, IngestOutcome, LiveRow, Wakeup};
+use signalbox_metrics::metrics;
 use sqlx::PgPool;
 use tokio::{sync::mpsc, time::sleep};
 
@@ -38,6 +39,9 @@ async fn append(appender: Appender, message: IngestMessage) -> Option<IngestOutc
     let IngestMessage { batch_id, points, block } = message;
     // What went wrong was logged once for all batches of the commit.
     let appended = appender.append(Batch { id: batch_id, points: points as usize, block }).await.ok()?;
+    if !appended.duplicate {
+        metrics().datapoints(points.into());
+    }
     Some(IngestOutcome {
         day: appended.day,
         position: appended.position,

@@ -1,14 +1,15 @@
 //! What a request brings along besides its body: an id, a trace, and the seed of the ids that it makes.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Instant};
 
 use axum::{
-    extract::{FromRequestParts, Request, State},
+    extract::{FromRequestParts, MatchedPath, Request, State},
     http::{HeaderMap, HeaderValue, request::Parts},
     middleware::Next,
     response::Response,
 };
 use signalbox_domain::kernel::{Actor, Metadata};
+use signalbox_metrics::metrics;
 use uuid::Uuid;
 
 use crate::{
@@ -67,7 +68,12 @@ pub(crate) async fn frame(State(state): State<AppState>, mut request: Request, n
     let id = given.map_or_else(|| state.clock.new_id().simple().to_string(), str::to_owned);
     request.extensions_mut().insert(RequestId(id.clone()));
     let service_1 = is_service_1(request.uri().path());
+    let (method, begun) = (request.method().clone(), Instant::now());
+    let route = request.extensions().get::<MatchedPath>().cloned();
     let mut response = render(next.run(request).await, service_1, &id);
+    // What matches no route is counted together: strangers may make up as many paths as they like.
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    metrics().request(method.as_str(), route, response.status().as_u16(), begun.elapsed());
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }

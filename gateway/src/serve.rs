@@ -37,6 +37,7 @@ use crate::{
     health::{self, Pulse},
     idempotency,
     limits::Limiter,
+    metrics,
     monitoring::{catalog::Catalogs, export::EXPORTS, live::LiveValues, open_sockets::OpenSockets},
     problem::{Problem, ProblemKind},
     state::{AppState, State},
@@ -241,6 +242,7 @@ pub(crate) fn health_routes() -> utoipa_axum::router::OpenApiRouter<AppState> {
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
         .routes(routes!(health::info))
+        .routes(routes!(metrics::show))
 }
 
 #[cfg(test)]

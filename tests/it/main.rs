@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test's helpers fail the test")]
 
 mod api;
+mod doctor_command;
 mod extract_command;
 mod harness;
 mod language_model;

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
 use toml::{Table, Value};
 
 pub use secret::Secret;
@@ -59,6 +59,9 @@ pub struct Server {
     pub cors_origins: Vec<String>,
     /// Seconds that requests may take to finish when the server stops.
     pub drain_seconds: u64,
+    /// Where this process tells its numbers to whoever asks.
+    #[serde(deserialize_with = "empty_is_none")]
+    pub metrics_address: Option<SocketAddr>,
 }
 
 /// Files on disk.
@@ -328,6 +331,11 @@ impl Config {
             None => Ok(self),
         }
     }
+}
+
+fn empty_is_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(from)?;
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(D::Error::custom) }
 }
 
 fn invalid(message: &str) -> ConfigError {

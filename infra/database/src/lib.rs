@@ -72,6 +72,22 @@ pub async fn migrate(pool: &PgPool) -> Result<(), DatabaseError> {
     Ok(MIGRATOR.run(pool).await?)
 }
 
+/// How many migrations of this program have not been applied.
+///
+/// # Errors
+/// [`DatabaseError::Query`].
+pub async fn pending(pool: &PgPool) -> Result<usize, DatabaseError> {
+    let begun: bool =
+        sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL").fetch_one(pool).await?;
+    let applied: Vec<i64> = match begun {
+        true => {
+            sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success").fetch_all(pool).await?
+        }
+        false => Vec::new(),
+    };
+    Ok(MIGRATOR.iter().filter(|migration| !applied.contains(&migration.version)).count())
+}
+
 async fn check_rested(connection: &mut PgConnection, idle_for: Duration) -> Result<bool, sqlx::Error> {
     if idle_for >= RESTED {
         connection.ping().await?;

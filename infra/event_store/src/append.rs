@@ -10,6 +10,7 @@ use serde_json::Value;
 use signalbox_clock::Clock;
 use signalbox_database::OwnConnection;
 use signalbox_domain::kernel::{Claim, ClaimOp};
+use signalbox_metrics::metrics;
 use sqlx::{PgConnection, PgPool, Row, postgres::PgRow};
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -115,8 +116,11 @@ async fn write(
     let mut waiting = VecDeque::new();
     while let Some(batch) = next_batch(&mut appends, &mut waiting).await {
         let result = append_batch(&mut own, &clock, &batch).await;
-        if let Err(error) = &result {
-            tracing::error!(%error, commands = batch.appends.len(), "appending to the event log failed");
+        match &result {
+            Ok(outcomes) => metrics().append(batch.appends.len(), appended(&batch, outcomes)),
+            Err(error) => {
+                tracing::error!(%error, commands = batch.appends.len(), "appending to the event log failed");
+            }
         }
         // Told before the replies go out, so that readers start as early as possible.
         heads.send_if_modified(|heads| move_heads(heads, &batch, &result));
@@ -136,6 +140,14 @@ fn move_heads(heads: &mut Heads, batch: &Batch, result: &BatchResult) -> bool {
         }
     }
     moved
+}
+
+/// How many events of `batch` are in the log because of it.
+fn appended(batch: &Batch, outcomes: &[Result<AppendOutcome, AppendError>]) -> usize {
+    let is_new =
+        |outcome: &Result<AppendOutcome, AppendError>| matches!(outcome, Ok(done) if !done.duplicate);
+    let new = batch.appends.iter().zip(outcomes).filter(|(_, outcome)| is_new(outcome));
+    new.map(|(append, _)| append.events.len()).sum()
 }
 
 async fn next_batch(appends: &mut mpsc::Receiver<Append>, waiting: &mut VecDeque<Append>) -> Option<Batch> {

@@ -81,6 +81,20 @@ impl Bus {
         self.client.connection_state() == async_nats::connection::State::Connected
     }
 
+    /// The server's version.
+    pub fn server_version(&self) -> String {
+        self.client.server_info().version
+    }
+
+    /// Asks JetStream for a sign of life.
+    ///
+    /// # Errors
+    /// [`BusError::Stream`] when there is none.
+    pub async fn ask_jetstream(&self) -> Result<(), BusError> {
+        let asked = self.jetstream.query_account().await;
+        asked.map(|_| ()).map_err(|error| BusError::Stream(error.to_string()))
+    }
+
     /// Sends what is buffered and waits for it, at most 2 s.
     pub async fn flush(&self) {
         let flushed = tokio::time::timeout(Duration::from_secs(2), self.client.flush()).await;

@@ -6,6 +6,7 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use signalbox_domain::kernel::{CommandOutcome, Decider, ErrorKind, Metadata, Rejection};
+use signalbox_metrics::metrics;
 use tokio::{
     sync::Semaphore,
     time::{Instant, sleep},
@@ -44,6 +45,16 @@ pub enum CommandReply {
     Done(CommandOutcome),
     /// It was not.
     Rejected(Rejection),
+}
+
+impl CommandReply {
+    fn outcome(&self) -> &'static str {
+        match self {
+            Self::Done(_) => "done",
+            Self::Rejected(rejection) if rejection.kind == ErrorKind::Unavailable => "unavailable",
+            Self::Rejected(_) => "rejected",
+        }
+    }
 }
 
 impl Bus {
@@ -109,27 +120,30 @@ impl Bus {
         let subscribed = self.client.queue_subscribe(subject, "commands".to_owned()).await;
         let mut messages = subscribed.map_err(|error| BusError::Stream(error.to_string()))?;
         let (handle, places) = (Arc::new(handle), Arc::new(Semaphore::new(CONCURRENT)));
+        let context: Arc<str> = context.into();
         while let Some(message) = messages.next().await {
             let Ok(place) = places.clone().acquire_owned().await else { break };
-            let (bus, handle) = (self.clone(), handle.clone());
+            let (bus, handle, context) = (self.clone(), handle.clone(), context.clone());
             tokio::spawn(async move {
-                bus.answer(message, &*handle).await;
+                bus.answer(&context, message, &*handle).await;
                 drop(place);
             });
         }
         Ok(())
     }
 
-    async fn answer<H, F>(&self, message: Message, handle: &H)
+    async fn answer<H, F>(&self, context: &str, message: Message, handle: &H)
     where
         H: Fn(CommandMessage) -> F,
         F: Future<Output = CommandReply>,
     {
         let Some(inbox) = message.reply else { return };
+        let begun = Instant::now();
         let reply = match serde_json::from_slice(&message.payload) {
             Ok(command) => handle(command).await,
             Err(error) => CommandReply::Rejected(unreadable(&error)),
         };
+        metrics().command(context, reply.outcome(), begun.elapsed());
         let Ok(payload) = serde_json::to_vec(&reply) else { return };
         if let Err(error) = self.client.publish(inbox, payload.into()).await {
             tracing::warn!(%error, "the answer to a command was not sent; its sender asks again");

@@ -78,6 +78,16 @@ impl Mailbox {
         }
     }
 
+    /// How many messages wait in all mailboxes.
+    ///
+    /// # Errors
+    /// [`BusError::Stream`] when JetStream does not answer.
+    pub async fn size(&self) -> Result<u64, BusError> {
+        let mut stream = self.stream().await?;
+        let info = stream.info().await.map_err(|error| BusError::Stream(error.to_string()))?;
+        Ok(info.state.messages)
+    }
+
     /// Up to `max` messages for `agent`; waits at most `wait` for the first one.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ mod files;
 mod health;
 mod idempotency;
 mod jobs;
+mod metrics;
 mod sockets;
 mod transfers;
 mod v1;

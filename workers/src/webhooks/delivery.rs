@@ -22,6 +22,7 @@ use signalbox_domain::{
 };
 use signalbox_egress::Target;
 use signalbox_messaging::Wakeup;
+use signalbox_metrics::metrics;
 use signalbox_projections::{
     Projection,
     automation::{
@@ -258,6 +259,7 @@ async fn attempt(
             }
         }
     };
+    metrics().attempt(error.is_none(), begun.elapsed());
     let duration_ms = u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX);
     AttemptResult { id: DeliveryId(delivery.id), started_at, duration_ms, status, error }
 }

@@ -1,0 +1,309 @@
+//! `signalbox doctor`: looks at everything that the service stands on, and says how to mend what is wrong. It changes nothing,
+//! but for a file in the storage folder that it writes and removes.
+
+use std::{io::Write as _, process::ExitCode, time::Duration};
+
+use clap::Args;
+use rustix::{
+    fs::statvfs,
+    process::{Resource, getrlimit},
+};
+use serde::Serialize;
+use signalbox_clock::Clock;
+use signalbox_config::Config;
+use signalbox_documents::Documents;
+use signalbox_messaging::Bus;
+use signalbox_projections::standing;
+use sqlx::PgPool;
+use tokio::{process::Command, time::timeout};
+
+use crate::setup;
+
+/// No check lasts longer.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Clocks that differ by more make claims lapse too early or too late; they last 15 s.
+const CLOCK_SECONDS: f64 = 2.0;
+/// Events that a read model may be behind while it works.
+const LAG: i64 = 1000;
+const GIB: u64 = 1 << 30;
+/// Files and sockets that a busy gateway has open.
+const OPEN_FILES: u64 = 4096;
+
+/// How the report is written.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Write the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a check found.
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    verdict: Verdict,
+    found: String,
+    /// How to mend it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mend: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    Ok,
+    /// The service works, but not all of it or not well.
+    Warning,
+    /// The service does not work, or may lose what it has confirmed.
+    Failure,
+}
+
+impl Finding {
+    fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self { check, verdict: Verdict::Ok, found: found.into(), mend: None }
+    }
+
+    fn warning(check: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self { check, verdict: Verdict::Warning, found: found.into(), mend: Some(mend.into()) }
+    }
+
+    fn failure(check: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self { check, verdict: Verdict::Failure, found: found.into(), mend: Some(mend.into()) }
+    }
+
+    /// For what could not even be asked: the error says what to do.
+    fn unasked(check: &'static str, error: &dyn std::fmt::Display) -> Self {
+        Self { check, verdict: Verdict::Failure, found: format!("{error:#}"), mend: None }
+    }
+}
+
+/// Looks at everything; 1 when something fails.
+pub(crate) async fn run(config: &Config, args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+    let mut findings = Vec::new();
+    match timeout(PATIENCE, setup::database(config)).await {
+        Ok(Ok(pool)) => findings.extend(database(&pool).await),
+        Ok(Err(error)) => findings.push(Finding::unasked("database", &error)),
+        Err(_) => findings.push(slow("database")),
+    }
+    match timeout(PATIENCE, setup::bus(config)).await {
+        Ok(Ok(bus)) => findings.push(jetstream(&bus).await),
+        Ok(Err(error)) => findings.push(Finding::unasked("bus", &error)),
+        Err(_) => findings.push(slow("bus")),
+    }
+    findings.extend(storage(config));
+    findings.push(open_files());
+    findings.extend(documents(config).await);
+    findings.push(python(config).await);
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&findings)?);
+    } else {
+        print(&findings);
+    }
+    let fails = findings.iter().any(|finding| finding.verdict == Verdict::Failure);
+    Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn slow(check: &'static str) -> Finding {
+    let found = format!("it did not answer within {} s", PATIENCE.as_secs());
+    Finding::failure(check, found, "see whether it is overloaded, or a firewall drops what is sent to it")
+}
+
+fn print(findings: &[Finding]) {
+    for Finding { check, verdict, found, mend } in findings {
+        let word = match verdict {
+            Verdict::Ok => "ok",
+            Verdict::Warning => "warning",
+            Verdict::Failure => "FAILURE",
+        };
+        println!("{word:8} {check:12} {found}");
+        if let Some(mend) = mend {
+            println!("{:21} → {mend}", "");
+        }
+    }
+}
+
+async fn database(pool: &PgPool) -> Vec<Finding> {
+    let asked = async {
+        Ok::<_, sqlx::Error>(vec![version(pool).await?, durability(pool).await?, clock(pool).await?])
+    };
+    let mut findings = match timeout(PATIENCE, asked).await {
+        Ok(Ok(findings)) => findings,
+        Ok(Err(error)) => return vec![Finding::unasked("database", &error)],
+        Err(_) => return vec![slow("database")],
+    };
+    match signalbox_database::pending(pool).await {
+        Ok(0) => {
+            findings.push(Finding::ok("schema", "up to date"));
+            findings.push(
+                read_models(pool).await.unwrap_or_else(|error| Finding::unasked("read models", &error)),
+            );
+        }
+        Ok(pending) => {
+            let found = format!("{pending} migrations have not been applied");
+            findings.push(Finding::failure(
+                "schema",
+                found,
+                "run `signalbox migrate`, or start the service, which does it",
+            ));
+        }
+        Err(error) => findings.push(Finding::unasked("schema", &error)),
+    }
+    findings
+}
+
+async fn version(pool: &PgPool) -> Result<Finding, sqlx::Error> {
+    let version: String =
+        sqlx::query_scalar("SELECT current_setting('server_version')").fetch_one(pool).await?;
+    Ok(Finding::ok("database", format!("PostgreSQL {version}")))
+}
+
+/// Without these, what was confirmed may be lost with the power.
+async fn durability(pool: &PgPool) -> Result<Finding, sqlx::Error> {
+    let off: Vec<String> = sqlx::query_scalar(
+        "SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'
+          ORDER BY name",
+    )
+    .fetch_all(pool)
+    .await?;
+    if off.is_empty() {
+        return Ok(Finding::ok("durability", "what is committed is on disk"));
+    }
+    let found = format!("{} off: what was confirmed may be lost with the power", are(&off));
+    let mend = format!("set {} in postgresql.conf and restart PostgreSQL", off.join(" = on, ") + " = on");
+    Ok(Finding::failure("durability", found, mend))
+}
+
+fn are(names: &[String]) -> String {
+    format!("{} {}", names.join(" and "), if names.len() == 1 { "is" } else { "are" })
+}
+
+async fn clock(pool: &PgPool) -> Result<Finding, sqlx::Error> {
+    let apart: f64 = sqlx::query_scalar("SELECT extract(epoch FROM clock_timestamp() - $1)::float8")
+        .bind(Clock::system().now())
+        .fetch_one(pool)
+        .await?;
+    Ok(if apart.abs() > CLOCK_SECONDS {
+        let found = format!("the clocks of this machine and of the database differ by {apart:.1} s");
+        Finding::failure(
+            "clock",
+            found,
+            "let both follow a time server, e.g. with systemd-timesyncd or chrony",
+        )
+    } else {
+        Finding::ok("clock", "this machine and the database agree")
+    })
+}
+
+async fn read_models(pool: &PgPool) -> Result<Finding, sqlx::Error> {
+    let standing = standing(pool, Clock::system().now()).await?;
+    let behind = |(name, position): &(String, i64)| {
+        let lag = standing.log - position;
+        (lag > LAG).then(|| format!("{name} by {lag} events"))
+    };
+    let behind: Vec<_> = standing.projections.iter().filter_map(behind).collect();
+    Ok(if behind.is_empty() {
+        Finding::ok("read models", format!("follow the log, which has {} events", standing.log))
+    } else {
+        let found = format!("behind the log: {}", behind.join(", "));
+        Finding::warning(
+            "read models",
+            found,
+            "start a process with the role projections, and see what it logs",
+        )
+    })
+}
+
+async fn jetstream(bus: &Bus) -> Finding {
+    match timeout(PATIENCE, bus.ask_jetstream()).await {
+        Ok(Ok(())) => Finding::ok("bus", format!("nats-server {} with JetStream", bus.server_version())),
+        Ok(Err(error)) => Finding::failure("bus", error.to_string(), "start nats-server with --jetstream"),
+        Err(_) => slow("bus"),
+    }
+}
+
+fn storage(config: &Config) -> Vec<Finding> {
+    let folder = &config.storage.folder;
+    let write = || {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(b"doctor")?;
+        file.as_file().sync_all()
+    };
+    if let Err(error) = write() {
+        let found = format!("{} cannot be written: {error}", folder.display());
+        let mend = "make the folder and let the user that the service runs as own it, or set SIGNALBOX_STORAGE__FOLDER";
+        return vec![Finding::failure("storage", found, mend)];
+    }
+    let writable = Finding::ok("storage", format!("{} can be written", folder.display()));
+    let space = statvfs(folder).map(|disk| disk.f_bavail * disk.f_frsize);
+    let space = match space {
+        Ok(free) if free < GIB => Finding::failure("disk", gib(free), "free some: files cannot be received"),
+        Ok(free) if free < 10 * GIB => {
+            Finding::warning("disk", gib(free), "free some: two files of the largest size do not fit")
+        }
+        Ok(free) => Finding::ok("disk", gib(free)),
+        Err(error) => Finding::unasked("disk", &error),
+    };
+    vec![writable, space]
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB are free", bytes as f64 / GIB as f64)
+}
+
+fn open_files() -> Finding {
+    match getrlimit(Resource::Nofile).current {
+        Some(most) if most < OPEN_FILES => Finding::warning(
+            "open files",
+            format!("at most {most} for a process"),
+            format!("raise it to {OPEN_FILES} or more: `ulimit -n`, or LimitNOFILE= in the systemd unit"),
+        ),
+        Some(most) => Finding::ok("open files", format!("at most {most} for a process")),
+        None => Finding::ok("open files", "without limit"),
+    }
+}
+
+async fn documents(config: &Config) -> Vec<Finding> {
+    const CHECK: &str = "documents";
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return vec![Finding::unasked(CHECK, &error)],
+    };
+    let offer = match Documents::start(&config.extraction, program).await {
+        Ok(documents) => timeout(PATIENCE, documents.offer()).await,
+        Err(error) => {
+            return vec![Finding::warning(CHECK, error.to_string(), "files and sensors go on without")];
+        }
+    };
+    let Ok(offer) = offer else { return vec![slow(CHECK)] };
+    let engines =
+        format!("read by {}; pictures by {}", offer.engines.join(", "), offer.ocr_engines.join(", "));
+    let missing =
+        |note: &String| Finding { check: CHECK, verdict: Verdict::Warning, found: note.clone(), mend: None };
+    std::iter::once(Finding::ok(CHECK, engines)).chain(offer.notes.iter().map(missing)).collect()
+}
+
+/// Packages of plugins are looked at by a Python of 3.11 or newer.
+async fn python(config: &Config) -> Finding {
+    const CHECK: &str = "plugins";
+    let python = &config.plugins.python;
+    let asked = Command::new(python)
+        .args([
+            "-c",
+            "import sys; print('%d.%d' % sys.version_info[:2]); sys.exit(sys.version_info < (3, 11))",
+        ])
+        .kill_on_drop(true)
+        .output();
+    let mend = "install Python 3.11 or newer, or set SIGNALBOX_PLUGINS__PYTHON to one; without, no packages can be uploaded";
+    match timeout(PATIENCE, asked).await {
+        Ok(Ok(output)) => {
+            let found = format!("{python} is Python {}", String::from_utf8_lossy(&output.stdout).trim());
+            if output.status.success() {
+                Finding::ok(CHECK, found)
+            } else {
+                Finding::warning(CHECK, found, mend)
+            }
+        }
+        Ok(Err(error)) => Finding::warning(CHECK, format!("{python} cannot be run: {error}"), mend),
+        Err(_) => slow(CHECK),
+    }
+}

@@ -1,0 +1,278 @@
+//! Numbers about the service, in the OpenMetrics text format that Prometheus reads.
+//!
+//! A process counts what it does itself. Gauges that are about the whole installation are set from the database by whoever
+//! is asked, just before it answers, and so are the same whichever gateway is asked.
+
+use std::{
+    fmt,
+    sync::{LazyLock, Mutex, PoisonError, atomic::AtomicU64},
+    time::Duration,
+};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::{Registry, Unit},
+};
+
+/// Media type of [`Metrics::text`].
+pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::new);
+
+/// The numbers of this process.
+pub fn metrics() -> &'static Metrics {
+    &METRICS
+}
+
+type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// What is counted.
+pub struct Metrics {
+    registry: Registry,
+    /// Held while gauges are set and written, so that each of two who ask at once gets a whole picture.
+    picture: Mutex<()>,
+    requests: Durations<RequestLabels>,
+    commands: Durations<CommandLabels>,
+    appends: Histogram,
+    events: Counter,
+    datapoints: Counter,
+    attempts: Durations<AttemptLabels>,
+    log: Gauge,
+    lag: Family<ProjectionLabels, Gauge>,
+    outstanding: Family<WorkLabels, Gauge>,
+    oldest: Family<WorkLabels, Gauge<f64, AtomicU64>>,
+    mailboxes: Gauge<f64, AtomicU64>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: String,
+    route: String,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CommandLabels {
+    context: String,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AttemptLabels {
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProjectionLabels {
+    projection: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WorkLabels {
+    work: &'static str,
+}
+
+/// How the whole installation stands.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Standing {
+    /// Position of the newest event.
+    pub log: i64,
+    /// Positions that each projection's read model has reached.
+    pub projections: Vec<(String, i64)>,
+    /// What waits to be done.
+    pub work: Vec<Work>,
+    /// Messages that wait in the agents' mailboxes; none when the bus does not say.
+    pub mailboxes: Option<u64>,
+}
+
+/// Work of one kind that waits or is being done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Work {
+    /// Which kind.
+    pub kind: &'static str,
+    /// How much.
+    pub count: i64,
+    /// Seconds for which the oldest of it has waited; 0 when there is none.
+    pub oldest_seconds: f64,
+}
+
+impl Metrics {
+    fn new() -> Self {
+        let mut registry = Registry::with_prefix("signalbox");
+        let metrics = Self {
+            requests: Family::new_with_constructor(durations),
+            commands: Family::new_with_constructor(durations),
+            appends: Histogram::new(exponential_buckets(1.0, 2.0, 9)),
+            events: Counter::default(),
+            datapoints: Counter::default(),
+            attempts: Family::new_with_constructor(durations),
+            log: Gauge::default(),
+            lag: Family::default(),
+            outstanding: Family::default(),
+            oldest: Family::default(),
+            mailboxes: Gauge::default(),
+            picture: Mutex::default(),
+            registry: Registry::default(),
+        };
+        registry.register_with_unit(
+            "http_request_duration",
+            "Time until a request was answered, by route; long polls and sockets last long by design",
+            Unit::Seconds,
+            metrics.requests.clone(),
+        );
+        registry.register_with_unit(
+            "command_duration",
+            "Time that a command took from its arrival at a handler to its answer, by context and outcome: done, rejected or unavailable",
+            Unit::Seconds,
+            metrics.commands.clone(),
+        );
+        registry.register(
+            "append_commands",
+            "Commands that shared one commit of the event log",
+            metrics.appends.clone(),
+        );
+        registry.register(
+            "events_appended",
+            "Events that this process appended to the log",
+            metrics.events.clone(),
+        );
+        registry.register(
+            "datapoints_appended",
+            "Datapoints that this process appended to their log",
+            metrics.datapoints.clone(),
+        );
+        registry.register_with_unit(
+            "webhook_attempt_duration",
+            "Time that a request to a webhook's receiver took, by outcome: delivered or failed",
+            Unit::Seconds,
+            metrics.attempts.clone(),
+        );
+        registry.register("log_position", "Position of the newest event of the log", metrics.log.clone());
+        registry.register(
+            "projection_lag_events",
+            "Events by which a read model is behind the log",
+            metrics.lag.clone(),
+        );
+        registry.register(
+            "outstanding_work",
+            "Work that waits or is being done, by kind",
+            metrics.outstanding.clone(),
+        );
+        registry.register_with_unit(
+            "oldest_outstanding_work",
+            "Age of the oldest work that waits or is being done, by kind; 0 when there is none",
+            Unit::Seconds,
+            metrics.oldest.clone(),
+        );
+        registry.register(
+            "mailbox_messages",
+            "Messages that wait in the agents' mailboxes; NaN while the bus does not say",
+            metrics.mailboxes.clone(),
+        );
+        Self { registry, ..metrics }
+    }
+
+    /// A request was answered.
+    pub fn request(&self, method: &str, route: &str, status: u16, took: Duration) {
+        let labels = RequestLabels { method: method.to_owned(), route: route.to_owned(), status };
+        self.requests.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A command of `context` was answered; `outcome` is `done`, `rejected` or `unavailable`.
+    pub fn command(&self, context: &str, outcome: &'static str, took: Duration) {
+        let labels = CommandLabels { context: context.to_owned(), outcome };
+        self.commands.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// `commands` shared a commit, which brought the log `events`.
+    pub fn append(&self, commands: usize, events: usize) {
+        self.appends.observe(commands as f64);
+        self.events.inc_by(events as u64);
+    }
+
+    /// Datapoints came to their log.
+    pub fn datapoints(&self, count: u64) {
+        self.datapoints.inc_by(count);
+    }
+
+    /// A request to a webhook's receiver has ended.
+    pub fn attempt(&self, delivered: bool, took: Duration) {
+        let labels = AttemptLabels { outcome: if delivered { "delivered" } else { "failed" } };
+        self.attempts.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// All numbers as text of [`MEDIA_TYPE`]; those about the whole installation only with its `standing`.
+    ///
+    /// # Errors
+    /// When a number cannot be written.
+    pub fn text(&self, standing: Option<&Standing>) -> Result<String, fmt::Error> {
+        let _whole = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(standing) = standing {
+            self.show(standing);
+        }
+        let mut text = String::new();
+        text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+
+    fn show(&self, standing: &Standing) {
+        self.log.set(standing.log);
+        for (projection, position) in &standing.projections {
+            let labels = ProjectionLabels { projection: projection.clone() };
+            self.lag.get_or_create(&labels).set((standing.log - position).max(0));
+        }
+        for work in &standing.work {
+            let labels = WorkLabels { work: work.kind };
+            self.outstanding.get_or_create(&labels).set(work.count);
+            self.oldest.get_or_create(&labels).set(work.oldest_seconds);
+        }
+        self.mailboxes.set(standing.mailboxes.map_or(f64::NAN, |messages| messages as f64));
+    }
+}
+
+/// From a millisecond to a minute.
+fn durations() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 17))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_told_with_their_help_and_unit() {
+        let metrics = Metrics::new();
+        metrics.request("GET", "/api/v1/rules/{id}", 200, Duration::from_millis(3));
+        metrics.append(4, 6);
+        let work = vec![Work { kind: "transfer", count: 2, oldest_seconds: 1.5 }];
+        let projections = vec![("transfer".to_owned(), 90)];
+        let standing = Standing { log: 100, projections, work, mailboxes: Some(3) };
+        let text = metrics.text(Some(&standing)).unwrap();
+        for line in [
+            "# HELP signalbox_http_request_duration_seconds Time until a request was answered, by route; long polls and sockets last long by design.",
+            "# UNIT signalbox_http_request_duration_seconds seconds",
+            "signalbox_http_request_duration_seconds_count{method=\"GET\",route=\"/api/v1/rules/{id}\",status=\"200\"} 1",
+            "signalbox_events_appended_total 6",
+            "signalbox_log_position 100",
+            "signalbox_projection_lag_events{projection=\"transfer\"} 10",
+            "signalbox_outstanding_work{work=\"transfer\"} 2",
+            "signalbox_oldest_outstanding_work_seconds{work=\"transfer\"} 1.5",
+            "signalbox_mailbox_messages 3.0",
+            "# EOF",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
+}
