@@ -1,6 +1,7 @@
 use signalbox_domain::{
     identity::{
-        ApiToken, ApiTokenCommand, ExternalIdentity, NewApiToken, Role, Session, SessionCommand, User, UserChanges, UserCommand,
+        ApiToken, ApiTokenCommand, ExternalIdentity, NewApiToken, Role, Session, SessionCommand, User,
+        UserChanges, UserCommand,
     },
     kernel::UserId,
 };
@@ -106,8 +107,7 @@ async fn a_linked_identity_finds_its_user_until_that_is_deleted() {
         let user = queries::user_by_identity(world.pool(), issuer, "a").await.unwrap();
         user.map(|user| (user.id, user.sso_provider))
     };
-    let removed =
-        async |issuer: &str| queries::is_removed_identity(world.pool(), issuer, "a").await.unwrap();
+    let removed = async |issuer: &str| queries::is_removed_identity(world.pool(), issuer, "a").await.unwrap();
     link("https://old").await;
     assert_eq!(found("https://old").await, Some((id, Some("Plant".to_owned()))));
     link("https://new").await;
