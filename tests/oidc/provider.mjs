@@ -12,6 +12,9 @@ import { createServer } from "node:http";
 import { exportJWK, generateKeyPair, importJWK, decodeJwt, SignJWT } from "jose";
 import Provider from "oidc-provider";
 
+// Whoever started it reads one line.
+console.info = console.warn;
+
 const settings = JSON.parse(process.argv[2]);
 let app, key, lies = {};
 

@@ -161,8 +161,9 @@ async fn who_comes_from_the_provider_has_no_password_until_an_admin_sets_one() {
         let credentials = json!({"email": "ada", "password": password});
         site.browser().post("/api/v1/auth/login", credentials).await
     };
-    let as_unknown = site.browser().post("/api/v1/auth/login", json!({"email": "nobody", "password": "x"}));
-    assert_eq!(log_in("x").await.error(401), as_unknown.await.error(401));
+    let unknown = json!({"email": "nobody", "password": "x"});
+    let unknown = site.browser().post("/api/v1/auth/login", unknown).await.error(401);
+    assert_eq!(log_in("x").await.error(401), unknown);
     let path = format!("/api/v1/users/{}", me["public_id"].as_str().unwrap());
     site.world.admin.put(&path, json!({"password": PASSWORD})).await.expect(200);
     let out: Value = log_in(PASSWORD).await.expect(200);
