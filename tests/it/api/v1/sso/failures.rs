@@ -3,10 +3,9 @@
 use chrono::TimeDelta;
 use reqwest::Url;
 use serde_json::{Value, json};
-use signalbox_clock::Clock;
 
-use super::{Outcome, PUBLIC, Site, begin, come_back, person};
-use crate::harness::{OpenIdProvider, Surfer, World};
+use super::{Outcome, PUBLIC, Site, begin, clock, come_back, person};
+use crate::harness::{OpenIdProvider, Reply, StandIn, Surfer, World};
 
 fn error(code: &str) -> Outcome {
     Outcome::Error(code.to_owned())
@@ -23,8 +22,8 @@ fn with_state(back: &str, state: &str) -> String {
 
 #[tokio::test]
 async fn a_state_is_good_in_one_browser_for_ten_minutes() {
-    let clock = Clock::manual(Clock::system().now());
     let provider = OpenIdProvider::start(PUBLIC, json!({"ada": person("ada")})).await;
+    let clock = clock(TimeDelta::minutes(1));
     let site = Site::at(clock.clone(), provider).await;
     let (begun, others) = (begin(&site.browser()).await, begin(&site.browser()).await);
     let back = Surfer::new().log_in(&begun.page, "ada").await;
@@ -157,7 +156,7 @@ async fn an_address_that_is_not_verified_makes_and_links_nothing() {
 
 #[tokio::test]
 async fn a_provider_that_is_down_is_told_before_and_in_the_middle() {
-    let clock = Clock::manual(Clock::system().now());
+    let clock = clock(TimeDelta::minutes(8));
     let provider = OpenIdProvider::start(PUBLIC, json!({"ada": person("ada")})).await;
     let mut site = Site::at(clock.clone(), provider).await;
     let begun = begin(&site.browser()).await;
@@ -173,8 +172,47 @@ async fn a_provider_that_is_down_is_told_before_and_in_the_middle() {
 }
 
 #[tokio::test]
+async fn a_provider_that_answers_anything_else_costs_a_bounded_time_and_is_not_believed() {
+    let provider = StandIn::start(|_| Reply::Hang).await;
+    let clock = clock(TimeDelta::zero());
+    let world = World::at(clock.clone(), |config| {
+        config.sso.issuer = provider.url.clone();
+        config.sso.client_id = "signalbox".to_owned();
+        config.sso.public_url = PUBLIC.to_owned();
+    })
+    .await;
+    let metadata = |issuer: &str, token_endpoint: &str| {
+        Reply::Json(json!({"issuer": issuer, "authorization_endpoint": "https://id.test/auth",
+            "token_endpoint": token_endpoint, "jwks_uri": "https://id.test/keys"}))
+    };
+    let url = provider.url.as_str();
+    for reply in [
+        Reply::Hang,
+        Reply::Status(302),
+        Reply::Status(500),
+        Reply::Text("<html>".to_owned()),
+        Reply::Text(" ".repeat((1 << 20) + 1)),
+        Reply::Json(json!({"issuer": url})),
+        metadata("https://elsewhere.test", "https://id.test/token"),
+        metadata(url, "file:///etc/passwd"),
+    ] {
+        let shown = format!("{reply:?}").chars().take(100).collect::<String>();
+        provider.forget();
+        provider.behave(move |_| reply.clone());
+        for _ in 0..3 {
+            let answer = world.anonymous().get("/api/v1/auth/sso/authorize").await;
+            let outcome = Outcome::read(answer.header("location").unwrap());
+            assert_eq!(outcome, error("provider_unavailable"), "{shown}");
+        }
+        assert_eq!(provider.seen("GET /.well-known/openid-configuration").len(), 1, "{shown}");
+        clock.advance(TimeDelta::seconds(5));
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn logins_by_the_provider_count_like_those_by_password() {
-    let clock = Clock::manual(Clock::system().now());
+    let clock = clock(TimeDelta::minutes(8));
     let provider = OpenIdProvider::start(PUBLIC, json!({})).await;
     let world = World::at(clock.clone(), |config| {
         provider.configure(&mut config.sso);

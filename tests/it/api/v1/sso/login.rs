@@ -3,10 +3,9 @@
 use chrono::TimeDelta;
 use reqwest::Url;
 use serde_json::{Value, json};
-use signalbox_clock::Clock;
 use signalbox_config::{Secret, SsoRole};
 
-use super::{Outcome, PUBLIC, Site, begin, callback, come_back, exchange, person};
+use super::{Outcome, PUBLIC, Site, begin, callback, clock, come_back, exchange, person};
 use crate::{
     api::common::places_of,
     harness::{OpenIdProvider, PASSWORD, Surfer, World},
@@ -75,7 +74,7 @@ async fn the_provider_is_asked_as_the_standards_want_it() {
 #[tokio::test]
 async fn a_code_is_good_once_on_any_gateway_for_sixty_seconds() {
     let provider = OpenIdProvider::start(PUBLIC, json!({"ada": person("ada")})).await;
-    let clock = Clock::manual(Clock::system().now());
+    let clock = clock(TimeDelta::minutes(8));
     let mut site = Site::at(clock.clone(), provider).await;
     let (here, there) = (site.browser(), site.world.another_gateway().await);
     let begun = begin(&here).await;
@@ -142,7 +141,7 @@ async fn claims_are_taken_from_the_id_token_where_they_stand_and_a_client_needs_
 #[tokio::test]
 async fn new_keys_of_the_provider_are_fetched_when_a_token_names_one() {
     let provider = OpenIdProvider::start(PUBLIC, json!({"ada": person("ada")})).await;
-    let clock = Clock::manual(Clock::system().now());
+    let clock = clock(TimeDelta::minutes(8));
     let site = Site::at(clock.clone(), provider).await;
     let me = site.log_in("ada").await;
     site.provider.rotate().await;

@@ -5,6 +5,7 @@ mod browser;
 mod failures;
 mod login;
 
+use chrono::TimeDelta;
 use reqwest::{
     Method, Url,
     header::{COOKIE, SET_COOKIE},
@@ -146,6 +147,11 @@ async fn callback(client: &Client, back: &str, cookie: Option<&str>) -> Answer {
 
 async fn exchange(client: &Client, code: &str) -> Answer {
     client.post("/api/v1/auth/sso/exchange", json!({ "code": code })).await
+}
+
+/// A clock that stands still, `ahead` of the provider's: that one goes on, and no token may come from the future.
+fn clock(ahead: TimeDelta) -> Clock {
+    Clock::manual(Clock::system().now() + ahead)
 }
 
 /// Somebody whose address the provider has verified.
