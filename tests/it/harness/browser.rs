@@ -20,8 +20,8 @@ const PROGRAMS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 pub struct Browser {
     page: WebSocketStream<MaybeTlsStream<TcpStream>>,
     sent: u64,
-    _child: Child,
-    _profile: TempDir,
+    child: Child,
+    profile: TempDir,
 }
 
 impl Browser {
@@ -48,7 +48,7 @@ impl Browser {
         let target = reqwest::Client::new().put(new).send().await.unwrap().text().await.unwrap();
         let target: Value = serde_json::from_str(&target).unwrap();
         let (page, _) = connect_async(target["webSocketDebuggerUrl"].as_str().unwrap()).await.unwrap();
-        Self { page, sent: 0, _child: child, _profile: profile }
+        Self { page, sent: 0, child, profile }
     }
 
     /// Begins to load `url`.
@@ -76,6 +76,12 @@ impl Browser {
             Ok(value) => value,
             Err(_) => panic!("in vain: {script}: {last}"),
         }
+    }
+
+    /// Ends it, and waits until it writes no more.
+    pub async fn close(mut self) {
+        self.child.kill().await.unwrap();
+        drop(self.profile);
     }
 
     async fn call(&mut self, method: &str, params: Value) -> Value {

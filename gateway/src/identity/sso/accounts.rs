@@ -29,7 +29,10 @@ pub(super) async fn find_or_make(
             return Ok(user);
         }
         let email = verified_email(person)?;
-        let (id, command) = match queries::user_by_email(&state.pool, email).await? {
+        let known = queries::user_by_email(&state.pool, email).await?;
+        // Letters beyond ASCII that only look alike in lower case are another address.
+        let known = known.filter(|user| user.email.eq_ignore_ascii_case(email));
+        let (id, command) = match known {
             Some(user) if user.role == Role::Admin.as_str() => return Err(Failure::AdminAccount),
             Some(user) => (user.id, UserCommand::Link(identity(sso, person))),
             None => (state.clock.new_id(), creation(state, sso, person, email, attempt).await?),

@@ -33,6 +33,7 @@ async fn a_person_logs_in_in_a_browser() {
     let client = world.anonymous().with_token(out["access_token"].as_str().unwrap());
     assert_eq!(client.get("/api/v1/auth/me").await.expect(200)["email"], "ada@example.org");
     assert_eq!(browser.until("'cookies: ' + document.cookie").await, "cookies: ");
+    browser.close().await;
     world.finish().await;
 }
 
@@ -46,5 +47,6 @@ async fn a_person_who_declines_is_told_so_in_a_browser() {
     let words = browser.until("new URLSearchParams(location.search).get('error_description')").await;
     assert!(words.as_str().unwrap().starts_with("The login was declined"), "{words}");
     assert_eq!(world.count_events("user_created").await, 1, "the admin alone");
+    browser.close().await;
     world.finish().await;
 }
