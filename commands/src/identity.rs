@@ -16,7 +16,7 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
     match message.aggregate_type.as_str() {
         User::TYPE => {
             let mut command = parse::<User>(&message.command)?;
-            if let UserCommand::Create(new) = &mut command {
+            if let UserCommand::Create(new) | UserCommand::CreateLinked { user: new, .. } = &mut command {
                 new.number =
                     handler.numbers.next("ops.user_numbers").await.map_err(|error| unavailable(&error))?;
             }

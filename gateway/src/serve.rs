@@ -14,6 +14,7 @@ use signalbox_config::Config;
 use signalbox_datapoint_log::IdKey;
 use signalbox_documents::Documents;
 use signalbox_messaging::{Bus, BusError, Mailbox};
+use signalbox_openid::SettingsError;
 use signalbox_plugins::Plugins;
 use signalbox_projections::Lookup;
 use signalbox_sealing::{SealError, Sealer};
@@ -36,6 +37,7 @@ use crate::{
     extraction::{REMEMBERING, UPLOADS},
     health::{self, Pulse},
     idempotency,
+    identity::sso::SingleSignOn,
     limits::Limiter,
     metrics,
     monitoring::{catalog::Catalogs, export::EXPORTS, live::LiveValues, open_sockets::OpenSockets},
@@ -69,6 +71,9 @@ pub enum GatewayError {
     /// The folder of wheels cannot be used.
     #[error("the folder of plugin packages cannot be used: {0}")]
     Wheels(#[from] BlobError),
+    /// Single sign-on is not set up as it has to be.
+    #[error(transparent)]
+    SingleSignOn(#[from] SettingsError),
     /// A web origin is not one.
     #[error("server.cors_origins: {0} is not an origin such as https://example.org")]
     Origin(String),
@@ -105,6 +110,7 @@ impl Gateway {
             keys: Keys::open(pool.clone(), clock.clone(), config.identity.issuer.clone()).await?,
             passwords: Passwords::new(config.identity.concurrent_hashes)?,
             sessions: Sessions::new(pool.clone(), clock.clone()),
+            sso: SingleSignOn::open(&config.sso, &clock)?,
             api_tokens: ApiTokens::new(pool.clone(), clock.clone()),
             agent_tokens: AgentTokens::new(pool.clone(), clock.clone()),
             limiter: Limiter::default(),

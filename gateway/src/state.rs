@@ -26,6 +26,7 @@ use crate::{
     auth::{AgentTokens, ApiTokens, Keys, Passwords, Sessions},
     consistency::ReadGate,
     health::Pulse,
+    identity::sso::SingleSignOn,
     limits::Limiter,
     monitoring::{catalog::Catalogs, live::LiveValues, open_sockets::OpenSockets},
     transfer::{agent_keys::AgentKeys, live::LiveAgents},
@@ -46,6 +47,8 @@ pub(crate) struct State {
     pub(crate) keys: Keys,
     pub(crate) passwords: Passwords,
     pub(crate) sessions: Sessions,
+    /// Logins at an OpenID provider; none where that is not set up.
+    pub(crate) sso: Option<SingleSignOn>,
     pub(crate) api_tokens: ApiTokens,
     pub(crate) agent_tokens: AgentTokens,
     pub(crate) limiter: Limiter,

@@ -12,6 +12,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use uuid::Uuid;
 
 use crate::{
+    identity::sso,
     monitoring::{live, open_sockets::end_void},
     state::{AppState, State},
 };
@@ -24,7 +25,7 @@ const CREDENTIALS: Duration = Duration::from_millis(150);
 const RATES: Duration = Duration::from_millis(250);
 /// How often presence and use are written.
 const NOTES: Duration = Duration::from_secs(5);
-/// How often remembered requests that are too old are deleted.
+/// How often remembered requests and login codes that are too old are deleted.
 const PURGE: Duration = Duration::from_secs(600);
 
 /// Runs all of it until the gateway stops.
@@ -151,5 +152,5 @@ async fn purge(state: &State) -> Result<(), sqlx::Error> {
         .bind(state.clock.now() - TimeDelta::hours(24))
         .execute(&state.pool)
         .await?;
-    Ok(())
+    sso::purge(state).await
 }

@@ -2,7 +2,7 @@ use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::Role;
+use super::{ExternalIdentity, Role, external::IDENTITY_CLAIM};
 use crate::kernel::{Claim, ClaimOp, Decider, Rejection, required_text};
 
 /// A person (or program) that may log in.
@@ -17,6 +17,7 @@ struct Present {
     username: String,
     role: Role,
     password_hash: String,
+    identity: Option<ExternalIdentity>,
 }
 
 /// Fields of a new user. Passwords arrive hashed.
@@ -31,7 +32,7 @@ pub struct NewUser {
     pub username: String,
     /// What the user may do.
     pub role: Role,
-    /// Argon2id hash in PHC format.
+    /// Argon2id hash in PHC format; empty for a user who has no password.
     pub password_hash: String,
 }
 
@@ -54,6 +55,15 @@ pub struct UserChanges {
 pub enum UserCommand {
     /// Create the user.
     Create(NewUser),
+    /// Create a user who logs in at an OpenID provider.
+    CreateLinked {
+        /// The user.
+        user: NewUser,
+        /// Who that is at the provider.
+        identity: ExternalIdentity,
+    },
+    /// From now on this identity logs in as the user; in place of one at another provider.
+    Link(ExternalIdentity),
     /// Change some fields.
     Change(UserChanges),
     /// Remove the user and end all sessions.
@@ -92,6 +102,15 @@ pub enum UserEvent {
         /// Argon2id hash in PHC format.
         password_hash: String,
     },
+    /// An identity at an OpenID provider logs in as the user.
+    UserIdentityLinked {
+        /// The one that did before.
+        from: Option<ExternalIdentity>,
+        /// The one that does now.
+        to: ExternalIdentity,
+    },
+    /// The identity of a user who is deleted; it does not get a new account by itself.
+    UserIdentityRemoved(ExternalIdentity),
     /// The user is gone.
     UserDeleted {
         /// Address that is free again.
@@ -111,6 +130,8 @@ impl DomainEvent for UserEvent {
             Self::UserRenamed { .. } => "user_renamed",
             Self::UserRoleChanged { .. } => "user_role_changed",
             Self::UserPasswordChanged { .. } => "user_password_changed",
+            Self::UserIdentityLinked { .. } => "user_identity_linked",
+            Self::UserIdentityRemoved(_) => "user_identity_removed",
             Self::UserDeleted { .. } => "user_deleted",
         }
         .to_owned()
@@ -128,29 +149,29 @@ const ADMIN_CLAIM: &str = "user.admin";
 impl Decider for User {
     const TYPE: &'static str = "user";
     const CONTEXT: &'static str = "identity";
-    const STATE_VERSION: i32 = 1;
+    const STATE_VERSION: i32 = 2;
     type Command = UserCommand;
     type Event = UserEvent;
 
     fn decide(&self, command: UserCommand) -> Result<Vec<UserEvent>, Rejection> {
         match command {
             UserCommand::Create(new) => self.create(new),
-            UserCommand::Change(changes) => self.change(changes),
-            UserCommand::Delete => {
-                let user = self.present()?;
-                Ok(vec![UserEvent::UserDeleted {
-                    email: user.email.clone(),
-                    username: user.username.clone(),
-                    role: user.role,
-                }])
+            UserCommand::CreateLinked { user, identity } => {
+                identity.check()?;
+                let mut events = self.create(user)?;
+                events.push(UserEvent::UserIdentityLinked { from: None, to: identity });
+                Ok(events)
             }
+            UserCommand::Link(identity) => self.link(identity),
+            UserCommand::Change(changes) => self.change(changes),
+            UserCommand::Delete => self.delete(),
         }
     }
 
     fn evolve(&mut self, event: UserEvent) {
         if let UserEvent::UserCreated(new) = event {
             let NewUser { email, username, role, password_hash, .. } = new;
-            self.present = Some(Present { email, username, role, password_hash });
+            self.present = Some(Present { email, username, role, password_hash, identity: None });
             return;
         }
         let Some(user) = self.present.as_mut() else { return };
@@ -160,6 +181,8 @@ impl Decider for User {
             UserEvent::UserRenamed { to, .. } => user.username = to,
             UserEvent::UserRoleChanged { to, .. } => user.role = to,
             UserEvent::UserPasswordChanged { password_hash } => user.password_hash = password_hash,
+            UserEvent::UserIdentityLinked { to, .. } => user.identity = Some(to),
+            UserEvent::UserIdentityRemoved(_) => user.identity = None,
             UserEvent::UserDeleted { .. } => self.present = None,
         }
     }
@@ -168,6 +191,7 @@ impl Decider for User {
         match kind {
             EMAIL_CLAIM => Rejection::conflict("email_taken", "Another user has this e-mail address."),
             USERNAME_CLAIM => Rejection::conflict("username_taken", "Another user has this user name."),
+            IDENTITY_CLAIM => Rejection::conflict("identity_taken", "Another user logs in by this identity."),
             _ => Rejection::conflict("last_admin", "The last admin can be neither deleted nor demoted."),
         }
     }
@@ -191,6 +215,11 @@ impl Decider for User {
                 .chain(admin(ClaimOp::Take, *to, id))
                 .collect(),
             UserEvent::UserPasswordChanged { .. } => Vec::new(),
+            UserEvent::UserIdentityLinked { from, to } => {
+                let released = from.iter().map(|from| from.claim(ClaimOp::Release));
+                released.chain([to.claim(ClaimOp::Take)]).collect()
+            }
+            UserEvent::UserIdentityRemoved(identity) => vec![identity.claim(ClaimOp::Release)],
             UserEvent::UserDeleted { email: address, username: name, role } => {
                 let mut claims = vec![email(ClaimOp::Release, address), username(ClaimOp::Release, name)];
                 claims.extend(admin(ClaimOp::ReleaseNotLast, *role, id));
@@ -212,6 +241,33 @@ impl User {
         let email = valid_email(&new.email)?;
         let username = valid_username(&new.username)?;
         Ok(vec![UserEvent::UserCreated(NewUser { email, username, ..new })])
+    }
+
+    fn link(&self, identity: ExternalIdentity) -> Result<Vec<UserEvent>, Rejection> {
+        identity.check()?;
+        let user = self.present()?;
+        match &user.identity {
+            Some(known) if known.is_same(&identity) => Ok(Vec::new()),
+            _ if user.role == Role::Admin => {
+                Err(Rejection::conflict("admin_account", "The account of an admin is not linked."))
+            }
+            Some(known) if known.issuer == identity.issuer => {
+                let message = "Somebody else at the same provider logs in as this user.";
+                Err(Rejection::conflict("other_identity", message))
+            }
+            known => Ok(vec![UserEvent::UserIdentityLinked { from: known.clone(), to: identity }]),
+        }
+    }
+
+    fn delete(&self) -> Result<Vec<UserEvent>, Rejection> {
+        let user = self.present()?;
+        let removed = user.identity.clone().map(UserEvent::UserIdentityRemoved);
+        let deleted = UserEvent::UserDeleted {
+            email: user.email.clone(),
+            username: user.username.clone(),
+            role: user.role,
+        };
+        Ok(removed.into_iter().chain([deleted]).collect())
     }
 
     fn change(&self, changes: UserChanges) -> Result<Vec<UserEvent>, Rejection> {
@@ -320,6 +376,56 @@ mod tests {
         let id = Uuid::nil();
         let claims = User::claims(id, &UserEvent::UserRoleChanged { from: Role::Admin, to: Role::Viewer });
         assert_eq!(claims, vec![Claim::new(ClaimOp::ReleaseNotLast, ADMIN_CLAIM, id.to_string())]);
+    }
+
+    fn identity(issuer: &str, subject: &str) -> ExternalIdentity {
+        ExternalIdentity { provider: "Plant".into(), issuer: issuer.into(), subject: subject.into() }
+    }
+
+    fn linked(role: Role) -> User {
+        let (mut user, identity) = (User::default(), identity("https://id", "a"));
+        for event in user.decide(UserCommand::CreateLinked { user: new(role), identity }).unwrap() {
+            user.evolve(event);
+        }
+        user
+    }
+
+    #[test]
+    fn one_identity_of_a_provider_logs_in_as_a_user() {
+        let link = |user: &User, issuer, subject| user.decide(UserCommand::Link(identity(issuer, subject)));
+        let ada = linked(Role::Operator);
+        assert_eq!(link(&ada, "https://id", "a").unwrap(), vec![]);
+        assert_eq!(link(&ada, "https://id", "b").unwrap_err().code, "other_identity");
+        let (from, to) = (identity("https://id", "a"), identity("https://other", "b"));
+        let moved = link(&ada, "https://other", "b").unwrap();
+        assert_eq!(moved, vec![UserEvent::UserIdentityLinked { from: Some(from.clone()), to: to.clone() }]);
+        assert_eq!(
+            User::claims(Uuid::nil(), &moved[0]),
+            vec![from.claim(ClaimOp::Release), to.claim(ClaimOp::Take)]
+        );
+    }
+
+    #[test]
+    fn an_admin_is_never_linked_but_a_linked_user_may_become_one() {
+        let by_email = UserCommand::Link(identity("https://id", "a"));
+        assert_eq!(user(Role::Admin).decide(by_email.clone()).unwrap_err().code, "admin_account");
+        assert_eq!(linked(Role::Admin).decide(by_email).unwrap(), vec![]);
+    }
+
+    #[test]
+    fn the_identity_of_a_deleted_user_is_named() {
+        let events = linked(Role::Viewer).decide(UserCommand::Delete).unwrap();
+        assert_eq!(events[0], UserEvent::UserIdentityRemoved(identity("https://id", "a")));
+        assert!(matches!(events[1], UserEvent::UserDeleted { .. }));
+        assert_eq!(user(Role::Viewer).decide(UserCommand::Delete).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn identities_are_bounded_and_never_changed() {
+        for subject in ["", " ", "a ", "a\0", &"x".repeat(256)] {
+            let link = UserCommand::Link(identity("https://id", subject));
+            assert!(user(Role::Viewer).decide(link).is_err(), "{subject:?}");
+        }
     }
 
     #[test]

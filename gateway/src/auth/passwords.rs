@@ -53,11 +53,12 @@ impl Passwords {
         self.run(move || hash(&password)).await
     }
 
-    /// Whether `password` fits `stored`; without `stored` it takes as long and is false.
+    /// Whether `password` fits `stored`; without `stored`, or with none in it, it takes as long and is false.
     ///
     /// # Errors
     /// [`HashError`].
     pub async fn verify(&self, password: String, stored: Option<String>) -> Result<bool, HashError> {
+        let stored = stored.filter(|stored| !stored.is_empty());
         let known = stored.is_some();
         let stored = stored.unwrap_or_else(|| self.decoy.to_string());
         let fits = self.run(move || Ok(fits(&password, &stored))).await?;
@@ -136,6 +137,7 @@ mod tests {
         assert!(passwords.verify("right".into(), Some(stored.clone())).await.unwrap());
         assert!(!passwords.verify("wrong".into(), Some(stored)).await.unwrap());
         assert!(!passwords.verify(String::new(), None).await.unwrap());
+        assert!(!passwords.verify(String::new(), Some(String::new())).await.unwrap());
     }
 
     #[test]

@@ -48,15 +48,8 @@ pub(crate) async fn login(
     address: ClientAddress,
     JsonBody(credentials): JsonBody<LoginIn>,
 ) -> Result<Response, Problem> {
-    let LoggedIn { token, expires_at, user } = log_in(&state, &context, &address, credentials).await?;
-    Ok(answer::secret(&ApiLoginOut {
-        status: "success",
-        message: "Successfully logged in.",
-        access_token: token,
-        public_id: user.id.to_string(),
-        username: user.username,
-        expires_at,
-    }))
+    let started = log_in(&state, &context, &address, credentials).await?;
+    Ok(answer::secret(&ApiLoginOut::from(started)))
 }
 
 /// Log out: every JWT of this login is void. An API token that logs out is revoked.
@@ -89,4 +82,17 @@ pub(crate) async fn me(
 ) -> Result<Json<UserRecordOut>, Problem> {
     let row = queries::user(&state.pool, who.user.0).await?.ok_or_else(|| Problem::not_found("User"))?;
     Ok(Json(row.into()))
+}
+
+impl From<LoggedIn> for ApiLoginOut {
+    fn from(LoggedIn { token, expires_at, user }: LoggedIn) -> Self {
+        Self {
+            status: "success",
+            message: "Successfully logged in.",
+            access_token: token,
+            public_id: user.id.to_string(),
+            username: user.username,
+            expires_at,
+        }
+    }
 }

@@ -159,9 +159,7 @@ pub(super) async fn log_in(
     if login.is_empty() || password.is_empty() {
         return Err(Problem::invalid("email and password are required"));
     }
-    let limits = &state.config.limits;
-    let per_address = Rate { per_minute: limits.logins_per_address, burst: limits.logins_per_address };
-    take(state, &format!("login address:{}", address.0), per_address)?;
+    throttle_address(state, address)?;
     throttle_account(state, &login)?;
     let known = if login.contains('\0') { None } else { queries::user_by_login(&state.pool, &login).await? };
     let stored = known.as_ref().map(|user| user.password_hash.clone());
@@ -179,7 +177,7 @@ pub(super) async fn log_in(
     }
 }
 
-async fn start_session(
+pub(super) async fn start_session(
     state: &Gateway,
     context: &RequestContext,
     user: UserRow,
@@ -204,6 +202,12 @@ fn sign(
     expires_at: DateTime<Utc>,
 ) -> Result<String, Problem> {
     state.keys.sign(user, session, role, expires_at).map_err(|error| Problem::internal(&error))
+}
+
+/// Counts an attempt to log in from `address`.
+pub(super) fn throttle_address(state: &Gateway, address: &ClientAddress) -> Result<(), Problem> {
+    let limit = state.config.limits.logins_per_address;
+    take(state, &format!("login address:{}", address.0), Rate { per_minute: limit, burst: limit })
 }
 
 fn throttle_account(state: &Gateway, login: &str) -> Result<(), Problem> {

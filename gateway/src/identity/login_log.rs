@@ -35,6 +35,17 @@ pub(super) async fn note_failure(
     write(state, context, Actor::system("login"), LogType::Warning, content, user).await;
 }
 
+/// Writes that somebody did not get in by single sign-on, and why.
+pub(super) async fn note_sso_failure(
+    state: &State,
+    context: &RequestContext,
+    address: &ClientAddress,
+    reason: &str,
+) {
+    let content = format!("A single sign-on from {} failed. {reason}", address.0);
+    write(state, context, Actor::system("login"), LogType::Warning, content, None).await;
+}
+
 async fn write(
     state: &State,
     context: &RequestContext,

@@ -1,9 +1,10 @@
-//! Logins, passwords, users and their API tokens.
+//! Logins, passwords, single sign-on, users and their API tokens.
 
 mod api_login;
 mod api_tokens;
 mod login;
 mod login_log;
+pub(crate) mod sso;
 mod users;
 
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -13,7 +14,7 @@ use crate::state::AppState;
 pub(crate) use api_login::StatusOut;
 pub(crate) use login::valid_password;
 
-/// The routes of both logins, of users and of API tokens.
+/// The routes of all logins, of users and of API tokens.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(login::login))
@@ -23,6 +24,10 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(api_login::login))
         .routes(routes!(api_login::logout))
         .routes(routes!(api_login::me))
+        .routes(routes!(sso::routes::config))
+        .routes(routes!(sso::routes::authorize))
+        .routes(routes!(sso::routes::callback))
+        .routes(routes!(sso::routes::exchange))
         .routes(routes!(api_tokens::list, api_tokens::create))
         .routes(routes!(api_tokens::delete))
         .routes(routes!(users::list, users::create))

@@ -31,6 +31,8 @@ pub struct Config {
     pub nats: Nats,
     /// Logins and tokens.
     pub identity: Identity,
+    /// Logins at an OpenID provider.
+    pub sso: Sso,
     /// Rate limits.
     pub limits: Limits,
     /// File transfer.
@@ -126,6 +128,40 @@ impl ApiTokenPrefix {
             Self::Webmacs => "wm_",
         }
     }
+}
+
+/// Logins at an OpenID provider.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sso {
+    /// The provider's issuer; empty for no single sign-on.
+    pub issuer: String,
+    /// What people call the provider.
+    pub provider_name: String,
+    /// This service as a client of the provider.
+    pub client_id: String,
+    /// Its secret; empty for a public client.
+    pub client_secret: Secret,
+    /// What the provider is asked for.
+    pub scopes: String,
+    /// Where browsers reach this service.
+    pub public_url: String,
+    /// Where browsers reach the front end; empty for the same place.
+    pub frontend_url: String,
+    /// Whether people get an account with their first login.
+    pub create_users: bool,
+    /// Role of such an account.
+    pub default_role: SsoRole,
+}
+
+/// What somebody may do who comes from an OpenID provider for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SsoRole {
+    /// Read.
+    Viewer,
+    /// Read and write.
+    Operator,
 }
 
 /// Rate limits.

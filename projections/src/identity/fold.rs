@@ -1,14 +1,14 @@
 use std::collections::HashMap;
 
 use signalbox_domain::{
-    identity::{ApiToken, ApiTokenEvent, Session, SessionEvent, User, UserEvent},
+    identity::{ApiToken, ApiTokenEvent, ExternalIdentity, Session, SessionEvent, User, UserEvent},
     kernel::Decider,
 };
 use signalbox_event_store::{DecodeError, RecordedEvent};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{ApiTokenRow, SessionRow, UserRow};
+use super::{ApiTokenRow, RemovedIdentityRow, SessionRow, UserRow};
 use crate::{
     ApplyError, Poison, Projection, Rows,
     projection::decode_all,
@@ -28,6 +28,7 @@ enum Event {
 #[derive(Default)]
 pub struct IdentityRows {
     users: Table<UserRow>,
+    removed_identities: Table<RemovedIdentityRow>,
     sessions: Table<SessionRow>,
     tokens: Table<ApiTokenRow>,
     /// With the place in the log: a login that was under way then may start a session later (or make a token), in this batch
@@ -37,7 +38,7 @@ pub struct IdentityRows {
 
 impl Projection for IdentityProjection {
     const NAME: &'static str = "identity";
-    const TABLES: &'static [&'static str] = &["users", "sessions", "api_tokens"];
+    const TABLES: &'static [&'static str] = &["users", "removed_identities", "sessions", "api_tokens"];
     const AGGREGATES: &'static [&'static str] = &[User::TYPE, Session::TYPE, ApiToken::TYPE];
 
     type Rows = IdentityRows;
@@ -53,6 +54,7 @@ impl Rows for IdentityRows {
         let (decoded, poisons) = decode_all(events, decode);
         let ids = |aggregate| changed_ids(&decoded, aggregate);
         self.users.load(connection, schema, ids(User::TYPE)).await?;
+        self.removed_identities.load(connection, schema, ids(User::TYPE)).await?;
         self.sessions.load(connection, schema, ids(Session::TYPE)).await?;
         self.tokens.load(connection, schema, ids(ApiToken::TYPE)).await?;
         for (recorded, event) in decoded {
@@ -78,6 +80,7 @@ impl Rows for IdentityRows {
             self.tokens.remove_where(|token| is_over(token.user_id, token.position));
         }
         self.users.write(connection, schema, keep).await?;
+        self.removed_identities.write(connection, schema, keep).await?;
         self.sessions.write(connection, schema, keep).await?;
         self.tokens.write(connection, schema, keep).await?;
         if !deleted.is_empty() {
@@ -114,6 +117,8 @@ impl IdentityRows {
                 role: new.role.to_string(),
                 password_hash: new.password_hash,
                 sso_provider: None,
+                sso_issuer: None,
+                sso_subject: None,
                 valid_after: recorded.position,
                 version: recorded.sequence,
                 created_at: recorded.recorded_at,
@@ -131,6 +136,14 @@ impl IdentityRows {
             UserEvent::UserPasswordChanged { password_hash } => {
                 row.password_hash = password_hash;
                 row.valid_after = recorded.position;
+            }
+            UserEvent::UserIdentityLinked { to, .. } => {
+                row.sso_provider = Some(to.provider);
+                row.sso_issuer = Some(to.issuer);
+                row.sso_subject = Some(to.subject);
+            }
+            UserEvent::UserIdentityRemoved(ExternalIdentity { issuer, subject, .. }) => {
+                self.removed_identities.put(RemovedIdentityRow { id, issuer, subject });
             }
             UserEvent::UserDeleted { .. } => {
                 self.users.remove(id);

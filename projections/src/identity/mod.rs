@@ -5,4 +5,4 @@ pub mod queries;
 mod rows;
 
 pub use fold::{IdentityProjection, IdentityRows};
-pub use rows::{ApiTokenRow, SessionRow, UserRow};
+pub use rows::{ApiTokenRow, RemovedIdentityRow, SessionRow, UserRow};

@@ -28,6 +28,47 @@ pub async fn user(pool: &PgPool, id: Uuid) -> Result<Option<UserRow>, sqlx::Erro
     sqlx::query_as("SELECT * FROM read.users WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
+/// The user with this e-mail address, in any case of letters.
+///
+/// # Errors
+/// The database's error.
+pub async fn user_by_email(pool: &PgPool, email: &str) -> Result<Option<UserRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.users WHERE lower(email) = lower($1)")
+        .bind(email)
+        .fetch_optional(pool)
+        .await
+}
+
+/// The user who is `subject` at the identity provider `issuer`.
+///
+/// # Errors
+/// The database's error.
+pub async fn user_by_identity(
+    pool: &PgPool,
+    issuer: &str,
+    subject: &str,
+) -> Result<Option<UserRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.users WHERE sso_issuer = $1 AND sso_subject = $2")
+        .bind(issuer)
+        .bind(subject)
+        .fetch_optional(pool)
+        .await
+}
+
+/// Whether a user was deleted who was `subject` at the identity provider `issuer`.
+///
+/// # Errors
+/// The database's error.
+pub async fn is_removed_identity(pool: &PgPool, issuer: &str, subject: &str) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM read.removed_identities WHERE issuer = $1 AND subject = $2)",
+    )
+    .bind(issuer)
+    .bind(subject)
+    .fetch_one(pool)
+    .await
+}
+
 /// Which users are listed; `None` means any.
 #[derive(Debug, Clone, Default)]
 pub struct UserFilter {

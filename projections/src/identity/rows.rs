@@ -18,10 +18,14 @@ pub struct UserRow {
     pub username: String,
     /// `admin`, `operator` or `viewer`.
     pub role: String,
-    /// Argon2id hash in PHC format.
+    /// Argon2id hash in PHC format; empty for none.
     pub password_hash: String,
     /// Identity provider; `None` for local users.
     pub sso_provider: Option<String>,
+    /// Its `iss`.
+    pub sso_issuer: Option<String>,
+    /// Who the user is there.
+    pub sso_subject: Option<String>,
     /// Position in the log; sessions that started before are void.
     pub valid_after: i64,
     /// Version of the aggregate.
@@ -34,6 +38,25 @@ pub struct UserRow {
 
 impl ReadRow for UserRow {
     const TABLE: &'static str = "users";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+/// The identity of a user who was deleted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, FromRow)]
+pub struct RemovedIdentityRow {
+    /// Key: the user's.
+    pub id: Uuid,
+    /// The provider's `iss`.
+    pub issuer: String,
+    /// Who the user was there.
+    pub subject: String,
+}
+
+impl ReadRow for RemovedIdentityRow {
+    const TABLE: &'static str = "removed_identities";
 
     fn id(&self) -> Uuid {
         self.id

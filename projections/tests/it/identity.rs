@@ -1,6 +1,7 @@
 use signalbox_domain::{
     identity::{
-        ApiToken, ApiTokenCommand, NewApiToken, Role, Session, SessionCommand, User, UserChanges, UserCommand,
+        ApiToken, ApiTokenCommand, ExternalIdentity, NewApiToken, Role, Session, SessionCommand, User,
+        UserChanges, UserCommand,
     },
     kernel::UserId,
 };
@@ -52,6 +53,8 @@ async fn a_user_is_shown_as_it_was_created() {
         role: "operator".to_owned(),
         password_hash: "$argon2id$".to_owned(),
         sso_provider: None,
+        sso_issuer: None,
+        sso_subject: None,
         valid_after: 1,
         version: 1,
         created_at: at(0),
@@ -84,6 +87,35 @@ async fn changes_of_a_user_are_shown_and_nothing_else_changes() {
         ..before
     };
     assert_eq!(queries::user(world.pool(), id).await.unwrap(), Some(expected));
+    world.servers.finish().await;
+}
+
+#[tokio::test]
+async fn a_linked_identity_finds_its_user_until_that_is_deleted() {
+    let world = World::start().await;
+    let id = world.writer.user(7, "Ada", Role::Operator).await;
+    let link = async |issuer: &str| {
+        let identity = ExternalIdentity {
+            provider: "Plant".to_owned(),
+            issuer: issuer.to_owned(),
+            subject: "a".to_owned(),
+        };
+        world.writer.run::<User>(id, UserCommand::Link(identity)).await;
+        world.fold().await;
+    };
+    let found = async |issuer: &str| {
+        let user = queries::user_by_identity(world.pool(), issuer, "a").await.unwrap();
+        user.map(|user| (user.id, user.sso_provider))
+    };
+    let removed = async |issuer: &str| queries::is_removed_identity(world.pool(), issuer, "a").await.unwrap();
+    link("https://old").await;
+    assert_eq!(found("https://old").await, Some((id, Some("Plant".to_owned()))));
+    link("https://new").await;
+    assert_eq!((found("https://old").await, removed("https://old").await), (None, false));
+    assert_eq!(found("https://new").await.unwrap().0, id);
+    world.writer.run::<User>(id, UserCommand::Delete).await;
+    world.fold().await;
+    assert_eq!((found("https://new").await, removed("https://new").await), (None, true));
     world.servers.finish().await;
 }
 

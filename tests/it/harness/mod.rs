@@ -1,11 +1,13 @@
 //! A whole service in this process, its clients and its agents.
 
 mod answer;
+mod browser;
 mod client;
 mod conformance;
 mod fileflux;
 mod folder;
 mod link;
+mod openid_provider;
 mod plug;
 mod plugin_controller;
 mod real_agent;
@@ -17,11 +19,13 @@ mod wheel;
 mod world;
 
 pub use answer::Answer;
+pub use browser::Browser;
 pub use client::{Client, encode};
 pub use conformance::description;
 pub use fileflux::{FileFlux, Habits};
 pub use folder::{Folder, bytes, sha256};
 pub use link::Link;
+pub use openid_provider::{OpenIdProvider, Surfer};
 pub use plug::Plug;
 pub use plugin_controller::PluginController;
 pub use real_agent::{RealAgent, Transport};

@@ -51,7 +51,8 @@ async fn refuse(route: &Route, client: &Client, path: &str, field: &str, changed
     }
     let answer = send(route, client, path, body.to_string()).await;
     // Credentials that cannot be anybody's are refused like any wrong ones.
-    let is_login = route.template.ends_with("/login") && answer.status == 401;
+    let is_login = (route.template.ends_with("/login") && answer.status == 401)
+        || (route.template.ends_with("/exchange") && answer.status == 400);
     let place = format!("{} with {field} = {shown}: {}", route.name(), answer.text());
     // What is not the caller's, or is none, is not found.
     let names_nothing = ["job_id", "event_public_id", "plugin_id"].contains(&field) && answer.status == 404;

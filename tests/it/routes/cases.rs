@@ -129,6 +129,8 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "change_password" => {
             (AnyUser, Nothing, Some(json!({"old_password": "not it", "new_password": "long enough"})))
         }
+        "sso_config" | "sso_authorize" | "sso_callback" => (Everybody, Nothing, None),
+        "sso_exchange" => (Everybody, Nothing, Some(json!({"code": "nobody's"}))),
         "list_users" => (Admin, Nothing, None),
         "create_user" => (Admin, Nothing, user()),
         "get_user" | "delete_user" => (Admin, User, None),

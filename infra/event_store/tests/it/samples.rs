@@ -20,7 +20,10 @@ use signalbox_domain::{
     },
     extraction::ExtractionJob,
     fleet::{PluginInstance, PluginPackage},
-    identity::{ApiToken, ApiTokenEvent, NewApiToken, NewUser, Role, Session, SessionEvent, User, UserEvent},
+    identity::{
+        ApiToken, ApiTokenEvent, ExternalIdentity, NewApiToken, NewUser, Role, Session, SessionEvent, User,
+        UserEvent,
+    },
     kernel::{AgentId, ChannelId, Decider, JobId, Sha256Hex, UserId, WidgetId},
     monitoring::{
         Channel, ChannelEvent, ChannelSpec, ChannelType, Dashboard, DashboardEvent, Experiment,
@@ -121,12 +124,25 @@ fn after_user(event: Option<&UserEvent>) -> Option<UserEvent> {
         UserEvent::UserRoleChanged { .. } => {
             Some(UserEvent::UserPasswordChanged { password_hash: "$argon2id$v=19$two".to_owned() })
         }
-        UserEvent::UserPasswordChanged { .. } => Some(UserEvent::UserDeleted {
+        UserEvent::UserPasswordChanged { .. } => Some(UserEvent::UserIdentityLinked {
+            from: Some(identity("https://old.example.org")),
+            to: identity("https://id.example.org"),
+        }),
+        UserEvent::UserIdentityLinked { to, .. } => Some(UserEvent::UserIdentityRemoved(to.clone())),
+        UserEvent::UserIdentityRemoved(_) => Some(UserEvent::UserDeleted {
             email: "countess@example.org".to_owned(),
             username: "countess".to_owned(),
             role: Role::Viewer,
         }),
         UserEvent::UserDeleted { .. } => None,
+    }
+}
+
+fn identity(issuer: &str) -> ExternalIdentity {
+    ExternalIdentity {
+        provider: "Plant".to_owned(),
+        issuer: issuer.to_owned(),
+        subject: "248289761001".to_owned(),
     }
 }
 

@@ -8,6 +8,7 @@ mod export;
 mod logging;
 mod plugins;
 mod rules;
+mod sso;
 mod tokens;
 mod users;
 mod webhooks;

@@ -1,0 +1,87 @@
+//! Single sign-on: a browser goes to the OpenID provider and comes back with a code; the gateway asks the provider who that
+//! is, finds or makes the user, and sends the browser on to the front end with a code of its own, which the front end
+//! exchanges for a login.
+//!
+//! Nothing of it lies in one gateway's memory: what began a login is in the browser's cookie and in what the signing keys
+//! make of it ([`attempt`]), the codes are in the database ([`codes`]).
+
+mod accounts;
+mod attempt;
+mod codes;
+mod failure;
+pub(super) mod routes;
+
+use axum::http::{HeaderMap, HeaderValue, header};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use signalbox_clock::Clock;
+use signalbox_config::{Sso, SsoRole};
+use signalbox_domain::identity::Role;
+use signalbox_openid::{Provider, SettingsError};
+
+pub(crate) use codes::purge;
+
+/// Where the front end takes the browser over.
+const FRONT_END: &str = "/sso-callback";
+
+/// The OpenID provider, and what is done with those who come from there.
+pub(crate) struct SingleSignOn {
+    provider: Provider,
+    provider_name: String,
+    front_end: String,
+    create_users: bool,
+    default_role: Role,
+    /// Whether browsers reach this service by TLS.
+    is_secure: bool,
+}
+
+impl SingleSignOn {
+    /// Single sign-on as `settings` want it; none without an issuer.
+    pub(crate) fn open(settings: &Sso, clock: &Clock) -> Result<Option<Self>, SettingsError> {
+        if settings.issuer.is_empty() {
+            return Ok(None);
+        }
+        let provider = Provider::new(settings, clock.clone())?;
+        Ok(Some(Self {
+            provider,
+            provider_name: settings.provider_name.clone(),
+            front_end: format!("{}{FRONT_END}", settings.frontend_url.trim_end_matches('/')),
+            create_users: settings.create_users,
+            default_role: match settings.default_role {
+                SsoRole::Viewer => Role::Viewer,
+                SsoRole::Operator => Role::Operator,
+            },
+            is_secure: settings.public_url.starts_with("https://"),
+        }))
+    }
+
+    /// The front end's address with a query.
+    fn front_end(&self, query: &[(&str, &str)]) -> String {
+        let pairs = query.iter().map(|(name, value)| format!("{name}={}", encode(value)));
+        format!("{}?{}", self.front_end, pairs.collect::<Vec<_>>().join("&"))
+    }
+
+    /// Browsers keep others from setting a cookie of this name where there is TLS.
+    fn cookie_name(&self) -> &'static str {
+        if self.is_secure { "__Host-signalbox_sso" } else { "signalbox_sso" }
+    }
+
+    /// The header that has the browser keep `secret` for `seconds`.
+    fn set_cookie(&self, secret: &str, seconds: i64) -> Option<HeaderValue> {
+        let secure = if self.is_secure { "; Secure" } else { "" };
+        let name = self.cookie_name();
+        let cookie = format!("{name}={secret}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
+        HeaderValue::from_str(&cookie).ok()
+    }
+
+    /// What the browser has kept.
+    fn cookie<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut pairs =
+            cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.split_once('='));
+        pairs.find(|(name, _)| name.trim() == self.cookie_name()).map(|(_, value)| value.trim())
+    }
+}
+
+fn encode(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}

@@ -1,0 +1,183 @@
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use signalbox_projections::identity::{UserRow, queries};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{SingleSignOn, accounts, attempt, codes, failure::Failure};
+use crate::{
+    answer,
+    client_address::ClientAddress,
+    context::RequestContext,
+    extract::{JsonBody, Params},
+    identity::{
+        api_login::ApiLoginOut,
+        login::{start_session, throttle_address},
+        login_log,
+    },
+    problem::{Problem, ProblemKind, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// Whether people can log in at an identity provider.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SsoConfigOut {
+    enabled: bool,
+    /// What the provider is called; empty when there is none.
+    provider_name: String,
+    /// Where a browser goes to log in; empty when there is no provider.
+    authorize_url: &'static str,
+}
+
+/// How the provider sends the browser back.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct CallbackParams {
+    /// What the provider gives for the person's tokens.
+    code: Option<String>,
+    /// What the login was begun with.
+    state: Option<String>,
+    /// The provider's `iss`.
+    iss: Option<String>,
+    /// Why there is no code.
+    error: Option<String>,
+}
+
+/// A code that the front end was given.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct SsoCodeIn {
+    /// As it stood in the address of the front end.
+    code: String,
+}
+
+/// Whether single sign-on is set up, and where it begins.
+#[utoipa::path(get, path = "/api/v1/auth/sso/config", tag = "auth", operation_id = "sso_config",
+    responses((status = 200, body = SsoConfigOut)))]
+pub(crate) async fn config(State(state): State<AppState>) -> Json<SsoConfigOut> {
+    Json(match &state.sso {
+        Some(sso) => SsoConfigOut {
+            enabled: true,
+            provider_name: sso.provider_name.clone(),
+            authorize_url: "/api/v1/auth/sso/authorize",
+        },
+        None => SsoConfigOut { enabled: false, provider_name: String::new(), authorize_url: "" },
+    })
+}
+
+/// Begin a login: sends the browser to the identity provider, or to the front end with an `error` when that cannot be used.
+#[utoipa::path(get, path = "/api/v1/auth/sso/authorize", tag = "auth", operation_id = "sso_authorize",
+    responses((status = 307, description = "Location is the provider's page for logging in"), (status = 404, body = ProblemOut)))]
+pub(crate) async fn authorize(State(state): State<AppState>) -> Result<Response, Problem> {
+    let sso = enabled(&state)?;
+    let secret = attempt::random_secret().map_err(|error| Problem::internal(&error))?;
+    let begun = attempt::begin(&state.keys, &secret, state.clock.now())
+        .ok_or_else(|| Problem::internal(&"there is no signing key"))?;
+    let (to, cookie) = match sso.provider.authorization_url(&begun).await {
+        Ok(url) => (url.to_string(), sso.set_cookie(&secret, attempt::LIFE.num_seconds())),
+        Err(error) => (explain(sso, error.into()), None),
+    };
+    redirect(&to, cookie)
+}
+
+/// The identity provider sends the browser here, and it goes on to `/sso-callback` of the front end: with a `code` to be
+/// exchanged within 60 s, or with `error` and `error_description`.
+#[utoipa::path(get, path = "/api/v1/auth/sso/callback", tag = "auth", operation_id = "sso_callback", params(CallbackParams),
+    responses((status = 307, description = "Location is the front end"), (status = 404, body = ProblemOut)))]
+pub(crate) async fn callback(
+    State(state): State<AppState>,
+    context: RequestContext,
+    address: ClientAddress,
+    headers: HeaderMap,
+    params: Result<Params<CallbackParams>, Problem>,
+) -> Result<Response, Problem> {
+    let sso = enabled(&state)?;
+    let params = params.map(|Params(params)| params).unwrap_or_default();
+    let to = match log_in(&state, sso, &context, &address, &headers, params).await {
+        Ok(code) => sso.front_end(&[("code", &code)]),
+        Err(failure) => {
+            // What the limits turn away is not written down: it has no bounds.
+            if failure != Failure::TooMany {
+                login_log::note_sso_failure(&state, &context, &address, &failure.to_string()).await;
+            }
+            explain(sso, failure)
+        }
+    };
+    redirect(&to, sso.set_cookie("", 0))
+}
+
+/// Exchange the code that the front end was given for a login. It works once, within 60 s.
+#[utoipa::path(post, path = "/api/v1/auth/sso/exchange", tag = "auth", operation_id = "sso_exchange", request_body = SsoCodeIn,
+    responses((status = 200, body = ApiLoginOut), (status = 400, body = ProblemOut), (status = 422, body = ProblemOut), (status = 429, body = ProblemOut)))]
+pub(crate) async fn exchange(
+    State(state): State<AppState>,
+    context: RequestContext,
+    address: ClientAddress,
+    JsonBody(SsoCodeIn { code }): JsonBody<SsoCodeIn>,
+) -> Result<Response, Problem> {
+    throttle_address(&state, &address)?;
+    let Some(user) = user_of(&state, &code).await? else {
+        let detail = "This code is unknown, used or older than 60 s: begin the login again.";
+        return Err(Problem::new(ProblemKind::Malformed, "invalid_code", detail));
+    };
+    let started = start_session(&state, &context, user).await?;
+    login_log::note_success(&state, &context, &address, &started.user).await;
+    Ok(answer::secret(&ApiLoginOut::from(started)))
+}
+
+/// The code for the front end.
+async fn log_in(
+    state: &Gateway,
+    sso: &SingleSignOn,
+    context: &RequestContext,
+    address: &ClientAddress,
+    headers: &HeaderMap,
+    params: CallbackParams,
+) -> Result<String, Failure> {
+    throttle_address(state, address)?;
+    let CallbackParams { code, state: came_back, iss, error } = params;
+    let (secret, came_back) = sso.cookie(headers).zip(came_back).ok_or(Failure::State)?;
+    let begun = attempt::resume(&state.keys, secret, &came_back, state.clock.now()).ok_or(Failure::State)?;
+    let code = match (code, error) {
+        (_, Some(error)) => return Err(Failure::from_provider(&error)),
+        (Some(code), None) => code,
+        (None, None) => return Err(Failure::Refused),
+    };
+    let person = sso.provider.redeem(&code, iss.as_deref(), &begun).await?;
+    let user = accounts::find_or_make(state, sso, context, &person).await?;
+    Ok(codes::issue(state, user.id).await?)
+}
+
+/// The user of a code, who may have been deleted since.
+async fn user_of(state: &Gateway, code: &str) -> Result<Option<UserRow>, sqlx::Error> {
+    match codes::redeem(state, code).await? {
+        Some(user) => queries::user(&state.pool, user).await,
+        None => Ok(None),
+    }
+}
+
+fn enabled(state: &Gateway) -> Result<&SingleSignOn, Problem> {
+    let missing =
+        || Problem::new(ProblemKind::NotFound, "sso_disabled", "Single sign-on is not set up here.");
+    state.sso.as_ref().ok_or_else(missing)
+}
+
+fn explain(sso: &SingleSignOn, failure: Failure) -> String {
+    sso.front_end(&[("error", failure.code()), ("error_description", &failure.to_string())])
+}
+
+/// Sends the browser on. The address may hold a code, so nobody keeps it.
+fn redirect(to: &str, cookie: Option<HeaderValue>) -> Result<Response, Problem> {
+    let location = HeaderValue::from_str(to).map_err(|error| Problem::internal(&error))?;
+    let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::LOCATION, location);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(cookie) = cookie {
+        headers.insert(header::SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
