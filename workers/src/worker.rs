@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    Cleanup, Dispatcher, ExtractionCleanup, ExtractionRunner, FirmwareRunner, HealthReporter, HealthWatch, Housekeeping,
-    PresenceSweep, Readings, Reconciler, Relay, RuleEvaluation, RuleLog, Scheduler, StallSweep, TextSweep,
-    WebhookDelivery, WebhookFanOut, WebhookReplay, WorkerError,
+    Cleanup, Dispatcher, ExtractionCleanup, ExtractionRunner, FirmwareRunner, HealthReporter, HealthWatch,
+    Housekeeping, PresenceSweep, Readings, Reconciler, Relay, RuleEvaluation, RuleLog, Scheduler, StallSweep,
+    TextSweep, WebhookDelivery, WebhookFanOut, WebhookReplay, WorkerError,
 };
 
 /// Pause after a failed step.

@@ -6,10 +6,7 @@ use signalbox_blob_store::{BlobKey, Receive, Received, Start};
 use signalbox_domain::kernel::Sha256Hex;
 use uuid::Uuid;
 
-use super::{
-    options::Pairs,
-    upload::missing,
-};
+use super::{options::Pairs, upload::missing};
 use crate::{
     form::{OPTIONS, Staged, empty, filename, multipart, option, refused, unreadable},
     problem::Problem,

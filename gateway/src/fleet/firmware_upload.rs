@@ -82,8 +82,8 @@ pub(crate) async fn upload(
 ) -> Result<Response, Problem> {
     let path = request.uri().path().to_owned();
     let place = state.uploads.try_acquire();
-    let _place =
-        place.map_err(|_| Problem::unavailable("Too many files are being received: try again in a moment."))?;
+    let _place = place
+        .map_err(|_| Problem::unavailable("Too many files are being received: try again in a moment."))?;
     let form = receive(&state, request).await?;
     let Some(once) = once else { return record(&state, &who, &context, form).await };
     match once.begin(&state, &digest(&path, &form.digest())).await? {
@@ -149,7 +149,9 @@ impl Form {
         match self.field("version").filter(|version| !version.trim().is_empty()) {
             Some(version) => valid_version(&version),
             None => version_in(&self.file_name).ok_or_else(|| {
-                Problem::invalid("version is required: send it as a field, or name the file like firmware-1.4.0.tar.gz")
+                Problem::invalid(
+                    "version is required: send it as a field, or name the file like firmware-1.4.0.tar.gz",
+                )
             }),
         }
     }
@@ -179,7 +181,9 @@ async fn record(
         (valid_digest(form.field("file_hash_sha256"))?, valid_signature(form.field("signature"))?);
     if sha256.as_ref().is_some_and(|sha256| *sha256 != form.bundle.sha256) {
         let actual = &form.bundle.sha256;
-        return Err(Problem::malformed(format!("file_hash_sha256 is not that of the file, which is {actual}")));
+        return Err(Problem::malformed(format!(
+            "file_hash_sha256 is not that of the file, which is {actual}"
+        )));
     }
     let blob = form.bundle.blob;
     let known = firmware_of(&state.pool, version).await?.filter(|row| row.id != context.resource);

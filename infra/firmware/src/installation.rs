@@ -298,7 +298,8 @@ mod tests {
         fs::create_dir_all(folder.path().join("3.0.0.partial/deep")).unwrap();
         symlink("3.0.0", folder.path().join("current.partial")).unwrap();
         locked.sweep().unwrap();
-        let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+        let mut names: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, [".lock", "1.0.0", "current"]);
     }

@@ -254,8 +254,7 @@ mod tests {
 
     #[test]
     fn links_and_special_files_are_refused() {
-        for kind in
-            [EntryType::Symlink, EntryType::Link, EntryType::Fifo, EntryType::Char, EntryType::Block]
+        for kind in [EntryType::Symlink, EntryType::Link, EntryType::Fifo, EntryType::Char, EntryType::Block]
         {
             let bad = archive(|tar| {
                 file(tar, "a", b"x");

@@ -24,7 +24,9 @@ pub enum VerifyError {
     #[error("the bundle has no signature: sign it with the key that firmware.public_key belongs to")]
     Unsigned,
     /// The signature is not of this bundle by this key.
-    #[error("the signature is not one of this bundle by the key of firmware.public_key: sign it with that key")]
+    #[error(
+        "the signature is not one of this bundle by the key of firmware.public_key: sign it with that key"
+    )]
     Signature,
     /// The disk failed.
     #[error("the bundle cannot be read: {0}")]

@@ -277,9 +277,8 @@ pub async fn firmware_updates(
 /// # Errors
 /// The database's error.
 pub async fn running_firmware(pool: &PgPool) -> Result<Option<String>, sqlx::Error> {
-    let release: Option<Option<String>> = sqlx::query_scalar("SELECT release FROM read.firmware_installation")
-        .fetch_optional(pool)
-        .await?;
+    let release: Option<Option<String>> =
+        sqlx::query_scalar("SELECT release FROM read.firmware_installation").fetch_optional(pool).await?;
     Ok(release.flatten())
 }
 

@@ -2,8 +2,8 @@ use std::collections::HashSet;
 
 use signalbox_domain::{
     fleet::{
-        Firmware, FirmwareEvent, InstanceStatus, MappingChanges, MappingSpec, NewInstance, NewPackage, PluginInstance,
-        PluginInstanceEvent, PluginPackage, PluginPackageEvent,
+        Firmware, FirmwareEvent, InstanceStatus, MappingChanges, MappingSpec, NewInstance, NewPackage,
+        PluginInstance, PluginInstanceEvent, PluginPackage, PluginPackageEvent,
     },
     kernel::{Decider, MappingId},
 };
@@ -50,8 +50,7 @@ impl Projection for FleetProjection {
         "firmware_updates",
         "firmware_installation",
     ];
-    const AGGREGATES: &'static [&'static str] =
-        &[PluginPackage::TYPE, PluginInstance::TYPE, Firmware::TYPE];
+    const AGGREGATES: &'static [&'static str] = &[PluginPackage::TYPE, PluginInstance::TYPE, Firmware::TYPE];
 
     type Rows = FleetRows;
 }

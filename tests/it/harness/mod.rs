@@ -1,6 +1,7 @@
 //! A whole service in this process, its clients and its agents.
 
 mod answer;
+mod bundle;
 mod client;
 mod conformance;
 mod fileflux;
@@ -14,9 +15,11 @@ mod service;
 mod stand_in;
 pub mod webmacs;
 mod wheel;
+mod worker_process;
 mod world;
 
 pub use answer::Answer;
+pub use bundle::{Bundle, SigningKey};
 pub use client::{Client, encode};
 pub use conformance::description;
 pub use fileflux::{FileFlux, Habits};
@@ -29,4 +32,5 @@ pub use receiver::{Got, Manner, Receiver};
 pub use signalbox_test_support::{eventually, eventually_some, seconds};
 pub use stand_in::{Reply, Seen, StandIn};
 pub use wheel::Wheel;
+pub use worker_process::WorkerProcess;
 pub use world::{ADMIN, AgentAccount, PASSWORD, World};

@@ -45,7 +45,9 @@ impl Attempt<'_> {
     /// Does all that is left to do. What goes wrong leaves in force what was in force before.
     pub(super) async fn run(self) -> Result<(), WorkerError> {
         let Some(release) = version(&self.row.release) else {
-            return self.end(Err(Stop::Failed(failure("invalid_version", "the version cannot be read")))).await;
+            return self
+                .end(Err(Stop::Failed(failure("invalid_version", "the version cannot be read"))))
+                .await;
         };
         let done = match self.row.work.as_deref() {
             Some("rollback") => self.roll_back(release).await,
@@ -117,9 +119,8 @@ impl Attempt<'_> {
         let expected: Option<Sha256Hex> = self.row.expected_sha256.as_ref().and_then(|it| it.parse().ok());
         let expected = expected.unwrap_or_else(|| bundle.sha256.clone());
         let (updates, signature) = (self.context.firmware.clone(), self.row.signature.clone());
-        let verified = spawn_blocking(move || {
-            updates.verify(&mut file, &expected, signature.as_deref()).map(|()| file)
-        });
+        let verified =
+            spawn_blocking(move || updates.verify(&mut file, &expected, signature.as_deref()).map(|()| file));
         match verified.await.map_err(std::io::Error::other)? {
             Ok(file) => Ok(file),
             Err(VerifyError::Io(error)) => Err(error.into()),
@@ -155,7 +156,8 @@ impl Attempt<'_> {
             return self.give_up(previous, Some(release));
         }
         if let Some(missing) = previous.filter(|previous| !self.locked.has(*previous)) {
-            let why = format!("version {missing} is not on this machine any more: apply another version instead");
+            let why =
+                format!("version {missing} is not on this machine any more: apply another version instead");
             return Err(Stop::Failed(failure("version_missing", why)));
         }
         self.locked.switch(previous)?;
