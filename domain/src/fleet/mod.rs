@@ -7,7 +7,8 @@ mod mapping;
 mod package;
 
 pub use firmware::{
-    Firmware, FirmwareBundle, FirmwareCommand, FirmwareEvent, FirmwareFailure, FirmwareStatus, NewFirmware,
+    Firmware, FirmwareBundle, FirmwareCommand, FirmwareEvent, FirmwareFailure, FirmwareRef, FirmwareStatus,
+    NewFirmware,
 };
 pub use instance::{
     InstanceChanges, InstanceSpec, InstanceStatus, NewInstance, PluginInstance, PluginInstanceCommand,

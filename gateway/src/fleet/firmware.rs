@@ -9,7 +9,7 @@ use axum::{
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
-    fleet::{Firmware, FirmwareCommand, FirmwareStatus, NewFirmware},
+    fleet::{Firmware, FirmwareCommand, FirmwareRef, FirmwareStatus, NewFirmware},
     kernel::{ReleaseVersion, Sha256Hex},
 };
 use signalbox_firmware::is_signature;
@@ -24,7 +24,7 @@ use crate::{
     context::RequestContext,
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, parse_json, read_body},
     identity::StatusOut,
-    problem::{Problem, ProblemKind, ProblemOut},
+    problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
     target::reachable,
 };
@@ -127,7 +127,7 @@ pub(crate) async fn list(
         FirmwareFilter { status: params.status.map(FirmwareStatus::as_str), release: params.version };
     let (rows, total) = firmware::firmware_updates(&state.pool, &filter, envelope.page()?).await?;
     let running = firmware::running_firmware(&state.pool).await?;
-    let shown = rows.into_iter().map(|row| FirmwareOut::of(row, running.as_deref())).collect();
+    let shown = rows.into_iter().map(|row| FirmwareOut::of(row, running)).collect();
     Ok(Json(envelope.envelope(total, shown)))
 }
 
@@ -165,7 +165,8 @@ pub(crate) async fn check(
     State(state): State<AppState>,
     _: Admin,
 ) -> Result<Json<FirmwareCheckOut>, Problem> {
-    let current = firmware::running_firmware(&state.pool).await?.unwrap_or_else(|| PRODUCT.to_owned());
+    let running = firmware::running_firmware(&state.pool).await?;
+    let current = running.map_or_else(|| PRODUCT.to_owned(), |running| running.version.to_string());
     let newest = firmware::newest_firmware(&state.pool).await?;
     let version = |text: &str| text.parse::<ReleaseVersion>().ok();
     let latest_version = newest.filter(|newest| version(newest) > version(&current));
@@ -261,7 +262,7 @@ pub(crate) async fn rollback(
         (None, "completed") => {
             let why = row.error.unwrap_or_default();
             let detail = format!("The firmware was not rolled back: {why}");
-            return Err(Problem::new(ProblemKind::Internal, "rollback_failed", detail));
+            return Err(Problem::conflict("rollback_failed", detail));
         }
         _ => StatusCode::OK,
     };
@@ -282,7 +283,7 @@ fn missing() -> Problem {
 pub(super) async fn shown(state: &Gateway, id: Uuid) -> Result<(i64, FirmwareOut), Problem> {
     let row = firmware::firmware(&state.pool, id).await?.ok_or_else(missing)?;
     let running = firmware::running_firmware(&state.pool).await?;
-    Ok((row.version, FirmwareOut::of(row, running.as_deref())))
+    Ok((row.version, FirmwareOut::of(row, running)))
 }
 
 pub(super) fn valid_version(version: &str) -> Result<ReleaseVersion, Problem> {
@@ -311,10 +312,10 @@ pub(super) fn valid_signature(signature: Option<String>) -> Result<Option<String
 }
 
 impl FirmwareOut {
-    fn of(row: FirmwareRow, running: Option<&str>) -> Self {
+    fn of(row: FirmwareRow, running: Option<FirmwareRef>) -> Self {
         Self {
             public_id: row.id.to_string(),
-            is_running: running == Some(row.release.as_str()),
+            is_running: running.is_some_and(|running| running.id == row.id),
             version: row.release,
             changelog: row.changelog,
             download_url: row.download_url,

@@ -15,7 +15,7 @@ CREATE TABLE read.firmware_updates (
     error_code      text,
     work            text,                 -- `apply` or `rollback`, while a worker is to do it
     attempts        int         NOT NULL, -- how often that was begun
-    previous        text,                 -- what was in force before; none for what came with the product
+    previous        jsonb,                -- what was in force before; none for what came with the product
     version         bigint      NOT NULL,
     created_at      timestamptz NOT NULL,
     started_at      timestamptz,
@@ -28,5 +28,5 @@ CREATE INDEX firmware_updates_work ON read.firmware_updates (id) WHERE work IS N
 -- The version in force: one row, once there was an update.
 CREATE TABLE read.firmware_installation (
     id      uuid PRIMARY KEY,
-    release text -- none for what came with the product
+    running jsonb -- none for what came with the product
 );

@@ -3,11 +3,11 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_domain::{
-    fleet::{FirmwareBundle, FirmwareEvent, FirmwareFailure, FirmwareStatus, NewFirmware},
+    fleet::{FirmwareBundle, FirmwareEvent, FirmwareFailure, FirmwareRef, FirmwareStatus, NewFirmware},
     kernel::ReleaseVersion,
 };
 use signalbox_event_store::RecordedEvent;
-use sqlx::{FromRow, PgPool};
+use sqlx::{FromRow, PgPool, types::Json};
 use uuid::Uuid;
 
 use crate::{
@@ -51,8 +51,8 @@ pub struct FirmwareRow {
     pub work: Option<String>,
     /// How often that was begun.
     pub attempts: i32,
-    /// The version in force before it; none for what came with the product.
-    pub previous: Option<String>,
+    /// What was in force before it; none for what came with the product.
+    pub previous: Option<Json<FirmwareRef>>,
     /// Version of the aggregate.
     pub version: i64,
     /// When it was made.
@@ -79,7 +79,7 @@ pub struct InstallationRow {
     /// Always the same.
     pub id: Uuid,
     /// None for what came with the product.
-    pub release: Option<String>,
+    pub running: Option<Json<FirmwareRef>>,
 }
 
 impl ReadRow for InstallationRow {
@@ -109,7 +109,9 @@ pub(super) fn fold(
     match event {
         FirmwareEvent::FirmwareCreated(new) => return rows.put(FirmwareRow::new(recorded, new)),
         FirmwareEvent::FirmwareFilesRemoved => return rows.remove(recorded.aggregate_id),
-        FirmwareEvent::FirmwareCompleted { version, .. } => run(installation, Some(version)),
+        FirmwareEvent::FirmwareCompleted { version, .. } => {
+            run(installation, Some(FirmwareRef { id: recorded.aggregate_id, version }))
+        }
         FirmwareEvent::FirmwareRolledBack { to, .. } => run(installation, to),
         _ => {}
     }
@@ -120,11 +122,11 @@ pub(super) fn fold(
     }
 }
 
-fn run(installation: &mut Table<InstallationRow>, version: Option<ReleaseVersion>) {
-    let release = version.map(String::from);
+fn run(installation: &mut Table<InstallationRow>, running: Option<FirmwareRef>) {
+    let running = running.map(Json);
     match installation.change(INSTALLATION) {
-        Some(row) => row.release = release,
-        None => installation.put(InstallationRow { id: INSTALLATION, release }),
+        Some(row) => row.running = running,
+        None => installation.put(InstallationRow { id: INSTALLATION, running }),
     }
 }
 
@@ -184,7 +186,7 @@ impl FirmwareRow {
                 self.status = FirmwareStatus::Verifying.as_str().to_owned();
             }
             FirmwareEvent::FirmwareVerified { previous, .. } => {
-                self.previous = previous.map(String::from);
+                self.previous = previous.map(Json);
                 self.status = FirmwareStatus::Applying.as_str().to_owned();
             }
             FirmwareEvent::FirmwareCompleted { .. } => {
@@ -272,14 +274,14 @@ pub async fn firmware_updates(
     .await
 }
 
-/// The version in force; none for what came with the product.
+/// What is in force; none for what came with the product.
 ///
 /// # Errors
 /// The database's error.
-pub async fn running_firmware(pool: &PgPool) -> Result<Option<String>, sqlx::Error> {
-    let release: Option<Option<String>> =
-        sqlx::query_scalar("SELECT release FROM read.firmware_installation").fetch_optional(pool).await?;
-    Ok(release.flatten())
+pub async fn running_firmware(pool: &PgPool) -> Result<Option<FirmwareRef>, sqlx::Error> {
+    let installation: Option<InstallationRow> =
+        sqlx::query_as("SELECT * FROM read.firmware_installation").fetch_optional(pool).await?;
+    Ok(installation.and_then(|row| row.running).map(|Json(running)| running))
 }
 
 /// The newest version that can be applied, or was.

@@ -15,7 +15,7 @@ pub struct Bundle(Builder<GzEncoder<Vec<u8>>>);
 impl Bundle {
     /// An archive without anything.
     pub fn bare() -> Self {
-        Self(Builder::new(GzEncoder::new(Vec::new(), Compression::fast())))
+        Self(Builder::new(GzEncoder::new(Vec::new(), Compression::best())))
     }
 
     /// A bundle whose file `version.txt` says `text`.

@@ -2,7 +2,7 @@ use std::{fs::File, sync::Arc};
 
 use signalbox_blob_store::{BlobError, BlobKey};
 use signalbox_domain::{
-    fleet::{Firmware, FirmwareBundle, FirmwareCommand, FirmwareFailure},
+    fleet::{Firmware, FirmwareBundle, FirmwareCommand, FirmwareFailure, FirmwareRef},
     kernel::{ReleaseVersion, Sha256Hex},
 };
 use signalbox_firmware::{Locked, Occasion, UnpackError, VerifyError};
@@ -44,7 +44,7 @@ impl<E: Into<WorkerError>> From<E> for Stop {
 impl Attempt<'_> {
     /// Does all that is left to do. What goes wrong leaves in force what was in force before.
     pub(super) async fn run(self) -> Result<(), WorkerError> {
-        let Some(release) = version(&self.row.release) else {
+        let Ok(release) = self.row.release.parse() else {
             return self
                 .end(Err(Stop::Failed(failure("invalid_version", "the version cannot be read"))))
                 .await;
@@ -133,11 +133,10 @@ impl Attempt<'_> {
         if self.row.status == "applying" {
             return Ok(self.previous());
         }
-        let running = running_firmware(&self.context.pool).await?;
-        let previous = running.as_deref().and_then(version);
+        let previous = running_firmware(&self.context.pool).await?;
         let command = FirmwareCommand::RecordVerification { claim: self.claim, previous };
         self.tell("verification", command).await?;
-        Ok(previous)
+        Ok(of(previous))
     }
 
     async fn unpack(&self, release: ReleaseVersion, bundle: File) -> Result<(), Stop> {
@@ -181,7 +180,7 @@ impl Attempt<'_> {
 
     /// What was in force before.
     fn previous(&self) -> Option<ReleaseVersion> {
-        self.row.previous.as_deref().and_then(version)
+        of(self.row.previous.as_ref().map(|previous| previous.0))
     }
 
     async fn tell(&self, what: &str, command: FirmwareCommand) -> Result<(), Stop> {
@@ -198,8 +197,8 @@ impl Attempt<'_> {
 
 const NAME: &str = FirmwareRunner::NAME;
 
-fn version(text: &str) -> Option<ReleaseVersion> {
-    text.parse().ok()
+fn of(firmware: Option<FirmwareRef>) -> Option<ReleaseVersion> {
+    firmware.map(|firmware| firmware.version)
 }
 
 fn failure(code: &str, message: impl std::fmt::Display) -> FirmwareFailure {

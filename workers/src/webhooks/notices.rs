@@ -1,8 +1,8 @@
 use futures::{StreamExt, TryStreamExt, stream};
 use signalbox_domain::{
     automation::{Consignment, ConsignmentEvent, Ended, Health, HealthEvent, HealthStatus, Verdict},
-    fleet::{Firmware, FirmwareEvent},
-    kernel::{Decider, ReleaseVersion},
+    fleet::{Firmware, FirmwareEvent, FirmwareRef},
+    kernel::Decider,
     monitoring::{LogEntry, LogEntryCommand, LogType, NewLogEntry},
 };
 use signalbox_event_store::RecordedEvent;
@@ -122,6 +122,6 @@ async fn about_firmware(
     Ok(Some(NewLogEntry { kind, content, source: "firmware".to_owned(), user: None }))
 }
 
-fn named(version: Option<ReleaseVersion>) -> String {
-    version.map_or_else(|| "what came with the product".to_owned(), String::from)
+fn named(firmware: Option<FirmwareRef>) -> String {
+    firmware.map_or_else(|| "what came with the product".to_owned(), |firmware| firmware.version.to_string())
 }

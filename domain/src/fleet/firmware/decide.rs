@@ -16,8 +16,8 @@ const MAX_SIGNATURE: usize = 2000;
 const VERSION_CLAIM: &str = "firmware.version";
 /// Taken while an update is being applied or rolled back.
 const WORK_CLAIM: &str = "firmware.under_way";
-/// Taken while the version is in force.
-const RUNNING_CLAIM: &str = "firmware.running.";
+/// Taken by the update that came into force after this one, until it is rolled back. Claims are released by those who took them.
+const SUCCESSOR_CLAIM: &str = "firmware.successor_of.";
 
 type Decided = Result<Vec<FirmwareEvent>, Rejection>;
 
@@ -46,33 +46,30 @@ impl Decider for Firmware {
         self.apply(event);
     }
 
-    fn claims(_id: Uuid, event: &FirmwareEvent) -> Vec<Claim> {
+    fn claims(id: Uuid, event: &FirmwareEvent) -> Vec<Claim> {
         let version = |op, version: &ReleaseVersion| Claim::new(op, VERSION_CLAIM, version.to_string());
         let work = |op| Claim::new(op, WORK_CLAIM, "");
-        let running = |op, version: &ReleaseVersion| Claim::new(op, format!("{RUNNING_CLAIM}{version}"), "");
-        let other = |op, version: &Option<ReleaseVersion>| version.iter().map(|it| running(op, it)).collect();
-        let with = |mut claims: Vec<Claim>, more: [Claim; 2]| {
-            claims.extend(more);
-            claims
-        };
+        let successor = |op, id: Uuid| Claim::new(op, format!("{SUCCESSOR_CLAIM}{id}"), "");
         match event {
             FirmwareEvent::FirmwareCreated(new) => vec![version(ClaimOp::Take, &new.version)],
             FirmwareEvent::FirmwareApplyRequested { .. } => vec![work(ClaimOp::Take)],
-            FirmwareEvent::FirmwareRollbackRequested { version } => {
-                vec![running(ClaimOp::Require, version), work(ClaimOp::Take)]
+            FirmwareEvent::FirmwareRollbackRequested { .. } => {
+                vec![successor(ClaimOp::RequireNone, id), work(ClaimOp::Take)]
             }
-            FirmwareEvent::FirmwareCompleted { version, previous } => with(
-                other(ClaimOp::Release, previous),
-                [running(ClaimOp::Take, version), work(ClaimOp::Release)],
-            ),
-            FirmwareEvent::FirmwareRolledBack { version, to } => {
-                with(other(ClaimOp::Take, to), [running(ClaimOp::Release, version), work(ClaimOp::Release)])
+            FirmwareEvent::FirmwareCompleted { previous, .. } => {
+                let succeeds = previous.map(|previous| successor(ClaimOp::Take, previous.id));
+                succeeds.into_iter().chain([work(ClaimOp::Release)]).collect()
+            }
+            FirmwareEvent::FirmwareRolledBack { to, .. } => {
+                let succeeded = to.map(|to| successor(ClaimOp::Release, to.id));
+                succeeded.into_iter().chain([work(ClaimOp::Release)]).collect()
             }
             FirmwareEvent::FirmwareFailed { .. } | FirmwareEvent::FirmwareRollbackFailed { .. } => {
                 vec![work(ClaimOp::Release)]
             }
-            FirmwareEvent::FirmwareDeleted { version: gone } => {
-                vec![running(ClaimOp::RequireNone, gone), version(ClaimOp::Release, gone)]
+            FirmwareEvent::FirmwareDeleted { version: gone, was_completed } => {
+                let succeeded = was_completed.then(|| successor(ClaimOp::Require, id));
+                succeeded.into_iter().chain([version(ClaimOp::Release, gone)]).collect()
             }
             FirmwareEvent::FirmwareBundleAdded { .. }
             | FirmwareEvent::FirmwareClaimed { .. }
@@ -89,7 +86,7 @@ impl Decider for Firmware {
                 "update_under_way",
                 "Another firmware update is being applied or rolled back: wait until that has ended.",
             ),
-            (ClaimOp::RequireNone, _) => Rejection::conflict(
+            (ClaimOp::Require, _) => Rejection::conflict(
                 "firmware_running",
                 "This version is running: apply another one or roll it back before you delete it.",
             ),
@@ -171,7 +168,10 @@ impl Known {
             }
             FirmwareCommand::Fail { claim, failure } => self.fail(claim, failure),
             FirmwareCommand::Delete => match self.work {
-                None => Ok(vec![FirmwareEvent::FirmwareDeleted { version: self.version }]),
+                None => Ok(vec![FirmwareEvent::FirmwareDeleted {
+                    version: self.version,
+                    was_completed: self.status == FirmwareStatus::Completed,
+                }]),
                 Some(_) => Err(Rejection::conflict(
                     "update_under_way",
                     "This update is being applied or rolled back: wait until that has ended before you delete it.",

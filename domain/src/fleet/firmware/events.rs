@@ -34,6 +34,15 @@ pub struct FirmwareBundle {
     pub sha256: Sha256Hex,
 }
 
+/// An update that is, or was, in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirmwareRef {
+    /// Its key.
+    pub id: Uuid,
+    /// Its version.
+    pub version: ReleaseVersion,
+}
+
 /// Why an update was not applied or rolled back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirmwareFailure {
@@ -81,8 +90,8 @@ pub enum FirmwareCommand {
     RecordVerification {
         /// The claim.
         claim: Uuid,
-        /// The version that runs now.
-        previous: Option<ReleaseVersion>,
+        /// What runs now.
+        previous: Option<FirmwareRef>,
     },
     /// It is in force.
     Complete {
@@ -150,15 +159,15 @@ pub enum FirmwareEvent {
     FirmwareVerified {
         /// The claim.
         claim: Uuid,
-        /// The version that is in force until then; none for what came with the product.
-        previous: Option<ReleaseVersion>,
+        /// What is in force until then; none for what came with the product.
+        previous: Option<FirmwareRef>,
     },
     /// It is in force.
     FirmwareCompleted {
         /// The version.
         version: ReleaseVersion,
-        /// The version that was in force before.
-        previous: Option<ReleaseVersion>,
+        /// What was in force before.
+        previous: Option<FirmwareRef>,
     },
     /// It is not in force, and what was is.
     FirmwareFailed {
@@ -171,8 +180,8 @@ pub enum FirmwareEvent {
     FirmwareRolledBack {
         /// The version that was in force.
         version: ReleaseVersion,
-        /// The version that is; none for what came with the product.
-        to: Option<ReleaseVersion>,
+        /// What is; none for what came with the product.
+        to: Option<FirmwareRef>,
     },
     /// It is in force as before.
     FirmwareRollbackFailed {
@@ -183,6 +192,8 @@ pub enum FirmwareEvent {
     FirmwareDeleted {
         /// The version, which is free again.
         version: ReleaseVersion,
+        /// Whether it had come into force; then another one has since.
+        was_completed: bool,
     },
     /// Its files are gone.
     FirmwareFilesRemoved,

@@ -9,5 +9,5 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use events::{FirmwareBundle, FirmwareCommand, FirmwareEvent, FirmwareFailure, NewFirmware};
+pub use events::{FirmwareBundle, FirmwareCommand, FirmwareEvent, FirmwareFailure, FirmwareRef, NewFirmware};
 pub use state::{Firmware, FirmwareStatus};

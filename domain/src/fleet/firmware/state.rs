@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{FirmwareBundle, FirmwareEvent};
+use super::{FirmwareBundle, FirmwareEvent, FirmwareRef};
 use crate::kernel::{ReleaseVersion, Sha256Hex};
 
 /// How an update stands, in the words that clients see.
@@ -61,7 +61,7 @@ pub(super) struct Known {
     /// Whether the bundle was uploaded, not fetched.
     pub(super) is_uploaded: bool,
     /// What was in force before.
-    pub(super) previous: Option<ReleaseVersion>,
+    pub(super) previous: Option<FirmwareRef>,
 }
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]

@@ -10,6 +10,10 @@ fn version(text: &str) -> ReleaseVersion {
     text.parse().unwrap()
 }
 
+fn before() -> FirmwareRef {
+    FirmwareRef { id: Uuid::from_u128(8), version: version("1.1.0") }
+}
+
 fn bundle() -> FirmwareBundle {
     FirmwareBundle { blob: Uuid::from_u128(9), size: 3, sha256: Sha256Hex::from_bytes(&[1; 32]) }
 }
@@ -59,7 +63,7 @@ fn applying(claim: Uuid) -> Firmware {
     run(&mut firmware, apply()).unwrap();
     run(&mut firmware, FirmwareCommand::Begin { claim }).unwrap();
     run(&mut firmware, FirmwareCommand::RecordDownload { claim, bundle: bundle() }).unwrap();
-    let previous = Some(version("1.1.0"));
+    let previous = Some(before());
     run(&mut firmware, FirmwareCommand::RecordVerification { claim, previous }).unwrap();
     firmware
 }
@@ -86,8 +90,7 @@ fn an_update_goes_through_its_states_and_back() {
     assert_eq!(run(&mut firmware, FirmwareCommand::Rollback), Err("invalid_transition".to_owned()));
     run(&mut firmware, FirmwareCommand::Begin { claim: SECOND }).unwrap();
     let back = firmware.decide(FirmwareCommand::CompleteRollback { claim: SECOND }).unwrap();
-    let expected =
-        FirmwareEvent::FirmwareRolledBack { version: version("1.2.0"), to: Some(version("1.1.0")) };
+    let expected = FirmwareEvent::FirmwareRolledBack { version: version("1.2.0"), to: Some(before()) };
     assert_eq!(back, [expected]);
     run(&mut firmware, FirmwareCommand::CompleteRollback { claim: SECOND }).unwrap();
     assert_eq!(status(&firmware), "rolled_back");
@@ -203,21 +206,20 @@ fn one_update_at_a_time_is_under_way_and_one_version_is_running() {
         let claims = Firmware::claims(Uuid::nil(), &event);
         claims.into_iter().map(|claim| (claim.op, claim.kind)).collect()
     };
-    let (work, running) = ("firmware.under_way".to_owned(), |text: &str| format!("firmware.running.{text}"));
-    let (old, current) = (version("1.1.0"), version("1.2.0"));
+    let work = "firmware.under_way".to_owned();
+    let successor = |id: Uuid| format!("firmware.successor_of.{id}");
+    let current = version("1.2.0");
     let requested = FirmwareEvent::FirmwareApplyRequested { download_url: None, sha256: None };
     assert_eq!(claims(requested), [(ClaimOp::Take, work.clone())]);
-    let completed = FirmwareEvent::FirmwareCompleted { version: current, previous: Some(old) };
-    let expected = [
-        (ClaimOp::Release, running("1.1.0")),
-        (ClaimOp::Take, running("1.2.0")),
-        (ClaimOp::Release, work.clone()),
-    ];
+    let completed = FirmwareEvent::FirmwareCompleted { version: current, previous: Some(before()) };
+    let expected = [(ClaimOp::Take, successor(before().id)), (ClaimOp::Release, work.clone())];
     assert_eq!(claims(completed), expected);
-    let back = FirmwareEvent::FirmwareRolledBack { version: current, to: Some(old) };
-    let expected =
-        [(ClaimOp::Take, running("1.1.0")), (ClaimOp::Release, running("1.2.0")), (ClaimOp::Release, work)];
+    let back = FirmwareEvent::FirmwareRolledBack { version: current, to: Some(before()) };
+    let expected = [(ClaimOp::Release, successor(before().id)), (ClaimOp::Release, work.clone())];
     assert_eq!(claims(back), expected);
-    let deleted = claims(FirmwareEvent::FirmwareDeleted { version: current });
-    assert_eq!(deleted[0], (ClaimOp::RequireNone, running("1.2.0")));
+    let asked = FirmwareEvent::FirmwareRollbackRequested { version: current };
+    assert_eq!(claims(asked), [(ClaimOp::RequireNone, successor(Uuid::nil())), (ClaimOp::Take, work)]);
+    let deleted = |was_completed| claims(FirmwareEvent::FirmwareDeleted { version: current, was_completed });
+    assert_eq!(deleted(true)[0], (ClaimOp::Require, successor(Uuid::nil())));
+    assert_eq!(deleted(false).len(), 1);
 }

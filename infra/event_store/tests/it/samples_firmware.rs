@@ -1,5 +1,5 @@
 use signalbox_domain::{
-    fleet::{FirmwareBundle, FirmwareEvent, FirmwareFailure, NewFirmware},
+    fleet::{FirmwareBundle, FirmwareEvent, FirmwareFailure, FirmwareRef, NewFirmware},
     kernel::{ReleaseVersion, UserId},
 };
 
@@ -10,7 +10,8 @@ fn version(text: &str) -> ReleaseVersion {
 }
 
 pub(super) fn after_firmware(event: Option<&FirmwareEvent>) -> Option<FirmwareEvent> {
-    let (claim, release, before) = (id(2), version("1.10.0"), version("1.9.3"));
+    let (claim, release) = (id(2), version("1.10.0"));
+    let before = FirmwareRef { id: id(5), version: version("1.9.3") };
     let bundle = || FirmwareBundle { blob: id(3), size: 1234, sha256: sha256() };
     let failure = |code: &str| FirmwareFailure { code: code.to_owned(), message: "it said no".to_owned() };
     let url = || Some("https://example.org/firmware-1.10.0.tar.gz".to_owned());
@@ -57,7 +58,9 @@ pub(super) fn after_firmware(event: Option<&FirmwareEvent>) -> Option<FirmwareEv
         FirmwareEvent::FirmwareRollbackFailed { .. } => {
             Some(FirmwareEvent::FirmwareRolledBack { version: release, to: Some(before) })
         }
-        FirmwareEvent::FirmwareRolledBack { .. } => Some(FirmwareEvent::FirmwareDeleted { version: release }),
+        FirmwareEvent::FirmwareRolledBack { .. } => {
+            Some(FirmwareEvent::FirmwareDeleted { version: release, was_completed: false })
+        }
         FirmwareEvent::FirmwareDeleted { .. } => Some(FirmwareEvent::FirmwareFilesRemoved),
         FirmwareEvent::FirmwareFilesRemoved => None,
     }

@@ -87,8 +87,8 @@ async fn a_hook_that_fails_leaves_in_force_what_was() {
     assert!(told.contains("exit status: 1") && told.contains("the valve is open"), "{told}");
     assert_eq!(current(&world).as_deref(), Some("1.1.0"));
     let refused = roll_back(&world.admin, &first).await;
-    assert_eq!(refused.expect(500)["code"], "rollback_failed");
-    assert!(refused.error(500).contains("the valve is open"));
+    assert_eq!(refused.expect(409)["code"], "rollback_failed");
+    assert!(refused.error(409).contains("the valve is open"));
     let first_now = world.admin.get(&path(&first)).await.expect(200);
     assert_eq!((&first_now["status"], &first_now["is_running"]), (&json!("completed"), &json!(true)));
     assert_eq!(current(&world).as_deref(), Some("1.1.0"));
