@@ -44,54 +44,93 @@ impl<E: Into<WorkerError>> From<E> for Stop {
 impl Attempt<'_> {
     /// Does all that is left to do. What goes wrong leaves in force what was in force before.
     pub(super) async fn run(self) -> Result<(), WorkerError> {
+        let is_rollback = self.row.work.as_deref() == Some("rollback");
+        let is_known = is_rollback || self.row.status == "applying";
+        let previous = match &self.row.previous {
+            known if is_known => known.as_ref().map(|previous| previous.0),
+            _ => running_firmware(&self.context.pool).await?,
+        };
+        let before = previous.map(|previous| previous.version);
         let Ok(release) = self.row.release.parse() else {
-            return self
-                .end(Err(Stop::Failed(failure("invalid_version", "the version cannot be read"))))
-                .await;
+            return self.fail(failure("invalid_version", "the version cannot be read")).await;
         };
-        let done = match self.row.work.as_deref() {
-            Some("rollback") => self.roll_back(release).await,
-            _ => self.apply(release).await,
+        let (done, tried, kept) = match is_rollback {
+            true => (self.roll_back(release, before).await, before, Some(release)),
+            false => (self.apply(release, previous).await, Some(release), before),
         };
-        self.end(done).await
-    }
-
-    async fn end(&self, done: Result<(), Stop>) -> Result<(), WorkerError> {
         match done {
             Ok(()) | Err(Stop::Lost) => Ok(()),
             Err(Stop::Hindered(error)) => Err(error),
             Err(Stop::Failed(failure)) => {
-                tracing::warn!(release = self.row.release, failure.message, "a firmware update failed");
-                let command = FirmwareCommand::Fail { claim: self.claim, failure };
-                // Else the bundle is another worker's.
-                let told = self.send("fail", &command).await?;
-                if told && self.row.work.as_deref() == Some("apply") {
-                    // One that was fetched is fetched again next time; one that was uploaded has another key.
-                    self.context.blobs.delete_transfer(self.row.id).await?;
+                if self.locked.current()? == tried {
+                    self.locked.switch(kept.filter(|kept| self.locked.has(*kept)))?;
                 }
-                Ok(())
+                self.fail(failure).await
             }
         }
     }
 
-    async fn apply(&self, release: ReleaseVersion) -> Result<(), Stop> {
-        if self.row.attempts >= MAX_ATTEMPTS {
-            let previous = self.previous();
-            return self.give_up(Some(release), previous);
+    async fn fail(&self, failure: FirmwareFailure) -> Result<(), WorkerError> {
+        tracing::warn!(release = self.row.release, failure.message, "a firmware update failed");
+        let command = FirmwareCommand::Fail { claim: self.claim, failure };
+        // Else the bundle is another worker's.
+        let told = self.send("fail", &command).await?;
+        if told && self.row.work.as_deref() == Some("apply") {
+            // One that was fetched is fetched again next time; one that was uploaded has another key.
+            self.context.blobs.delete_transfer(self.row.id).await?;
         }
+        Ok(())
+    }
+
+    async fn apply(&self, release: ReleaseVersion, previous: Option<FirmwareRef>) -> Result<(), Stop> {
+        self.check_attempts()?;
         let bundle = self.download().await?;
         let file = self.verify(&bundle).await?;
-        let previous = self.record_verification().await?;
+        if self.row.status != "applying" {
+            let command = FirmwareCommand::RecordVerification { claim: self.claim, previous };
+            self.tell("verification", command).await?;
+        }
         // A worker that was killed may have come so far.
         if self.locked.current()? != Some(release) {
             self.unpack(release, file).await?;
             self.locked.switch(Some(release))?;
         }
-        if let Err(error) = self.locked.run_hook(Occasion::Apply, Some(release), previous).await {
-            self.locked.switch(previous.filter(|previous| self.locked.has(*previous)))?;
-            return Err(Stop::Failed(failure("hook_failed", error)));
-        }
+        let before = previous.map(|previous| previous.version);
+        self.run_hook(Occasion::Apply, Some(release), before).await?;
         self.tell("complete", FirmwareCommand::Complete { claim: self.claim }).await
+    }
+
+    async fn roll_back(&self, release: ReleaseVersion, previous: Option<ReleaseVersion>) -> Result<(), Stop> {
+        self.check_attempts()?;
+        if let Some(missing) = previous.filter(|previous| !self.locked.has(*previous)) {
+            let why =
+                format!("version {missing} is not on this machine any more: apply another version instead");
+            return Err(Stop::Failed(failure("version_missing", why)));
+        }
+        self.locked.switch(previous)?;
+        self.run_hook(Occasion::Rollback, previous, Some(release)).await?;
+        self.tell("complete rollback", FirmwareCommand::CompleteRollback { claim: self.claim }).await
+    }
+
+    /// What no worker has survived is not tried for ever.
+    fn check_attempts(&self) -> Result<(), Stop> {
+        if self.row.attempts < MAX_ATTEMPTS {
+            return Ok(());
+        }
+        let why = format!(
+            "the process that did it ended without a word, {MAX_ATTEMPTS} times: look at what the hook does, and at the disk"
+        );
+        Err(Stop::Failed(failure("worker_lost", why)))
+    }
+
+    async fn run_hook(
+        &self,
+        occasion: Occasion,
+        version: Option<ReleaseVersion>,
+        previous: Option<ReleaseVersion>,
+    ) -> Result<(), Stop> {
+        let ran = self.locked.run_hook(occasion, version, previous).await;
+        ran.map_err(|error| Stop::Failed(failure("hook_failed", error)))
     }
 
     async fn download(&self) -> Result<FirmwareBundle, Stop> {
@@ -128,17 +167,6 @@ impl Attempt<'_> {
         }
     }
 
-    /// Says that the bundle is what it should be; gives back the version before.
-    async fn record_verification(&self) -> Result<Option<ReleaseVersion>, Stop> {
-        if self.row.status == "applying" {
-            return Ok(self.previous());
-        }
-        let previous = running_firmware(&self.context.pool).await?;
-        let command = FirmwareCommand::RecordVerification { claim: self.claim, previous };
-        self.tell("verification", command).await?;
-        Ok(of(previous))
-    }
-
     async fn unpack(&self, release: ReleaseVersion, bundle: File) -> Result<(), Stop> {
         let locked = self.locked.clone();
         let unpacked = spawn_blocking(move || locked.unpack(release, bundle));
@@ -147,40 +175,6 @@ impl Attempt<'_> {
             Err(UnpackError::Io(error)) if !is_full(&error) => Err(error.into()),
             Err(error) => Err(Stop::Failed(failure(error.code(), error))),
         }
-    }
-
-    async fn roll_back(&self, release: ReleaseVersion) -> Result<(), Stop> {
-        let previous = self.previous();
-        if self.row.attempts >= MAX_ATTEMPTS {
-            return self.give_up(previous, Some(release));
-        }
-        if let Some(missing) = previous.filter(|previous| !self.locked.has(*previous)) {
-            let why =
-                format!("version {missing} is not on this machine any more: apply another version instead");
-            return Err(Stop::Failed(failure("version_missing", why)));
-        }
-        self.locked.switch(previous)?;
-        if let Err(error) = self.locked.run_hook(Occasion::Rollback, previous, Some(release)).await {
-            self.locked.switch(Some(release))?;
-            return Err(Stop::Failed(failure("hook_failed", error)));
-        }
-        self.tell("complete rollback", FirmwareCommand::CompleteRollback { claim: self.claim }).await
-    }
-
-    /// Ends what no worker has survived: where `tried` is in force, `before` is again.
-    fn give_up(&self, tried: Option<ReleaseVersion>, before: Option<ReleaseVersion>) -> Result<(), Stop> {
-        if self.locked.current()? == tried {
-            self.locked.switch(before.filter(|before| self.locked.has(*before)))?;
-        }
-        let why = format!(
-            "the process that did it ended without a word, {MAX_ATTEMPTS} times: look at what the hook does, and at the disk"
-        );
-        Err(Stop::Failed(failure("worker_lost", why)))
-    }
-
-    /// What was in force before.
-    fn previous(&self) -> Option<ReleaseVersion> {
-        of(self.row.previous.as_ref().map(|previous| previous.0))
     }
 
     async fn tell(&self, what: &str, command: FirmwareCommand) -> Result<(), Stop> {
@@ -196,10 +190,6 @@ impl Attempt<'_> {
 }
 
 const NAME: &str = FirmwareRunner::NAME;
-
-fn of(firmware: Option<FirmwareRef>) -> Option<ReleaseVersion> {
-    firmware.map(|firmware| firmware.version)
-}
 
 fn failure(code: &str, message: impl std::fmt::Display) -> FirmwareFailure {
     FirmwareFailure { code: code.to_owned(), message: message.to_string() }

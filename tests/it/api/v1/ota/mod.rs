@@ -7,12 +7,11 @@ mod killed;
 mod managing;
 mod uploading;
 
-use std::{fs, os::unix::fs::PermissionsExt, panic::Location, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
-use crate::harness::{Answer, Bundle, Client, Folder, World, seconds};
+use crate::harness::{Answer, Bundle, Client, Folder, World};
 
 const OTA: &str = "/api/v1/ota";
 
@@ -51,24 +50,8 @@ async fn in_force(world: &World, version: &str) -> String {
 
 /// Waits until the update is as wanted; gives it back.
 #[track_caller]
-fn until(client: &Client, id: &str, mut is_so: impl FnMut(&Value) -> bool) -> impl Future<Output = Value> {
-    let (client, path, place) = (client.clone(), path(id), Location::caller());
-    async move {
-        let mut last = Value::Null;
-        let wanted = async {
-            loop {
-                last = client.get(&path).await.expect(200);
-                if is_so(&last) {
-                    return;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-            }
-        };
-        if timeout(seconds(60), wanted).await.is_err() {
-            panic!("{place}: in vain; the update is {last}");
-        }
-        last
-    }
+fn until(client: &Client, id: &str, is_so: impl FnMut(&Value) -> bool) -> impl Future<Output = Value> {
+    client.until(path(id), is_so)
 }
 
 #[track_caller]
