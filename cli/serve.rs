@@ -7,6 +7,7 @@ use signalbox_clock::Clock;
 use signalbox_config::{Config, Secret};
 use signalbox_documents::Documents;
 use signalbox_egress::{Egress, Policy};
+use signalbox_firmware::Updates;
 use signalbox_gateway::{FirstAdmin, Gateway, Inspectors, ensure_admin};
 use signalbox_messaging::{Bus, Mailbox};
 use signalbox_plugins::Plugins;
@@ -48,7 +49,7 @@ pub(crate) enum Role {
     Commands,
     /// Read models.
     Projections,
-    /// Dispatch, schedules, webhooks, documents, sweeps.
+    /// Dispatch, schedules, webhooks, documents, firmware, sweeps.
     Workers,
 }
 
@@ -168,6 +169,7 @@ impl Service {
                     let policy = Policy::allowing(&config.egress.allowed_networks);
                     let egress = Egress::new(policy.context("egress.allowed_networks")?)?;
                     let sealer = Sealer::open(&pool, &clock).await?;
+                    let firmware = Updates::new(config.storage.folder.join("updates"), &config.firmware)?;
                     // Apart from those of the gateway, so that jobs do not keep quick calls waiting.
                     let documents = documents(config).await;
                     let (blobs, config) = (blobs.clone(), config.clone());
@@ -179,6 +181,7 @@ impl Service {
                         blobs,
                         documents,
                         texts,
+                        firmware,
                         egress,
                         sealer,
                         clock,

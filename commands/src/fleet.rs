@@ -1,7 +1,7 @@
-//! Commands for packages of plugins and their instances.
+//! Commands for packages of plugins, their instances, and firmware updates.
 
 use signalbox_domain::{
-    fleet::{PluginInstance, PluginPackage},
+    fleet::{Firmware, PluginInstance, PluginPackage},
     kernel::Decider,
 };
 use signalbox_messaging::{CommandMessage, CommandReply};
@@ -21,6 +21,10 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
         PluginInstance::TYPE => {
             let command = parse::<PluginInstance>(&message.command)?;
             Ok(handler.run::<PluginInstance>(message, command).await)
+        }
+        Firmware::TYPE => {
+            let command = parse::<Firmware>(&message.command)?;
+            Ok(handler.run::<Firmware>(message, command).await)
         }
         _ => Err(unknown(&message)),
     }

@@ -22,7 +22,7 @@ use crate::{
     context::Seed,
     extract::read_body,
     extraction::takes_documents,
-    fleet::UPLOAD,
+    fleet::takes_files,
     problem::{Problem, ProblemKind},
     state::{AppState, State},
 };
@@ -46,7 +46,7 @@ struct Known {
 /// Answers a repeated POST as the first time.
 pub(crate) async fn once(Shared(state): Shared<AppState>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    let is_large = takes_documents(path) || path == UPLOAD;
+    let is_large = takes_documents(path) || takes_files(path);
     if request.method() != Method::POST || !request.headers().contains_key(KEY) || is_large {
         return next.run(request).await;
     }

@@ -29,6 +29,9 @@ pub enum WorkerError {
     /// A text cannot be written or read.
     #[error(transparent)]
     Text(#[from] TextError),
+    /// The disk failed.
+    #[error("the disk failed: {0}")]
+    Disk(#[from] std::io::Error),
     /// Datapoints cannot be read.
     #[error(transparent)]
     Series(SeriesError),

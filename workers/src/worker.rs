@@ -7,6 +7,7 @@ use signalbox_config::Config;
 use signalbox_documents::Documents;
 use signalbox_domain::kernel::{Actor, CommandOutcome, Decider, ErrorKind, Metadata, Rejection};
 use signalbox_egress::Egress;
+use signalbox_firmware::Updates;
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
 use signalbox_projections::Lease;
 use signalbox_sealing::Sealer;
@@ -17,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    Cleanup, Dispatcher, ExtractionCleanup, ExtractionRunner, HealthReporter, HealthWatch, Housekeeping,
-    PresenceSweep, Readings, Reconciler, Relay, RuleEvaluation, RuleLog, Scheduler, StallSweep, TextSweep,
-    WebhookDelivery, WebhookFanOut, WebhookReplay, WorkerError,
+    Cleanup, Dispatcher, ExtractionCleanup, ExtractionRunner, FirmwareRunner, HealthReporter, HealthWatch,
+    Housekeeping, PresenceSweep, Readings, Reconciler, Relay, RuleEvaluation, RuleLog, Scheduler, StallSweep,
+    TextSweep, WebhookDelivery, WebhookFanOut, WebhookReplay, WorkerError,
 };
 
 /// Pause after a failed step.
@@ -40,6 +41,8 @@ pub struct Context {
     pub documents: Option<Documents>,
     /// What documents gave.
     pub texts: Texts,
+    /// The versions of firmware on this machine.
+    pub firmware: Updates,
     /// Requests to addresses that users name.
     pub egress: Egress,
     /// Opens secrets of webhooks.
@@ -158,6 +161,7 @@ pub async fn run(context: Context, stop: CancellationToken) {
             run_everywhere(&extraction, &context),
             run_one(ExtractionCleanup, &context),
             run_one(TextSweep, &context),
+            run_one(FirmwareRunner, &context),
         )
     };
     tokio::select! { _ = work => {}, () = stop.cancelled() => {} }

@@ -9,6 +9,7 @@ mod metadata;
 mod patch;
 mod sha256;
 mod text;
+mod version;
 
 pub use actor::Actor;
 pub use claim::{Claim, ClaimOp};
@@ -22,3 +23,4 @@ pub use metadata::{CommandOutcome, Metadata};
 pub use patch::present;
 pub use sha256::{InvalidSha256, Sha256Hex};
 pub use text::{TextError, clean_text, required_text};
+pub use version::{InvalidVersion, ReleaseVersion};

@@ -2,15 +2,16 @@
 
 use axum::extract::Request;
 use multer::Field;
-use signalbox_blob_store::{BlobError, BlobKey, BlobStore, Receive, Received, Start};
+use signalbox_blob_store::{BlobKey, Receive, Received, Start};
 use signalbox_domain::kernel::Sha256Hex;
 use uuid::Uuid;
 
-use super::{
-    options::Pairs,
-    upload::{OPTIONS, empty, filename, missing, multipart, option, too_large, unreadable},
+use super::{options::Pairs, upload::missing};
+use crate::{
+    form::{OPTIONS, Staged, empty, filename, multipart, option, refused, unreadable},
+    problem::Problem,
+    state::State as Gateway,
 };
-use crate::{problem::Problem, state::State as Gateway};
 
 /// Documents of one batch.
 pub(super) const BATCH: usize = 100;
@@ -22,7 +23,7 @@ pub(super) struct Form {
     pub(super) documents: Vec<Document>,
     /// The other fields.
     pub(super) fields: Pairs,
-    pub(super) inputs: Inputs,
+    pub(super) inputs: Staged,
 }
 
 /// A document in the blob store.
@@ -34,49 +35,19 @@ pub(super) struct Document {
     pub(super) sha256: Sha256Hex,
 }
 
-/// Folders of documents that no job has yet. What is still here when it is dropped is removed: the request was refused, or
-/// the client went away.
-pub(super) struct Inputs {
-    blobs: BlobStore,
-    ids: Vec<Uuid>,
-}
-
-impl Inputs {
-    /// A job has the document now.
-    pub(super) fn hand_over(&mut self, id: Uuid) {
-        self.ids.retain(|known| *known != id);
-    }
-}
-
-impl Drop for Inputs {
-    fn drop(&mut self) {
-        let (blobs, ids) = (self.blobs.clone(), std::mem::take(&mut self.ids));
-        if ids.is_empty() {
-            return;
-        }
-        tokio::spawn(async move {
-            for id in ids {
-                if let Err(error) = blobs.delete_transfer(id).await {
-                    tracing::warn!(%error, %id, "a document that nobody needs was not removed");
-                }
-            }
-        });
-    }
-}
-
 /// Reads the form of `request`, with one document in the part `file`; or, as a batch, with many in parts `files`.
 pub(super) async fn receive(state: &Gateway, request: Request, is_batch: bool) -> Result<Form, Problem> {
     let most = state.config.extraction.max_file_bytes;
     let whole = if is_batch { most.saturating_mul(BATCH_BYTES) } else { most };
-    let mut parts = multipart(request, whole, most)?;
-    let inputs = Inputs { blobs: state.blobs.clone(), ids: Vec::new() };
+    let mut parts = multipart(request, whole, most, missing)?;
+    let inputs = Staged::new(state.blobs.clone());
     let mut form = Form { documents: Vec::new(), fields: Pairs::new(), inputs };
     while let Some(field) = parts.next_field().await.map_err(|error| unreadable(&error, most))? {
         let name = field.name().unwrap_or_default().to_owned();
         if name == "file" || (is_batch && name == "files") {
             form.check_room(is_batch)?;
             let input = state.clock.new_id();
-            form.inputs.ids.push(input);
+            form.inputs.expect(input);
             form.documents.push(receive_document(state, field, input, most).await?);
         } else if form.fields.len() < OPTIONS {
             form.fields.push((name, option(field, most).await?));
@@ -122,22 +93,5 @@ async fn receive_document(
         Received::Complete { size: 0, .. } => Err(empty()),
         Received::Complete { size, sha256 } => Ok(Document { input, filename, size, sha256 }),
         Received::Partial { .. } => Err(Problem::internal(&"a document was stored in part")),
-    }
-}
-
-fn refused(error: BlobError, most: u64) -> Problem {
-    match &error {
-        BlobError::TooLarge { .. } => too_large(most),
-        BlobError::Interrupted { source, .. } => {
-            match source.as_ref().and_then(|source| source.downcast_ref::<multer::Error>()) {
-                Some(error) => unreadable(error, most),
-                None => Problem::malformed("the multipart body was cut off"),
-            }
-        }
-        BlobError::DiskFull { .. } => {
-            tracing::error!(%error, "the blob store is full");
-            Problem::unavailable("the gateway's disk is full: free some space and try again")
-        }
-        _ => Problem::internal(&error),
     }
 }

@@ -10,9 +10,8 @@ use serde_json::json;
 use signalbox_documents::{Options, Processor};
 use signalbox_domain::{
     extraction::{Callback, ExtractionJob, ExtractionJobCommand, ExtractionOptions, NewExtractionJob},
-    kernel::{WebhookId, clean_text},
+    kernel::WebhookId,
 };
-use signalbox_egress::{Policy, Target};
 use signalbox_projections::extraction::queries;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -31,6 +30,7 @@ use crate::{
     idempotency::{Begun, NotStored, Once, digest},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway, Written},
+    target::reachable,
 };
 
 /// Commands of a batch under way at the same time.
@@ -168,14 +168,7 @@ async fn wanted(state: &Gateway, query: &Pairs, form: &Pairs) -> Result<Wanted, 
 fn callback(state: &Gateway, query: &Pairs, form: &Pairs) -> Result<Option<Wish>, Problem> {
     let given = |name: &str| options::one(query, form, name).filter(|value| !value.is_empty());
     let Some(url) = given("callback_url") else { return Ok(None) };
-    let url = clean_text(&url, 2048).map_err(|error| Problem::invalid(format!("callback_url {error}")))?;
-    let target = url.parse::<Target>().map_err(|error| Problem::invalid(format!("callback_url {error}")))?;
-    let policy = Policy::allowing(&state.config.egress.allowed_networks);
-    let policy = policy.map_err(|error| Problem::internal(&error))?;
-    // Names are looked up, and looked at, when the request is made.
-    if target.literal().is_some_and(|address| policy.check(address).is_err()) {
-        return Err(Problem::invalid("callback_url must be an address of the public Internet"));
-    }
+    let (url, target) = reachable(state, "callback_url", &url)?;
     let secret = given("callback_secret");
     if secret.as_ref().is_some_and(|secret| secret.chars().count() > MAX_SECRET || secret.contains('\0')) {
         let detail = format!("callback_secret must be at most {MAX_SECRET} characters long, without NUL");

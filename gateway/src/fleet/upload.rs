@@ -249,7 +249,7 @@ async fn keep(state: &Gateway, id: Uuid, mut file: File, size: u64) -> Result<()
 }
 
 /// `1234567` as `1,234,567`.
-fn with_separators(number: u64) -> String {
+pub(super) fn with_separators(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {

@@ -45,6 +45,8 @@ pub struct Config {
     pub extraction: Extraction,
     /// Packages of plugins.
     pub plugins: Plugins,
+    /// Firmware updates.
+    pub firmware: Firmware,
     /// What is logged.
     pub log: Log,
 }
@@ -282,6 +284,22 @@ pub struct Extraction {
 pub struct Plugins {
     /// The Python that looks at packages: a path, or a name to look for.
     pub python: String,
+}
+
+/// Firmware updates.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Firmware {
+    /// The minisign key that bundles have to be signed with; empty for none.
+    pub public_key: String,
+    /// Largest bundle, in bytes.
+    pub max_file_bytes: u64,
+    /// Seconds that fetching a bundle may take.
+    pub download_seconds: u64,
+    /// The program that is run when another version has come into force; empty for none.
+    pub hook: String,
+    /// Seconds that it may take.
+    pub hook_seconds: u64,
 }
 
 /// What is logged.

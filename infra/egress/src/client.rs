@@ -1,7 +1,9 @@
 use std::{error::Error, net::IpAddr, sync::Arc, time::Duration};
 
+use bytes::Bytes;
+use futures::{Stream, stream};
 use http::{HeaderMap, StatusCode};
-use reqwest::{Client, Response, dns::Resolve, redirect};
+use reqwest::{Client, RequestBuilder, Response, dns::Resolve, redirect};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -11,6 +13,8 @@ use crate::{
 
 /// All of a request: resolving, connecting, sending, and the head of the answer.
 const LIMIT: Duration = Duration::from_secs(10);
+/// The next piece of a body that is wanted.
+const PIECE_LIMIT: Duration = Duration::from_secs(30);
 /// A connection that has not been used for so long is closed.
 const IDLE: Duration = Duration::from_secs(30);
 /// Connections to one host that wait to be used again.
@@ -87,15 +91,51 @@ impl Egress {
         headers: HeaderMap,
         body: Vec<u8>,
     ) -> Result<StatusCode, EgressError> {
-        if let Some(address) = target.literal() {
-            self.policy.check(address).map_err(|class| EgressError::Denied { address, class })?;
-        }
-        let sent = self.client.post(target.url()).headers(headers).body(body).send();
-        let answer =
-            timeout(LIMIT, sent).await.map_err(|_| EgressError::Timeout)?.map_err(|error| explain(&error))?;
+        let request = self.client.post(target.url()).headers(headers).body(body);
+        let answer = self.send(target, request).await?;
         let status = answer.status();
         discard(answer).await;
         Ok(status)
+    }
+
+    /// Gets what is at `target`. Whoever asks reads the body, and sets a limit to its size and to the time of all of it.
+    ///
+    /// # Errors
+    /// [`EgressError`].
+    pub async fn get(&self, target: &Target) -> Result<Download, EgressError> {
+        self.send(target, self.client.get(target.url())).await.map(Download)
+    }
+
+    async fn send(&self, target: &Target, request: RequestBuilder) -> Result<Response, EgressError> {
+        if let Some(address) = target.literal() {
+            self.policy.check(address).map_err(|class| EgressError::Denied { address, class })?;
+        }
+        let sent = timeout(LIMIT, request.send()).await.map_err(|_| EgressError::Timeout)?;
+        sent.map_err(|error| explain(&error))
+    }
+}
+
+/// An answer whose body has not been read.
+#[derive(Debug)]
+pub struct Download(Response);
+
+impl Download {
+    /// Whatever it is.
+    pub fn status(&self) -> StatusCode {
+        self.0.status()
+    }
+
+    /// Bytes of the body, if the answer says so.
+    pub fn length(&self) -> Option<u64> {
+        self.0.content_length()
+    }
+
+    /// The body. It fails when nothing comes for half a minute.
+    pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, EgressError>> + Send {
+        stream::try_unfold(self.0, async |mut answer| {
+            let piece = timeout(PIECE_LIMIT, answer.chunk()).await.map_err(|_| EgressError::Timeout)?;
+            Ok(piece.map_err(|error| explain(&error))?.map(|piece| (piece, answer)))
+        })
     }
 }
 

@@ -2,8 +2,8 @@ use std::collections::HashSet;
 
 use signalbox_domain::{
     fleet::{
-        InstanceStatus, MappingChanges, MappingSpec, NewInstance, NewPackage, PluginInstance,
-        PluginInstanceEvent, PluginPackage, PluginPackageEvent,
+        Firmware, FirmwareEvent, InstanceStatus, MappingChanges, MappingSpec, NewInstance, NewPackage,
+        PluginInstance, PluginInstanceEvent, PluginPackage, PluginPackageEvent,
     },
     kernel::{Decider, MappingId},
 };
@@ -11,34 +11,46 @@ use signalbox_event_store::{DecodeError, RecordedEvent};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::{InstanceRow, MappingRow, PackageRow};
+use super::{
+    InstanceRow, MappingRow, PackageRow,
+    firmware::{self, FirmwareRow, InstallationRow},
+};
 use crate::{
     ApplyError, Poison, Projection, Rows,
     projection::decode_all,
     table::{Table, changed_ids},
 };
 
-/// Folds packages of plugins and their instances.
+/// Folds packages of plugins, their instances, and firmware updates.
 pub struct FleetProjection;
 
 enum Event {
     Package(PluginPackageEvent),
     Instance(PluginInstanceEvent),
+    Firmware(FirmwareEvent),
 }
 
-/// Packages, instances and mappings in memory.
+/// Packages, instances, mappings and firmware updates in memory.
 #[derive(Default)]
 pub struct FleetRows {
     packages: Table<PackageRow>,
     instances: Table<InstanceRow>,
     mappings: Table<MappingRow>,
+    firmware: Table<FirmwareRow>,
+    installation: Table<InstallationRow>,
     deleted_instances: HashSet<Uuid>,
 }
 
 impl Projection for FleetProjection {
     const NAME: &'static str = "fleet";
-    const TABLES: &'static [&'static str] = &["plugin_packages", "plugin_instances", "channel_mappings"];
-    const AGGREGATES: &'static [&'static str] = &[PluginPackage::TYPE, PluginInstance::TYPE];
+    const TABLES: &'static [&'static str] = &[
+        "plugin_packages",
+        "plugin_instances",
+        "channel_mappings",
+        "firmware_updates",
+        "firmware_installation",
+    ];
+    const AGGREGATES: &'static [&'static str] = &[PluginPackage::TYPE, PluginInstance::TYPE, Firmware::TYPE];
 
     type Rows = FleetRows;
 }
@@ -56,10 +68,16 @@ impl Rows for FleetRows {
         self.packages.load(connection, schema, changed(PluginPackage::TYPE)).await?;
         self.instances.load(connection, schema, changed(PluginInstance::TYPE)).await?;
         self.mappings.load(connection, schema, mappings).await?;
+        self.firmware.load(connection, schema, changed(Firmware::TYPE)).await?;
+        let installation = decoded.iter().filter_map(|(_, event)| changed_installation(event)).collect();
+        self.installation.load(connection, schema, installation).await?;
         for (recorded, event) in decoded {
             match event {
                 Event::Package(event) => self.package(recorded, event),
                 Event::Instance(event) => self.instance(recorded, event),
+                Event::Firmware(event) => {
+                    firmware::fold(&mut self.firmware, &mut self.installation, recorded, event)
+                }
             }
         }
         Ok(poisons)
@@ -76,6 +94,8 @@ impl Rows for FleetRows {
         self.packages.write(connection, schema, keep).await?;
         self.instances.write(connection, schema, keep).await?;
         self.mappings.write(connection, schema, keep).await?;
+        self.firmware.write(connection, schema, keep).await?;
+        self.installation.write(connection, schema, keep).await?;
         // Afterwards is in order: nothing is mapped to an instance after its deletion.
         if !deleted.is_empty() {
             let sql = format!("DELETE FROM {schema}.channel_mappings WHERE instance_id = ANY($1)");
@@ -88,6 +108,7 @@ impl Rows for FleetRows {
 fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
     match event.aggregate_type.as_str() {
         PluginPackage::TYPE => event.decode::<PluginPackage>().map(Event::Package),
+        Firmware::TYPE => event.decode::<Firmware>().map(Event::Firmware),
         _ => event.decode::<PluginInstance>().map(Event::Instance),
     }
 }
@@ -98,6 +119,13 @@ fn changed_mapping(event: &Event) -> Option<Uuid> {
             PluginInstanceEvent::ChannelMappingUpdated { mapping, .. }
             | PluginInstanceEvent::ChannelMappingRemoved { mapping },
         ) => Some(mapping.0),
+        _ => None,
+    }
+}
+
+fn changed_installation(event: &Event) -> Option<Uuid> {
+    match event {
+        Event::Firmware(event) => firmware::changed_installation(event),
         _ => None,
     }
 }

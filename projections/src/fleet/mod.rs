@@ -1,5 +1,6 @@
-//! Packages of plugins, instances and channel mappings as tables.
+//! Packages of plugins, instances, channel mappings and firmware updates as tables.
 
+pub mod firmware;
 mod fold;
 pub mod queries;
 mod rows;

@@ -5,6 +5,7 @@
 mod coverage;
 mod history;
 mod history_extraction;
+mod history_firmware;
 mod history_plugins;
 mod history_webhooks;
 mod identity;

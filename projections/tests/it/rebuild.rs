@@ -20,7 +20,7 @@ use sqlx::Executor;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    history, history_extraction, history_plugins, history_webhooks,
+    history, history_extraction, history_firmware, history_plugins, history_webhooks,
     world::{World, dump},
 };
 
@@ -49,6 +49,7 @@ async fn a_rebuild_in_one_step_equals_what_was_folded_event_by_event() {
             history_webhooks::webhooks(&writer, number).await;
             history_extraction::jobs(&writer, number).await;
             history_plugins::plugins(&writer, number).await;
+            history_firmware::firmware(&writer, number).await;
         }
     });
     while !writing.is_finished() {
@@ -77,6 +78,7 @@ async fn a_rebuild_in_small_portions_equals_the_live_tables() {
         history_webhooks::webhooks(&world.writer, number).await;
         history_extraction::jobs(&world.writer, number).await;
         history_plugins::plugins(&world.writer, number).await;
+        history_firmware::firmware(&world.writer, number).await;
     }
     world.fold().await;
     for (events, rows) in [(1, 0), (1, 1), (3, 2), (20, 1), (50, 5)] {

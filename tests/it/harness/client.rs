@@ -1,11 +1,12 @@
 //! An HTTP client that checks each answer against the description of the interface.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, panic::Location, time::Duration};
 
 use reqwest::{Method, RequestBuilder, redirect::Policy};
 use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
 
-use super::{Answer, conformance};
+use super::{Answer, conformance, seconds};
 
 /// Speaks to one gateway with one credential, or none.
 #[derive(Debug, Clone)]
@@ -70,6 +71,28 @@ impl Client {
 
     pub async fn delete(&self, path: &str) -> Answer {
         self.send(self.request(Method::DELETE, path)).await
+    }
+
+    /// Waits until what is at `path` is as wanted; gives it back.
+    #[track_caller]
+    pub fn until(&self, path: String, mut is_so: impl FnMut(&Value) -> bool) -> impl Future<Output = Value> {
+        let (client, place) = (self.clone(), Location::caller());
+        async move {
+            let mut last = Value::Null;
+            let wanted = async {
+                loop {
+                    last = client.get(&path).await.expect(200);
+                    if is_so(&last) {
+                        return;
+                    }
+                    sleep(Duration::from_millis(20)).await;
+                }
+            };
+            if timeout(seconds(60), wanted).await.is_err() {
+                panic!("{place}: in vain; {path} is {last}");
+            }
+            last
+        }
     }
 
     /// Sends `request` and reads the whole answer.

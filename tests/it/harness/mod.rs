@@ -2,6 +2,7 @@
 
 mod answer;
 mod browser;
+mod bundle;
 mod client;
 mod conformance;
 mod fileflux;
@@ -16,10 +17,12 @@ mod service;
 mod stand_in;
 pub mod webmacs;
 mod wheel;
+mod worker_process;
 mod world;
 
 pub use answer::Answer;
 pub use browser::Browser;
+pub use bundle::{Bundle, SigningKey};
 pub use client::{Client, encode};
 pub use conformance::description;
 pub use fileflux::{FileFlux, Habits};
@@ -33,4 +36,5 @@ pub use receiver::{Got, Manner, Receiver};
 pub use signalbox_test_support::{eventually, eventually_some, seconds};
 pub use stand_in::{Reply, Seen, StandIn};
 pub use wheel::Wheel;
+pub use worker_process::WorkerProcess;
 pub use world::{ADMIN, AgentAccount, PASSWORD, World};

@@ -10,6 +10,7 @@ use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_documents::Documents;
 use signalbox_egress::{Egress, Policy};
+use signalbox_firmware::Updates;
 use signalbox_gateway::{Gateway, Inspectors};
 use signalbox_messaging::{Bus, Mailbox};
 use signalbox_plugins::Plugins;
@@ -86,6 +87,7 @@ impl Process {
         let (blobs, config) = (blobs(&self.config.storage.folder), self.config.clone());
         let egress = Egress::new(Policy::allowing(&config.egress.allowed_networks).unwrap()).unwrap();
         let sealer = Sealer::open(&pool, &clock).await.unwrap();
+        let firmware = Updates::new(config.storage.folder.join("updates"), &config.firmware).unwrap();
         let documents = self.documents().await;
         let texts = Texts::new(pool.clone(), blobs.clone(), clock.clone(), &config.extraction);
         signalbox_workers::Context {
@@ -95,6 +97,7 @@ impl Process {
             blobs,
             documents,
             texts,
+            firmware,
             egress,
             sealer,
             clock,

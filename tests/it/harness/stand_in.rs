@@ -1,6 +1,9 @@
 //! A server that stands in for one of somebody else's: it keeps every request and answers as it is told.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
 
 use axum::{
     Router,
@@ -9,6 +12,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response,
 };
+use futures::{StreamExt, stream};
 use serde_json::Value;
 use tokio::{net::TcpListener, task::JoinHandle};
 
@@ -27,6 +31,11 @@ pub enum Reply {
     Status(u16),
     Text(String),
     Json(Value),
+    Bytes(Vec<u8>),
+    /// These bytes, and then nothing, with an end that never comes.
+    Stuck(Vec<u8>),
+    /// That it is at this address.
+    Away(String),
     /// This status, and that it may be tried again at once.
     Busy(u16),
     /// Nothing, ever.
@@ -96,12 +105,22 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let seen = Seen { line, headers: parts.headers, body };
     let reply = (shared.behaviour.lock().unwrap())(&seen);
     shared.seen.lock().unwrap().push(seen);
+    let mut location = String::new();
     let (status, body) = match reply {
+        Reply::Bytes(bytes) => (200, bytes.into()),
+        Reply::Stuck(bytes) => {
+            let first = stream::iter([Ok::<_, Infallible>(bytes)]);
+            (200, Body::from_stream(first.chain(stream::pending())))
+        }
+        Reply::Away(to) => {
+            location = to;
+            (302, Body::empty())
+        }
         Reply::Status(status) | Reply::Busy(status) => (status, Body::empty()),
         Reply::Text(text) => (200, text.into()),
         Reply::Json(json) => (200, json.to_string().into()),
         Reply::Hang => std::future::pending().await,
     };
     let answer = Response::builder().status(StatusCode::from_u16(status).unwrap());
-    answer.header("retry-after", "0").body(body).unwrap()
+    answer.header("retry-after", "0").header("location", location).body(body).unwrap()
 }

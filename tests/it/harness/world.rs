@@ -47,8 +47,17 @@ impl World {
         Self::at(Clock::system(), adjust).await
     }
 
+    /// A service whose workers are processes that the test starts.
+    pub async fn without_workers(adjust: impl FnOnce(&mut Config)) -> Self {
+        Self::made(Clock::system(), adjust, false).await
+    }
+
     /// A service that lives by `clock`.
     pub async fn at(clock: Clock, adjust: impl FnOnce(&mut Config)) -> Self {
+        Self::made(clock, adjust, true).await
+    }
+
+    async fn made(clock: Clock, adjust: impl FnOnce(&mut Config), works: bool) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let servers = TestServers::start().await;
         let folder = TempDir::new().unwrap();
@@ -64,7 +73,9 @@ impl World {
         let mut main = Process::new(&config, &clock).await;
         main.handle_commands();
         main.project();
-        main.work().await;
+        if works {
+            main.work().await;
+        }
         let address = main.serve().await;
         let first = FirstAdmin {
             email: Some(ADMIN.to_owned()),

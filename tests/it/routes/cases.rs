@@ -50,6 +50,7 @@ pub enum Subject {
     ChannelMapping,
     /// None is installed.
     PluginPackage,
+    Firmware,
     /// Seen by the transfer's agents alone.
     File,
 }
@@ -84,13 +85,15 @@ pub struct Subjects {
     pub extraction: Uuid,
     pub plugin_instance: String,
     pub channel_mapping: String,
+    pub firmware: String,
 }
 
 fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
     use Subject::{
-        ApiToken, ChannelMapping, Dashboard, Datapoint, Delivery, Event, Experiment, Extraction, File, Job,
-        LogEntry, Nothing, PluginInstance, PluginPackage, Rule, Token, Transfer, User, Webhook, Widget,
+        ApiToken, ChannelMapping, Dashboard, Datapoint, Delivery, Event, Experiment, Extraction, File,
+        Firmware, Job, LogEntry, Nothing, PluginInstance, PluginPackage, Rule, Token, Transfer, User,
+        Webhook, Widget,
     };
     let credentials = || Some(json!({"email": "nobody@example.org", "password": "not the password"}));
     let job = || {
@@ -262,6 +265,19 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
             Some(json!({"channel_name": "n", "direction": "output", "unit": "V", "event_public_id": null})),
         ),
         "delete_channel_mapping" => (Operator, ChannelMapping, None),
+        "list_firmware" | "check_firmware" | "upload_firmware" => (Admin, Nothing, None),
+        "create_firmware" => (
+            Admin,
+            Nothing,
+            Some(
+                json!({"version": "9.9.9", "changelog": "c", "download_url": "https://example.org/f.tar.gz",
+                "file_hash_sha256": "ab".repeat(32), "signature": null}),
+            ),
+        ),
+        // Its body may be left out, and is tried elsewhere.
+        "get_firmware" | "delete_firmware" | "apply_firmware" | "rollback_firmware" => {
+            (Admin, Firmware, None)
+        }
         "extract" | "extract_raw" | "extract_document" | "formats" => (Everybody, Nothing, None),
         "submit_extraction_job" | "submit_extraction_jobs" | "submit_document" => (Everybody, Nothing, None),
         "list_extraction_jobs" | "extraction_job_stats" => (Everybody, Nothing, None),
@@ -323,6 +339,7 @@ impl Route {
                 let of_instance = self.template.replace("{public_id}", &subjects.plugin_instance);
                 return of_instance.replace("{mapping_id}", &subjects.channel_mapping);
             }
+            Subject::Firmware => subjects.firmware.clone(),
             Subject::PluginPackage => "018f0000-0000-7000-8000-000000000000".to_owned(),
         };
         self.path_with(&id)
@@ -431,6 +448,7 @@ impl Subjects {
         let channels =
             world.admin.get(&format!("/api/v1/plugins/{plugin_instance}/channels")).await.expect(200);
         let channel_mapping = id(&channels[0]);
+        let firmware = made("/api/v1/ota", json!({"version": "1.0.0"})).await;
         Self {
             agent,
             job,
@@ -449,6 +467,7 @@ impl Subjects {
             extraction: extraction(world).await,
             plugin_instance,
             channel_mapping,
+            firmware,
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use signalbox_domain::{
     automation::{Health, ReportedReading, Rule, Webhook},
     extraction::ExtractionJob,
+    fleet::Firmware,
     kernel::Decider,
     monitoring::Experiment,
 };
@@ -45,9 +46,10 @@ impl Worker for WebhookFanOut {
     }
 
     fn wakes(&self, wakeup: &Wakeup) -> bool {
-        const SOURCES: [&str; 6] = [
+        const SOURCES: [&str; 7] = [
             Experiment::TYPE,
             ExtractionJob::TYPE,
+            Firmware::TYPE,
             Health::TYPE,
             ReportedReading::TYPE,
             Rule::TYPE,

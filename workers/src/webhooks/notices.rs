@@ -1,6 +1,7 @@
 use futures::{StreamExt, TryStreamExt, stream};
 use signalbox_domain::{
     automation::{Consignment, ConsignmentEvent, Ended, Health, HealthEvent, HealthStatus, Verdict},
+    fleet::{Firmware, FirmwareEvent, FirmwareRef},
     kernel::Decider,
     monitoring::{LogEntry, LogEntryCommand, LogType, NewLogEntry},
 };
@@ -11,12 +12,19 @@ use super::fan_out::WebhookFanOut;
 use crate::{Context, Worker, WorkerError};
 
 /// Words of the log's events that people may have to know of.
-pub(super) const NOTICED: [&str; 2] = ["attempts_ended", "health_changed"];
+pub(super) const NOTICED: [&str; 6] = [
+    "attempts_ended",
+    "firmware_completed",
+    "firmware_failed",
+    "firmware_rollback_failed",
+    "firmware_rolled_back",
+    "health_changed",
+];
 /// Entries written at the same time.
 const CONCURRENT: usize = 16;
 
-/// Leaves an entry in the log that people read about each delivery that was given up and each change of health. Its key
-/// follows from the event.
+/// Leaves an entry in the log that people read about each delivery that was given up, each change of health, and what has come
+/// of each firmware update. Its key follows from the event.
 pub(super) async fn write(context: &Context, events: &[RecordedEvent]) -> Result<(), WorkerError> {
     let mut entries = Vec::new();
     for recorded in events.iter().filter(|event| NOTICED.contains(&event.event_type.as_str())) {
@@ -24,6 +32,10 @@ pub(super) async fn write(context: &Context, events: &[RecordedEvent]) -> Result
             Consignment::TYPE => entries.extend(about_deliveries(context, recorded).await?),
             Health::TYPE => {
                 entries.push((key(recorded.aggregate_id, recorded.sequence), about_health(recorded)?))
+            }
+            Firmware::TYPE => {
+                let entry = about_firmware(context, recorded).await?;
+                entries.extend(entry.map(|entry| (key(recorded.aggregate_id, recorded.sequence), entry)));
             }
             _ => {}
         }
@@ -82,4 +94,34 @@ fn about_health(recorded: &RecordedEvent) -> Result<NewLogEntry, WorkerError> {
         }
     };
     Ok(NewLogEntry { kind, content, source: "health".to_owned(), user: None })
+}
+
+async fn about_firmware(
+    context: &Context,
+    recorded: &RecordedEvent,
+) -> Result<Option<NewLogEntry>, WorkerError> {
+    let failed = async |what: &str, why: &str| -> Result<_, WorkerError> {
+        let release = "SELECT release FROM read.firmware_updates WHERE id = $1";
+        let release: Option<String> =
+            sqlx::query_scalar(release).bind(recorded.aggregate_id).fetch_optional(&context.pool).await?;
+        // What a hook says may be long.
+        let why: String = why.chars().take(350).collect();
+        Ok((LogType::Error, format!("Firmware {} was not {what}: {why}", release.unwrap_or_default())))
+    };
+    let (kind, content) = match recorded.decode::<Firmware>()? {
+        FirmwareEvent::FirmwareCompleted { version, previous } => {
+            (LogType::Info, format!("Firmware {version} is in force; before it was {}.", named(previous)))
+        }
+        FirmwareEvent::FirmwareRolledBack { version, to } => {
+            (LogType::Warning, format!("Firmware {version} was rolled back to {}.", named(to)))
+        }
+        FirmwareEvent::FirmwareFailed { failure, .. } => failed("applied", &failure.message).await?,
+        FirmwareEvent::FirmwareRollbackFailed { failure } => failed("rolled back", &failure.message).await?,
+        _ => return Ok(None),
+    };
+    Ok(Some(NewLogEntry { kind, content, source: "firmware".to_owned(), user: None }))
+}
+
+fn named(firmware: Option<FirmwareRef>) -> String {
+    firmware.map_or_else(|| "what came with the product".to_owned(), |firmware| firmware.version.to_string())
 }

@@ -47,6 +47,25 @@ async fn of_an_endless_body_next_to_nothing_is_read() {
 }
 
 #[tokio::test]
+async fn a_download_is_read_as_far_as_it_is_wanted() {
+    use futures::{StreamExt, TryStreamExt};
+    let get = async |manner| {
+        let receiver = Receiver::start("127.0.0.1:0", manner).await;
+        let answer = egress().get(&receiver.url().parse().unwrap()).await.unwrap();
+        (receiver, answer)
+    };
+    let (_receiver, answer) = get(Manner::Answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")).await;
+    assert_eq!((answer.status().as_u16(), answer.length()), (200, Some(2)));
+    assert_eq!(answer.into_stream().try_collect::<Vec<_>>().await.unwrap().concat(), b"ok");
+    let (receiver, answer) = get(Manner::Flood).await;
+    let mut body = std::pin::pin!(answer.into_stream());
+    body.next().await.unwrap().unwrap();
+    assert!(receiver.flooded() < 64 << 20, "{} bytes were sent", receiver.flooded());
+    let away = "HTTP/1.1 302 Away\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(get(Manner::Answer(away)).await.1.status().as_u16(), 302);
+}
+
+#[tokio::test]
 async fn a_reset_is_an_error_and_the_request_is_not_repeated() {
     let receiver = Receiver::start("127.0.0.1:0", Manner::Reset).await;
     let error = post(&egress(), &receiver.url()).await.unwrap_err();
@@ -95,6 +114,8 @@ async fn an_address_that_is_not_allowed_is_never_connected_to() {
         "[fd00:ec2::254]",
     ] {
         let error = post(&egress, &format!("http://{host}:{port}/")).await.unwrap_err();
+        assert!(matches!(error, EgressError::Denied { .. }), "{host}: {error}");
+        let error = egress.get(&format!("http://{host}:{port}/").parse().unwrap()).await.unwrap_err();
         assert!(matches!(error, EgressError::Denied { .. }), "{host}: {error}");
     }
     assert_eq!(receiver.connections(), 0);

@@ -93,7 +93,7 @@ async fn serve(mut socket: TcpStream, manner: Manner, counts: Arc<Counts>) {
     }
 }
 
-/// Reads up to the empty line and as many bytes more as the header says.
+/// Reads up to the empty line and as many bytes more as the header says, if it does.
 async fn read_request(socket: &mut TcpStream) -> bool {
     let mut read = Vec::new();
     loop {
@@ -104,7 +104,7 @@ async fn read_request(socket: &mut TcpStream) -> bool {
         }
     }
     let head = String::from_utf8(read).unwrap();
-    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).expect("a length");
-    let mut body = vec![0; length.parse().unwrap()];
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
     socket.read_exact(&mut body).await.is_ok()
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use signalbox_domain::{
     automation::{Consignment, Health, ReportedReading, Rule, Webhook},
     extraction::ExtractionJob,
-    fleet::{PluginInstance, PluginPackage},
+    fleet::{Firmware, PluginInstance, PluginPackage},
     identity::{ApiToken, Session, User},
     kernel::Decider,
     monitoring::{Channel, Dashboard, Experiment, LogEntry},
@@ -87,6 +87,7 @@ fn rewritten(event: &RecordedEvent) -> Value {
         ExtractionJob::TYPE => through::<ExtractionJob>(event),
         PluginPackage::TYPE => through::<PluginPackage>(event),
         PluginInstance::TYPE => through::<PluginInstance>(event),
+        Firmware::TYPE => through::<Firmware>(event),
         other => panic!("add the aggregate {other} here"),
     }
 }

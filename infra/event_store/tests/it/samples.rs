@@ -3,6 +3,8 @@
 
 #[path = "samples_extraction.rs"]
 mod extraction;
+#[path = "samples_firmware.rs"]
+mod firmware;
 #[path = "samples_plugins.rs"]
 mod plugins;
 #[path = "samples_webhooks.rs"]
@@ -19,7 +21,7 @@ use signalbox_domain::{
         ReadingEvent, ReportedReading, Rule, RuleAction, RuleEvent, RuleSpec, Webhook,
     },
     extraction::ExtractionJob,
-    fleet::{PluginInstance, PluginPackage},
+    fleet::{Firmware, PluginInstance, PluginPackage},
     identity::{
         ApiToken, ApiTokenEvent, ExternalIdentity, NewApiToken, NewUser, Role, Session, SessionEvent, User,
         UserEvent,
@@ -68,6 +70,7 @@ pub(crate) fn all() -> Vec<Sample> {
         samples::<ExtractionJob>(extraction::after_job),
         samples::<PluginPackage>(plugins::after_package),
         samples::<PluginInstance>(plugins::after_instance),
+        samples::<Firmware>(firmware::after_firmware),
     ]
     .concat()
 }

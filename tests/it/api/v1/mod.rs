@@ -6,6 +6,7 @@ mod events;
 mod experiments;
 mod export;
 mod logging;
+mod ota;
 mod plugins;
 mod rules;
 mod sso;

@@ -7,13 +7,10 @@ mod submitting;
 mod telling;
 mod working;
 
-use std::panic::Location;
-
 use serde_json::Value;
-use tokio::time::timeout;
 
 use super::{Part, sample, send, send_form, world};
-use crate::harness::{Client, seconds};
+use crate::harness::Client;
 
 const JOBS: &str = "/api/v1/jobs";
 
@@ -29,27 +26,10 @@ async fn submit(client: &Client, name: &str, bytes: &[u8]) -> String {
 
 /// Waits until the job is as wanted; gives it back.
 #[track_caller]
-fn until(client: &Client, id: &str, mut is_so: impl FnMut(&Value) -> bool) -> impl Future<Output = Value> {
-    let (client, path, place) = (client.clone(), path(id), Location::caller());
-    async move {
-        let mut last = Value::Null;
-        let wanted = async {
-            loop {
-                last = client.get(&path).await.expect(200);
-                if is_so(&last) {
-                    return;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-            }
-        };
-        if timeout(seconds(60), wanted).await.is_err() {
-            panic!("{place}: in vain; the job is {last}");
-        }
-        last
-    }
+fn until(client: &Client, id: &str, is_so: impl FnMut(&Value) -> bool) -> impl Future<Output = Value> {
+    client.until(path(id), is_so)
 }
 
-/// Waits until the job has `status`; gives it back.
 #[track_caller]
 fn until_status(client: &Client, id: &str, status: &'static str) -> impl Future<Output = Value> {
     until(client, id, move |job| job["status"] == status)

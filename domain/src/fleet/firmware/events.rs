@@ -1,0 +1,225 @@
+use cqrs_es::DomainEvent;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::kernel::{ReleaseVersion, Sha256Hex, UserId};
+
+/// A version that machines may be brought to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewFirmware {
+    /// Who made it.
+    pub owner: UserId,
+    /// Unique among all updates.
+    pub version: ReleaseVersion,
+    /// What is new in it.
+    pub changelog: Option<String>,
+    /// Where its bundle is fetched from when it is applied.
+    pub download_url: Option<String>,
+    /// What the bundle's digest has to be.
+    pub sha256: Option<Sha256Hex>,
+    /// Signature of the bundle.
+    pub signature: Option<String>,
+    /// The bundle, if it was uploaded.
+    pub bundle: Option<FirmwareBundle>,
+}
+
+/// A bundle in the blob store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirmwareBundle {
+    /// Names it in the blob store.
+    pub blob: Uuid,
+    /// In bytes.
+    pub size: u64,
+    /// Its digest.
+    pub sha256: Sha256Hex,
+}
+
+/// An update that is, or was, in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirmwareRef {
+    /// Its key.
+    pub id: Uuid,
+    /// Its version.
+    pub version: ReleaseVersion,
+}
+
+/// Why an update was not applied or rolled back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirmwareFailure {
+    /// Stable word.
+    pub code: String,
+    /// What happened, why, and what to do.
+    pub message: String,
+}
+
+/// What can be asked of an update.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum FirmwareCommand {
+    /// Make it known.
+    Create(NewFirmware),
+    /// Give it the bundle that it was made without.
+    AddBundle {
+        /// The bundle.
+        bundle: FirmwareBundle,
+        /// Its signature, instead of the one that is known.
+        signature: Option<String>,
+    },
+    /// Bring it into force.
+    Apply {
+        /// Where to fetch its bundle from, instead of where is known.
+        download_url: Option<String>,
+        /// What the bundle's digest has to be, instead of what is known.
+        sha256: Option<Sha256Hex>,
+    },
+    /// Bring the version before into force again.
+    Rollback,
+    /// Take over the work on it. Whoever had it before has lost it.
+    Begin {
+        /// Names the claim; only who knows it may say what came of the attempt.
+        claim: Uuid,
+    },
+    /// The bundle is in the blob store.
+    RecordDownload {
+        /// The claim.
+        claim: Uuid,
+        /// The bundle.
+        bundle: FirmwareBundle,
+    },
+    /// The bundle is what it should be; it is about to be brought into force.
+    RecordVerification {
+        /// The claim.
+        claim: Uuid,
+        /// What runs now.
+        previous: Option<FirmwareRef>,
+    },
+    /// It is in force.
+    Complete {
+        /// The claim.
+        claim: Uuid,
+    },
+    /// The version before is in force again.
+    CompleteRollback {
+        /// The claim.
+        claim: Uuid,
+    },
+    /// Nothing has come of it, and what was in force is in force.
+    Fail {
+        /// The claim.
+        claim: Uuid,
+        /// Why.
+        failure: FirmwareFailure,
+    },
+    /// Forget it.
+    Delete,
+    /// Its files are gone.
+    RecordFilesRemoved,
+}
+
+/// What can have happened to an update.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FirmwareEvent {
+    /// It is known.
+    FirmwareCreated(NewFirmware),
+    /// It has a bundle now.
+    FirmwareBundleAdded {
+        /// The bundle.
+        bundle: FirmwareBundle,
+        /// Its signature, if it is another one than before.
+        signature: Option<String>,
+    },
+    /// Its bundle is to be fetched and applied.
+    FirmwareApplyRequested {
+        /// Where to fetch it from, from now on.
+        download_url: Option<String>,
+        /// What its digest has to be, from now on.
+        sha256: Option<Sha256Hex>,
+    },
+    /// The version before is to be in force again.
+    FirmwareRollbackRequested {
+        /// The version that runs.
+        version: ReleaseVersion,
+    },
+    /// A worker has taken over.
+    FirmwareClaimed {
+        /// Names the claim.
+        claim: Uuid,
+        /// From 1.
+        attempt: u32,
+    },
+    /// The bundle is to be verified.
+    FirmwareDownloaded {
+        /// The claim.
+        claim: Uuid,
+        /// The bundle.
+        bundle: FirmwareBundle,
+    },
+    /// The bundle is being brought into force.
+    FirmwareVerified {
+        /// The claim.
+        claim: Uuid,
+        /// What is in force until then; none for what came with the product.
+        previous: Option<FirmwareRef>,
+    },
+    /// It is in force.
+    FirmwareCompleted {
+        /// The version.
+        version: ReleaseVersion,
+        /// What was in force before.
+        previous: Option<FirmwareRef>,
+    },
+    /// It is not in force, and what was is.
+    FirmwareFailed {
+        /// Why.
+        failure: FirmwareFailure,
+        /// Whether the bundle is kept: one that was fetched is fetched again next time.
+        keeps_bundle: bool,
+    },
+    /// The version before is in force again.
+    FirmwareRolledBack {
+        /// The version that was in force.
+        version: ReleaseVersion,
+        /// What is; none for what came with the product.
+        to: Option<FirmwareRef>,
+    },
+    /// It is in force as before.
+    FirmwareRollbackFailed {
+        /// Why.
+        failure: FirmwareFailure,
+    },
+    /// Nobody wants it any more.
+    FirmwareDeleted {
+        /// The version, which is free again.
+        version: ReleaseVersion,
+        /// Whether it had come into force; then another one has since.
+        was_completed: bool,
+    },
+    /// Its files are gone.
+    FirmwareFilesRemoved,
+}
+
+impl DomainEvent for FirmwareEvent {
+    fn event_type(&self) -> String {
+        match self {
+            Self::FirmwareCreated(_) => "firmware_created",
+            Self::FirmwareBundleAdded { .. } => "firmware_bundle_added",
+            Self::FirmwareApplyRequested { .. } => "firmware_apply_requested",
+            Self::FirmwareRollbackRequested { .. } => "firmware_rollback_requested",
+            Self::FirmwareClaimed { .. } => "firmware_claimed",
+            Self::FirmwareDownloaded { .. } => "firmware_downloaded",
+            Self::FirmwareVerified { .. } => "firmware_verified",
+            Self::FirmwareCompleted { .. } => "firmware_completed",
+            Self::FirmwareFailed { .. } => "firmware_failed",
+            Self::FirmwareRolledBack { .. } => "firmware_rolled_back",
+            Self::FirmwareRollbackFailed { .. } => "firmware_rollback_failed",
+            Self::FirmwareDeleted { .. } => "firmware_deleted",
+            Self::FirmwareFilesRemoved => "firmware_files_removed",
+        }
+        .to_owned()
+    }
+
+    fn event_version(&self) -> String {
+        "1".to_owned()
+    }
+}

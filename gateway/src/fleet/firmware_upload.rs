@@ -1,0 +1,235 @@
+//! Upload of a bundle of firmware, straight into the blob store: hashed on the way. What fails leaves nothing behind.
+
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use multer::Field;
+use serde::Serialize;
+use signalbox_blob_store::{BlobKey, Receive, Received, Start};
+use signalbox_domain::{
+    fleet::{Firmware, FirmwareBundle, FirmwareCommand, NewFirmware},
+    kernel::ReleaseVersion,
+};
+use signalbox_projections::fleet::firmware::firmware_of;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{
+    firmware::{FirmwareOut, shown, valid_digest, valid_signature, valid_version},
+    upload::with_separators,
+};
+use crate::{
+    answer,
+    auth::{Admin, Who},
+    context::RequestContext,
+    form::{OPTIONS, Staged, empty, filename, multipart, option, refused, unreadable},
+    idempotency::{Begun, Once, digest},
+    problem::{Problem, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// What a bundle is called in its folder of the blob store.
+const BUNDLE: &str = "bundle";
+/// What names of bundles end with.
+const ENDINGS: [&str; 2] = [".tar.gz", ".tgz"];
+
+/// An uploaded bundle and its update.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct FirmwareUploadedOut {
+    message: String,
+    #[serde(flatten)]
+    firmware: FirmwareOut,
+}
+
+/// A form with a bundle.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "it describes the form, which is read piece by piece")]
+pub(crate) struct FirmwareUploadIn {
+    /// The bundle, named `….tar.gz`, of at most 500 MB.
+    #[schema(value_type = String, format = Binary)]
+    file: Vec<u8>,
+    /// Three numbers; if absent, those at the end of the file's name, as in `firmware-1.4.0.tar.gz`.
+    version: Option<String>,
+    /// For a version that is new.
+    changelog: Option<String>,
+    /// What the bundle's SHA-256 has to be.
+    file_hash_sha256: Option<String>,
+    /// Signature of the bundle, as minisign writes it.
+    signature: Option<String>,
+}
+
+/// What a form brought.
+struct Form {
+    file_name: String,
+    bundle: FirmwareBundle,
+    /// The other fields.
+    fields: Vec<(String, String)>,
+    staged: Staged,
+}
+
+/// Upload the bundle of a firmware update. The update is made if there is none of this version.
+#[utoipa::path(post, path = "/api/v1/ota/upload", tag = "firmware", security(("jwt" = [])), operation_id = "upload_firmware",
+    request_body(content = FirmwareUploadIn, content_type = "multipart/form-data"),
+    responses((status = 201, body = FirmwareUploadedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 413, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
+pub(crate) async fn upload(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    Once(once): Once,
+    mut context: RequestContext,
+    request: Request,
+) -> Result<Response, Problem> {
+    let path = request.uri().path().to_owned();
+    let place = state.uploads.try_acquire();
+    let _place = place
+        .map_err(|_| Problem::unavailable("Too many files are being received: try again in a moment."))?;
+    let form = receive(&state, request).await?;
+    let Some(once) = once else { return record(&state, &who, &context, form).await };
+    match once.begin(&state, &digest(&path, &form.digest())).await? {
+        Begun::Before(first) => Ok(first),
+        Begun::Now(seed) => {
+            context.resource = seed;
+            let response = record(&state, &who, &context, form).await?;
+            once.keep(&state.pool, response).await
+        }
+    }
+}
+
+async fn receive(state: &Gateway, request: Request) -> Result<Form, Problem> {
+    let most = state.config.firmware.max_file_bytes;
+    let mut parts = multipart(request, most, most, missing)?;
+    let (mut staged, mut file, mut fields) = (Staged::new(state.blobs.clone()), None, Vec::new());
+    while let Some(field) = parts.next_field().await.map_err(|error| unreadable(&error, most))? {
+        let name = field.name().unwrap_or_default().to_owned();
+        if name == "file" {
+            if file.is_some() {
+                return Err(Problem::invalid("file must be sent once: an update has one bundle"));
+            }
+            let blob = state.clock.new_id();
+            staged.expect(blob);
+            file = Some(receive_file(state, field, blob, most).await?);
+        } else if fields.len() < OPTIONS {
+            fields.push((name, option(field, most).await?));
+        }
+    }
+    let (file_name, bundle) = file.ok_or_else(missing)?;
+    Ok(Form { file_name, bundle, fields, staged })
+}
+
+async fn receive_file(
+    state: &Gateway,
+    field: Field<'static>,
+    blob: Uuid,
+    most: u64,
+) -> Result<(String, FirmwareBundle), Problem> {
+    let file_name = filename(&field)?;
+    if !ENDINGS.iter().any(|ending| file_name.to_ascii_lowercase().ends_with(ending)) {
+        return Err(Problem::malformed("file must be a .tar.gz archive"));
+    }
+    let request = Receive { start: Start::Anew, limit: most, expected_sha256: None, total: None };
+    let received = state.blobs.receive(&BlobKey::new(blob, BUNDLE), request, field, |_| {}).await;
+    match received.map_err(|error| refused(error, most))? {
+        Received::Complete { size: 0, .. } => Err(empty()),
+        Received::Complete { size, sha256 } => Ok((file_name, FirmwareBundle { blob, size, sha256 })),
+        Received::Partial { .. } => Err(Problem::internal(&"a bundle was stored in part")),
+    }
+}
+
+fn missing() -> Problem {
+    Problem::invalid("file is required: send multipart/form-data with the bundle in a part named file")
+}
+
+impl Form {
+    fn field(&self, name: &str) -> Option<String> {
+        self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+    }
+
+    fn version(&self) -> Result<ReleaseVersion, Problem> {
+        match self.field("version").filter(|version| !version.trim().is_empty()) {
+            Some(version) => valid_version(&version),
+            None => version_in(&self.file_name).ok_or_else(|| {
+                Problem::invalid(
+                    "version is required: send it as a field, or name the file like firmware-1.4.0.tar.gz",
+                )
+            }),
+        }
+    }
+
+    /// What tells this form from others.
+    fn digest(&self) -> Vec<u8> {
+        format!("{:?} {:?} {}", self.fields, self.file_name, self.bundle.sha256).into_bytes()
+    }
+}
+
+/// The version at the end of a file's name.
+fn version_in(file_name: &str) -> Option<ReleaseVersion> {
+    let lower = file_name.to_ascii_lowercase();
+    let stem = ENDINGS.iter().find_map(|ending| lower.strip_suffix(ending))?;
+    let last = stem.rsplit(['-', '_']).next()?;
+    last.strip_prefix('v').unwrap_or(last).parse().ok()
+}
+
+async fn record(
+    state: &Gateway,
+    who: &Who,
+    context: &RequestContext,
+    mut form: Form,
+) -> Result<Response, Problem> {
+    let version = form.version()?;
+    let (sha256, signature) =
+        (valid_digest(form.field("file_hash_sha256"))?, valid_signature(form.field("signature"))?);
+    if sha256.as_ref().is_some_and(|sha256| *sha256 != form.bundle.sha256) {
+        let actual = &form.bundle.sha256;
+        return Err(Problem::malformed(format!(
+            "file_hash_sha256 is not that of the file, which is {actual}"
+        )));
+    }
+    let blob = form.bundle.blob;
+    let known = firmware_of(&state.pool, version).await?.filter(|row| row.id != context.resource);
+    let (id, command) = match known {
+        Some(row) => (row.id, FirmwareCommand::AddBundle { bundle: form.bundle.clone(), signature }),
+        None => {
+            let new = NewFirmware {
+                owner: who.user,
+                version,
+                changelog: form.field("changelog"),
+                download_url: None,
+                sha256,
+                signature,
+                bundle: Some(form.bundle.clone()),
+            };
+            (context.resource, FirmwareCommand::Create(new))
+        }
+    };
+    let metadata = context.metadata(who.actor(), "upload firmware");
+    let written = state.write::<Firmware>(id, None, &metadata, &command).await?;
+    // A repetition has brought its bundle once more.
+    if !written.repeated {
+        form.staged.hand_over(blob);
+    }
+    let (resource_version, firmware) = shown(state, id).await?;
+    let size = with_separators(form.bundle.size);
+    let message = format!("{} ({size} bytes) uploaded as firmware {version}.", form.file_name);
+    let out = FirmwareUploadedOut { message, firmware };
+    Ok(answer::created(written, &format!("/api/v1/ota/{id}"), resource_version, &out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_found_at_the_end_of_a_name() {
+        for (name, version) in [
+            ("webmacs-update-1.4.0.tar.gz", Some("1.4.0")),
+            ("firmware_v2.0.10.TGZ", Some("2.0.10")),
+            ("3.1.4.tar.gz", Some("3.1.4")),
+            ("firmware.tar.gz", None),
+            ("firmware-1.4.0-rc1.tar.gz", None),
+            ("firmware-1.4.0.zip", None),
+        ] {
+            assert_eq!(version_in(name).map(String::from).as_deref(), version, "{name}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Forms with files: bounded, and read piece by piece.
+
+use axum::{
+    body::Body,
+    extract::Request,
+    http::{HeaderMap, header},
+};
+use multer::{Constraints, Field, Multipart, SizeLimit};
+use signalbox_blob_store::{BlobError, BlobStore};
+use uuid::Uuid;
+
+use crate::problem::{Problem, ProblemKind};
+
+/// What a form may hold besides its files.
+const OTHER_FIELDS: u64 = 64 << 10;
+/// Longest value of an option, and how many there may be.
+const OPTION_BYTES: usize = 1000;
+pub(crate) const OPTIONS: usize = 32;
+/// Longest name of a file, in bytes.
+const NAME_BYTES: usize = 255;
+
+/// Folders of received files that nothing refers to yet. What is still here when it is dropped is removed: the request was
+/// refused, or the client went away.
+pub(crate) struct Staged {
+    blobs: BlobStore,
+    ids: Vec<Uuid>,
+}
+
+impl Staged {
+    /// None yet, in `blobs`.
+    pub(crate) fn new(blobs: BlobStore) -> Self {
+        Self { blobs, ids: Vec::new() }
+    }
+
+    /// Expects a file in the folder `id`.
+    pub(crate) fn expect(&mut self, id: Uuid) {
+        self.ids.push(id);
+    }
+
+    /// Something refers to the file now.
+    pub(crate) fn hand_over(&mut self, id: Uuid) {
+        self.ids.retain(|known| *known != id);
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        let (blobs, ids) = (self.blobs.clone(), std::mem::take(&mut self.ids));
+        if ids.is_empty() {
+            return;
+        }
+        tokio::spawn(async move {
+            for id in ids {
+                if let Err(error) = blobs.delete_transfer(id).await {
+                    tracing::warn!(%error, %id, "a file that nobody needs was not removed");
+                }
+            }
+        });
+    }
+}
+
+fn announced(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// The form of `request`, whose files may have `whole` bytes together, and `most` each. What is no form has `no_file`.
+pub(crate) fn multipart(
+    request: Request,
+    whole: u64,
+    most: u64,
+    no_file: fn() -> Problem,
+) -> Result<Multipart<'static>, Problem> {
+    if announced(request.headers()).is_some_and(|length| length > whole + OTHER_FIELDS) {
+        return Err(too_large(most));
+    }
+    let kind =
+        request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let boundary = multer::parse_boundary(kind).map_err(|_| no_file())?;
+    let limits = SizeLimit::new().whole_stream(whole + OTHER_FIELDS);
+    let body: Body = request.into_body();
+    Ok(Multipart::with_constraints(body.into_data_stream(), boundary, Constraints::new().size_limit(limits)))
+}
+
+/// A file without bytes.
+pub(crate) fn empty() -> Problem {
+    Problem::new(ProblemKind::Malformed, "empty_file", "Empty file")
+}
+
+/// What the file of a part is called.
+pub(crate) fn filename(field: &Field<'static>) -> Result<String, Problem> {
+    match field.file_name() {
+        None => Err(Problem::invalid("file must be sent as a file, with a filename")),
+        Some(name) if name.trim().is_empty() => Err(Problem::malformed("Filename is required")),
+        Some(name) => Ok(plain_name(name)),
+    }
+}
+
+/// The name without folders, as it is shown and never used as a path.
+fn plain_name(name: &str) -> String {
+    let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let mut plain: String = name.chars().filter(|letter| !letter.is_control()).collect();
+    while plain.len() > NAME_BYTES {
+        plain.pop();
+    }
+    plain
+}
+
+/// The text of a field that is no file.
+pub(crate) async fn option(mut field: Field<'static>, most: u64) -> Result<String, Problem> {
+    let name = field.name().unwrap_or_default().to_owned();
+    let mut value = Vec::new();
+    while let Some(piece) = field.chunk().await.map_err(|error| unreadable(&error, most))? {
+        value.extend_from_slice(&piece);
+        if value.len() > OPTION_BYTES {
+            let known = name.len() < 40 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+            let name = if known { name.as_str() } else { "a field" };
+            return Err(Problem::invalid(format!("{name} is longer than {OPTION_BYTES} bytes")));
+        }
+    }
+    String::from_utf8(value)
+        .ok()
+        .filter(|value| !value.contains('\0'))
+        .ok_or_else(|| Problem::invalid("the fields of the form must be text in UTF-8"))
+}
+
+/// What is wrong with a form whose files may have `most` bytes.
+pub(crate) fn unreadable(error: &multer::Error, most: u64) -> Problem {
+    match error {
+        multer::Error::StreamSizeExceeded { .. } | multer::Error::FieldSizeExceeded { .. } => too_large(most),
+        _ => Problem::malformed("the multipart body cannot be read: it is not well-formed or was cut off"),
+    }
+}
+
+/// A file of more than `most` bytes.
+pub(crate) fn too_large(most: u64) -> Problem {
+    Problem::too_large(format!("File exceeds maximum size of {}MB", most >> 20))
+}
+
+/// Why a file of at most `most` bytes was not received.
+pub(crate) fn refused(error: BlobError, most: u64) -> Problem {
+    match &error {
+        BlobError::TooLarge { .. } => too_large(most),
+        BlobError::Interrupted { source, .. } => {
+            match source.as_ref().and_then(|source| source.downcast_ref::<multer::Error>()) {
+                Some(error) => unreadable(error, most),
+                None => Problem::malformed("the multipart body was cut off"),
+            }
+        }
+        BlobError::DiskFull { .. } => {
+            tracing::error!(%error, "the blob store is full");
+            Problem::unavailable("the gateway's disk is full: free some space and try again")
+        }
+        _ => Problem::internal(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lose_their_folders() {
+        for (given, expected) in [
+            ("a.pdf", "a.pdf"),
+            ("/etc/passwd", "passwd"),
+            ("..\\..\\x.doc", "x.doc"),
+            ("Prüf\nbericht.pdf", "Prüfbericht.pdf"),
+        ] {
+            assert_eq!(plain_name(given), expected);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+use std::{fs::File, sync::Arc};
+
+use signalbox_blob_store::{BlobError, BlobKey};
+use signalbox_domain::{
+    fleet::{Firmware, FirmwareBundle, FirmwareCommand, FirmwareFailure, FirmwareRef},
+    kernel::{ReleaseVersion, Sha256Hex},
+};
+use signalbox_firmware::{Locked, Occasion, UnpackError, VerifyError};
+use signalbox_projections::fleet::firmware::{FirmwareRow, running_firmware};
+use tokio::task::spawn_blocking;
+use uuid::Uuid;
+
+use super::{
+    download::{BUNDLE, bundle_of, fetch},
+    runner::{FirmwareRunner, MAX_ATTEMPTS},
+};
+use crate::{Context, Worker, WorkerError};
+
+/// One attempt to apply an update or to roll it back, under a claim and the lock on this machine's versions.
+pub(super) struct Attempt<'c> {
+    pub(super) context: &'c Context,
+    pub(super) locked: Arc<Locked>,
+    /// As it was before the claim.
+    pub(super) row: FirmwareRow,
+    pub(super) claim: Uuid,
+}
+
+/// Why an attempt ends early.
+enum Stop {
+    /// The update fails.
+    Failed(FirmwareFailure),
+    /// The claim is gone, or the read model is behind: whoever comes next goes on.
+    Lost,
+    /// The step is tried again.
+    Hindered(WorkerError),
+}
+
+impl<E: Into<WorkerError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Hindered(error.into())
+    }
+}
+
+impl Attempt<'_> {
+    /// Does all that is left to do. What goes wrong leaves in force what was in force before.
+    pub(super) async fn run(self) -> Result<(), WorkerError> {
+        let is_rollback = self.row.work.as_deref() == Some("rollback");
+        let is_known = is_rollback || self.row.status == "applying";
+        let previous = match &self.row.previous {
+            known if is_known => known.as_ref().map(|previous| previous.0),
+            _ => running_firmware(&self.context.pool).await?,
+        };
+        let before = previous.map(|previous| previous.version);
+        let Ok(release) = self.row.release.parse() else {
+            return self.fail(failure("invalid_version", "the version cannot be read")).await;
+        };
+        let (done, tried, kept) = match is_rollback {
+            true => (self.roll_back(release, before).await, before, Some(release)),
+            false => (self.apply(release, previous).await, Some(release), before),
+        };
+        match done {
+            Ok(()) | Err(Stop::Lost) => Ok(()),
+            Err(Stop::Hindered(error)) => Err(error),
+            Err(Stop::Failed(failure)) => {
+                if self.locked.current()? == tried {
+                    self.locked.switch(kept.filter(|kept| self.locked.has(*kept)))?;
+                }
+                self.fail(failure).await
+            }
+        }
+    }
+
+    async fn fail(&self, failure: FirmwareFailure) -> Result<(), WorkerError> {
+        tracing::warn!(release = self.row.release, failure.message, "a firmware update failed");
+        let command = FirmwareCommand::Fail { claim: self.claim, failure };
+        // Else the bundle is another worker's.
+        let told = self.send("fail", &command).await?;
+        if told && self.row.work.as_deref() == Some("apply") {
+            // One that was fetched is fetched again next time; one that was uploaded has another key.
+            self.context.blobs.delete_transfer(self.row.id).await?;
+        }
+        Ok(())
+    }
+
+    async fn apply(&self, release: ReleaseVersion, previous: Option<FirmwareRef>) -> Result<(), Stop> {
+        self.check_attempts()?;
+        let bundle = self.download().await?;
+        let file = self.verify(&bundle).await?;
+        if self.row.status != "applying" {
+            let command = FirmwareCommand::RecordVerification { claim: self.claim, previous };
+            self.tell("verification", command).await?;
+        }
+        // A worker that was killed may have come so far.
+        if self.locked.current()? != Some(release) {
+            self.unpack(release, file).await?;
+            self.locked.switch(Some(release))?;
+        }
+        let before = previous.map(|previous| previous.version);
+        self.run_hook(Occasion::Apply, Some(release), before).await?;
+        self.tell("complete", FirmwareCommand::Complete { claim: self.claim }).await
+    }
+
+    async fn roll_back(&self, release: ReleaseVersion, previous: Option<ReleaseVersion>) -> Result<(), Stop> {
+        self.check_attempts()?;
+        if let Some(missing) = previous.filter(|previous| !self.locked.has(*previous)) {
+            let why =
+                format!("version {missing} is not on this machine any more: apply another version instead");
+            return Err(Stop::Failed(failure("version_missing", why)));
+        }
+        self.locked.switch(previous)?;
+        self.run_hook(Occasion::Rollback, previous, Some(release)).await?;
+        self.tell("complete rollback", FirmwareCommand::CompleteRollback { claim: self.claim }).await
+    }
+
+    /// What no worker has survived is not tried for ever.
+    fn check_attempts(&self) -> Result<(), Stop> {
+        if self.row.attempts < MAX_ATTEMPTS {
+            return Ok(());
+        }
+        let why = format!(
+            "the process that did it ended without a word, {MAX_ATTEMPTS} times: look at what the hook does, and at the disk"
+        );
+        Err(Stop::Failed(failure("worker_lost", why)))
+    }
+
+    async fn run_hook(
+        &self,
+        occasion: Occasion,
+        version: Option<ReleaseVersion>,
+        previous: Option<ReleaseVersion>,
+    ) -> Result<(), Stop> {
+        let ran = self.locked.run_hook(occasion, version, previous).await;
+        ran.map_err(|error| Stop::Failed(failure("hook_failed", error)))
+    }
+
+    async fn download(&self) -> Result<FirmwareBundle, Stop> {
+        if self.row.status != "downloading" {
+            return bundle_of(&self.row).ok_or(Stop::Lost);
+        }
+        let fetched = fetch(self.context, &self.row).await?;
+        let bundle = fetched
+            .map_err(|why| Stop::Failed(failure("download_failed", format!("download_failed: {why}"))))?;
+        let command = FirmwareCommand::RecordDownload { claim: self.claim, bundle: bundle.clone() };
+        self.tell("download", command).await?;
+        Ok(bundle)
+    }
+
+    /// Gives back the very file that was verified: it is the one that is unpacked.
+    async fn verify(&self, bundle: &FirmwareBundle) -> Result<File, Stop> {
+        let mut file = match self.context.blobs.open_file(&BlobKey::new(bundle.blob, BUNDLE)).await {
+            Ok((_, file)) => file,
+            Err(BlobError::NotFound) => {
+                let why = "the bundle is not in the blob store any more: delete the update and make it again";
+                return Err(Stop::Failed(failure("bundle_missing", why)));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let expected: Option<Sha256Hex> = self.row.expected_sha256.as_ref().and_then(|it| it.parse().ok());
+        let expected = expected.unwrap_or_else(|| bundle.sha256.clone());
+        let (updates, signature) = (self.context.firmware.clone(), self.row.signature.clone());
+        let verified =
+            spawn_blocking(move || updates.verify(&mut file, &expected, signature.as_deref()).map(|()| file));
+        match verified.await.map_err(std::io::Error::other)? {
+            Ok(file) => Ok(file),
+            Err(VerifyError::Io(error)) => Err(error.into()),
+            Err(error) => Err(Stop::Failed(failure(error.code(), error))),
+        }
+    }
+
+    async fn unpack(&self, release: ReleaseVersion, bundle: File) -> Result<(), Stop> {
+        let locked = self.locked.clone();
+        let unpacked = spawn_blocking(move || locked.unpack(release, bundle));
+        match unpacked.await.map_err(std::io::Error::other)? {
+            Ok(()) => Ok(()),
+            Err(UnpackError::Io(error)) if !is_full(&error) => Err(error.into()),
+            Err(error) => Err(Stop::Failed(failure(error.code(), error))),
+        }
+    }
+
+    async fn tell(&self, what: &str, command: FirmwareCommand) -> Result<(), Stop> {
+        if self.send(what, &command).await? { Ok(()) } else { Err(Stop::Lost) }
+    }
+
+    /// False when the claim is gone.
+    async fn send(&self, what: &str, command: &FirmwareCommand) -> Result<bool, WorkerError> {
+        let key = format!("{what} {}", self.claim);
+        let sent = self.context.send_if_still_due::<Firmware>(NAME, self.row.id, &key, command).await?;
+        Ok(sent.is_some())
+    }
+}
+
+const NAME: &str = FirmwareRunner::NAME;
+
+fn failure(code: &str, message: impl std::fmt::Display) -> FirmwareFailure {
+    FirmwareFailure { code: code.to_owned(), message: message.to_string() }
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+}
