@@ -15,6 +15,7 @@ pub mod monitoring;
 mod page;
 mod projection;
 mod rebuild;
+pub mod register;
 mod runner;
 mod table;
 pub mod transfer;

@@ -13,6 +13,7 @@ mod execute;
 mod read;
 mod recorded;
 mod root;
+mod search;
 mod snapshot;
 mod store;
 mod upcast;
@@ -20,8 +21,9 @@ mod upcast;
 pub use append::{AppendError, AppendOutcome, Appender, Heads};
 pub use execute::{ExecuteError, Execution, execute};
 pub use read::{
-    count_between, head_position, position_before, read_after, read_all_for, read_all_with, read_stream,
-    read_wanted, stream_position,
+    Moment, count_between, head_position, position_before, read_after, read_all_for, read_all_with,
+    read_stream, read_stream_after, read_wanted, stream_position,
 };
 pub use recorded::{DecodeError, RecordedEvent};
+pub use search::{LogFilter, LogOrder, SearchError, search};
 pub use upcast::{Upcaster, upcast};

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::RecordedEvent;
 
 /// What makes a [`RecordedEvent`], except for what is large: `payload` and `metadata` follow.
-const HEADER: &str =
+pub(crate) const HEADER: &str =
     "SELECT position, aggregate_type, aggregate_id, sequence, event_type, event_version, recorded_at";
 
 /// At most `limit` events after `position`, in order. Because positions are gapless and in commit order, the
@@ -126,6 +126,50 @@ pub async fn read_stream(
     ))
     .bind(aggregate_type)
     .bind(id.to_string())
+    .fetch_all(pool)
+    .await
+}
+
+/// A moment of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// The newest.
+    Now,
+    /// After the event at this position.
+    Position(i64),
+    /// With all that was recorded until then.
+    Time(DateTime<Utc>),
+}
+
+/// At most `limit` events of one aggregate after version `version`, oldest first, as far as there were at `moment`.
+///
+/// # Errors
+/// The database's error.
+pub async fn read_stream_after(
+    pool: &PgPool,
+    aggregate_type: &str,
+    id: Uuid,
+    version: i64,
+    moment: Moment,
+    limit: i64,
+) -> Result<Vec<RecordedEvent>, sqlx::Error> {
+    let (position, time) = match moment {
+        Moment::Now => (None, None),
+        Moment::Position(position) => (Some(position), None),
+        Moment::Time(time) => (None, Some(time)),
+    };
+    sqlx::query_as(&format!(
+        "{HEADER}, payload, metadata FROM events
+          WHERE aggregate_type = $1 AND aggregate_id = $2 AND sequence > $3
+            AND ($4::bigint IS NULL OR position <= $4) AND ($5::timestamptz IS NULL OR recorded_at <= $5)
+          ORDER BY sequence LIMIT $6"
+    ))
+    .bind(aggregate_type)
+    .bind(id.to_string())
+    .bind(version)
+    .bind(position)
+    .bind(time)
+    .bind(limit)
     .fetch_all(pool)
     .await
 }
