@@ -18,8 +18,8 @@ use uuid::Uuid;
 
 use crate::{
     Cleanup, Dispatcher, ExtractionCleanup, ExtractionRunner, HealthReporter, HealthWatch, Housekeeping,
-    PresenceSweep, Readings, Reconciler, Relay, RuleEvaluation, RuleLog, Scheduler, StallSweep, TextSweep,
-    WebhookDelivery, WebhookFanOut, WebhookReplay, WorkerError,
+    Notary, PresenceSweep, Readings, Reconciler, Relay, RuleEvaluation, RuleLog, Scheduler, StallSweep,
+    TextSweep, WebhookDelivery, WebhookFanOut, WebhookReplay, WorkerError,
 };
 
 /// Pause after a failed step.
@@ -149,6 +149,7 @@ pub async fn run(context: Context, stop: CancellationToken) {
             run_one(PresenceSweep, &context),
             run_one(Cleanup, &context),
             run_one(Housekeeping, &context),
+            run_one(Notary, &context),
             run_one(Readings::default(), &context),
             run_one(RuleLog, &context),
             run_everywhere(&rules, &context),

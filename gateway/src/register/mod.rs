@@ -1,5 +1,6 @@
 //! The log as admins read it: lists, single events, streams as they were, what led to what, and what comes in.
 
+mod chain;
 mod events;
 mod follow;
 mod streams;
@@ -15,6 +16,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(events::list))
         .routes(routes!(follow::follow))
+        .routes(routes!(chain::get))
         .routes(routes!(events::get))
         .routes(routes!(streams::get))
 }
