@@ -28,7 +28,7 @@ mod tasks;
 mod throttle;
 mod transfer;
 
-pub use auth::{HashError, Passwords, rotate as rotate_signing_key};
+pub use auth::{HashError, Passwords, new_api_token, rotate as rotate_signing_key};
 pub use docs::openapi;
 pub use first_admin::{FirstAdmin, FirstAdminError, ensure_admin};
 pub use register::EventOut;

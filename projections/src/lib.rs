@@ -26,6 +26,6 @@ pub use lease::Lease;
 pub use lookup::Lookup;
 pub use page::Page;
 pub use projection::{ApplyError, Poison, Projection, Rows};
-pub use rebuild::{Portions, RebuildError, RebuildReport, rebuild, rebuild_in};
+pub use rebuild::{Portions, RebuildError, RebuildReport, compare, rebuild, rebuild_in};
 pub use runner::{Runner, StepError, checkpoint};
 pub use table::ReadRow;

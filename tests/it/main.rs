@@ -7,4 +7,6 @@ mod api;
 mod extract_command;
 mod harness;
 mod language_model;
+mod log_command;
 mod routes;
+mod user_command;

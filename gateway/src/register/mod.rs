@@ -1,6 +1,7 @@
 //! The log as admins read it: lists, single events, streams as they were, what led to what, and what comes in.
 
 mod chain;
+mod correlations;
 mod events;
 mod follow;
 mod streams;
@@ -17,6 +18,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(events::list))
         .routes(routes!(follow::follow))
         .routes(routes!(chain::get))
+        .routes(routes!(correlations::get))
         .routes(routes!(events::get))
         .routes(routes!(streams::get))
 }

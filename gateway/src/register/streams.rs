@@ -5,7 +5,7 @@ use axum::{
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use signalbox_event_store::{LogFilter, Moment};
+use signalbox_event_store::{InvalidMoment, LogFilter, Moment};
 use signalbox_projections::register::{StateError, StreamState, stream_state};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -44,17 +44,6 @@ pub(crate) struct MomentParams {
     at: Option<String>,
 }
 
-impl MomentParams {
-    fn moment(&self) -> Result<Moment, Problem> {
-        let Some(text) = self.at.as_deref().map(str::trim) else { return Ok(Moment::Now) };
-        match (text.parse(), DateTime::parse_from_rfc3339(text)) {
-            (Ok(position), _) => Ok(Moment::Position(position)),
-            (_, Ok(time)) => Ok(Moment::Time(time.to_utc())),
-            _ => Err(Problem::invalid("at must be a position or a time such as 2026-01-31T12:00:00Z")),
-        }
-    }
-}
-
 /// One stream: the aggregate as it was, and its events. They are listed like all events.
 #[utoipa::path(get, path = "/api/v1/log/streams/{type}/{id}", tag = "log", security(("jwt" = [])), operation_id = "get_log_stream",
     params(("type" = String, Path, description = "Kind of the aggregate"), ("id" = String, Path, description = "Its key"), MomentParams, PieceParams),
@@ -71,7 +60,10 @@ pub(crate) async fn get(
     let Path((kind, id)) = path.map_err(|_| missing())?;
     let id = Uuid::parse_str(&id).map_err(|_| missing())?;
     piece.limit()?;
-    let found = stream_state(&state.pool, &kind, id, moment.moment()?).await?.ok_or_else(missing)?;
+    let moment = moment.at.as_deref().map(str::parse).transpose();
+    let moment = moment.map_err(|error: InvalidMoment| Problem::invalid(error.to_string()))?;
+    let found =
+        stream_state(&state.pool, &kind, id, moment.unwrap_or(Moment::Now)).await?.ok_or_else(missing)?;
     let StreamState { version, position, recorded_at, state: shown } = found;
     let filter = LogFilter { stream_type: Some(kind.clone()), stream_id: Some(id), ..LogFilter::default() };
     let events = piece.until(position).read(&state, filter).await?;

@@ -10,8 +10,10 @@
 
 mod append;
 mod batch;
+mod cause;
 mod chain;
 mod execute;
+mod index;
 mod read;
 mod recorded;
 mod root;
@@ -26,9 +28,10 @@ pub use chain::{
     verify_chain,
 };
 pub use execute::{ExecuteError, Execution, execute};
+pub use index::extend_index;
 pub use read::{
-    Moment, count_between, head_position, position_before, read_after, read_all_for, read_all_with,
-    read_stream, read_stream_after, read_wanted, stream_position,
+    InvalidMoment, Moment, count_between, head_position, position_before, read_after, read_all_for,
+    read_all_with, read_stream, read_stream_after, read_wanted, stream_position,
 };
 pub use recorded::{DecodeError, RecordedEvent};
 pub use search::{LogFilter, LogOrder, SearchError, search};

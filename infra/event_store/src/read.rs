@@ -1,3 +1,5 @@
+use std::str::FromStr;
+
 use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use sqlx::{PgExecutor, PgPool};
@@ -139,6 +141,23 @@ pub enum Moment {
     Position(i64),
     /// With all that was recorded until then.
     Time(DateTime<Utc>),
+}
+
+/// A text that names no moment.
+#[derive(Debug, thiserror::Error)]
+#[error("at must be a position or a time such as 2026-01-31T12:00:00Z")]
+pub struct InvalidMoment;
+
+impl FromStr for Moment {
+    type Err = InvalidMoment;
+
+    fn from_str(text: &str) -> Result<Self, InvalidMoment> {
+        match (text.trim().parse(), DateTime::parse_from_rfc3339(text.trim())) {
+            (Ok(position), _) => Ok(Self::Position(position)),
+            (_, Ok(time)) => Ok(Self::Time(time.to_utc())),
+            _ => Err(InvalidMoment),
+        }
+    }
 }
 
 /// At most `limit` events of one aggregate after version `version`, oldest first, as far as there were at `moment`.

@@ -1,4 +1,5 @@
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 use serde_json::Value;
 use signalbox_domain::{
     automation::{Consignment, Health, ReportedReading, Rule, Webhook},
@@ -21,7 +22,7 @@ const BATCH: i64 = 1000;
 const MAX_EVENTS: i64 = 100_000;
 
 /// An aggregate as it was after one of its events.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StreamState {
     /// Sequence of its last event until then.
     pub version: i64,

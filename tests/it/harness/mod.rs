@@ -2,6 +2,7 @@
 
 mod answer;
 mod client;
+mod command;
 mod conformance;
 mod fileflux;
 mod folder;
@@ -18,6 +19,7 @@ mod world;
 
 pub use answer::Answer;
 pub use client::{Client, encode};
+pub use command::signalbox;
 pub use conformance::description;
 pub use fileflux::{FileFlux, Habits};
 pub use folder::{Folder, bytes, sha256};

@@ -1,6 +1,6 @@
 //! Servers, a running service, an admin who is logged in, and short ways to what most tests need.
 
-use std::{net::SocketAddr, panic::Location, time::Duration};
+use std::{net::SocketAddr, panic::Location, path::Path, time::Duration};
 
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
@@ -10,7 +10,7 @@ use signalbox_test_support::TestServers;
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
-use super::{Client, eventually, eventually_some, seconds, service::Process};
+use super::{Client, eventually, eventually_some, seconds, service::Process, signalbox};
 
 /// E-mail address of the admin of every test.
 pub const ADMIN: &str = "admin@example.org";
@@ -49,6 +49,15 @@ impl World {
 
     /// A service that lives by `clock`.
     pub async fn at(clock: Clock, adjust: impl FnOnce(&mut Config)) -> Self {
+        Self::begin(clock, adjust, None).await
+    }
+
+    /// A service that begins with the log of another one.
+    pub async fn of_archive(archive: &Path) -> Self {
+        Self::begin(Clock::system(), |_| {}, Some(archive)).await
+    }
+
+    async fn begin(clock: Clock, adjust: impl FnOnce(&mut Config), archive: Option<&Path>) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let servers = TestServers::start().await;
         let folder = TempDir::new().unwrap();
@@ -61,6 +70,9 @@ impl World {
         config.limits.request_burst = 100_000;
         config.egress.allowed_networks = vec!["127.0.0.0/8".to_owned()];
         adjust(&mut config);
+        if let Some(archive) = archive {
+            signalbox(&config, &["log", "import", archive.to_str().unwrap()]).await.well();
+        }
         let mut main = Process::new(&config, &clock).await;
         main.handle_commands();
         main.project();
@@ -72,9 +84,14 @@ impl World {
             password_file: folder.path().join("admin-password"),
         };
         let anonymous = Client::new(address);
-        // Nobody could log in yet.
-        assert_eq!(anonymous.get("/readyz").await.status, 503);
-        ensure_admin(&main.pool, &main.bus, &clock, first).await.unwrap().expect("there was no user before");
+        if archive.is_none() {
+            // Nobody could log in yet.
+            assert_eq!(anonymous.get("/readyz").await.status, 503);
+            ensure_admin(&main.pool, &main.bus, &clock, first)
+                .await
+                .unwrap()
+                .expect("there was no user before");
+        }
         eventually(seconds(10), async || anonymous.get("/readyz").await.status == 200).await;
         let admin = anonymous.log_in(ADMIN, PASSWORD).await;
         Self { servers, config, clock, address, admin, main, others: Vec::new(), folder }

@@ -2,7 +2,7 @@
 
 use sqlx::PgPool;
 
-/// Appends `count` events: of 100 streams of one type and one of another, every tenth by another actor, every hundredth of
+/// Appends events until there are `count`: of 100 streams of one type and one of another, every tenth by another actor, every hundredth of
 /// another kind, in groups of seven with one correlation.
 pub(crate) async fn make_events(pool: &PgPool, count: i64) {
     let mut transaction = pool.begin().await.unwrap();
@@ -16,7 +16,7 @@ pub(crate) async fn make_events(pool: &PgPool, count: i64) {
                 jsonb_build_object('command_id', gen_random_uuid(), 'correlation', 'c' || n / 7,
                                    'actor', CASE WHEN n % 10 = 0 THEN 'system:sun' ELSE 'system:cloud' END),
                 timestamptz '2026-01-01T00:00:00Z' + n * interval '1 second'
-           FROM generate_series(1, $1) AS n",
+           FROM generate_series((SELECT position FROM log_head WHERE log = 'events') + 1, $1) AS n",
     )
     .bind(count)
     .execute(&mut *transaction)

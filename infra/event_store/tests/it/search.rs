@@ -1,5 +1,5 @@
 use chrono::{DateTime, TimeDelta, Utc};
-use signalbox_event_store::{LogFilter, LogOrder, search};
+use signalbox_event_store::{LogFilter, LogOrder, extend_index, search};
 use signalbox_test_support::{fresh_database, rows_read};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -47,14 +47,40 @@ async fn found(pool: &PgPool, filter: &LogFilter, order: LogOrder, limit: i64) -
 #[tokio::test]
 async fn a_search_finds_what_fits_in_its_order() {
     let pool = signalbox_database::connect(&fresh_database().await, 2).await.unwrap();
-    make_events(&pool, EVENTS).await;
-    for (filter, wanted) in filters() {
-        let expected: Vec<_> = (1..=EVENTS).filter(|n| wanted(*n)).collect();
-        let oldest: Vec<_> = expected.iter().take(10).copied().collect();
-        assert_eq!(found(&pool, &filter, LogOrder::OldestFirst, 10).await, oldest, "{filter:?}");
-        let newest: Vec<_> = expected.iter().rev().take(10).copied().collect();
-        assert_eq!(found(&pool, &filter, LogOrder::NewestFirst, 10).await, newest, "{filter:?}");
+    // What is not in the index yet is found too; its stretches are of all lengths.
+    for (count, steps) in [(40, 1), (EVENTS / 2, 20), (EVENTS, 0), (EVENTS, 20)] {
+        make_events(&pool, count).await;
+        for _ in 0..steps {
+            extend_index(&pool).await.unwrap();
+        }
+        finds_all(&pool, count).await;
     }
+}
+
+async fn finds_all(pool: &PgPool, count: i64) {
+    for (filter, wanted) in filters() {
+        let expected: Vec<_> = (1..=count).filter(|n| wanted(*n)).collect();
+        for limit in [10, 500] {
+            let oldest: Vec<_> = expected.iter().take(limit as usize).copied().collect();
+            assert_eq!(found(pool, &filter, LogOrder::OldestFirst, limit).await, oldest, "{filter:?}");
+            let newest: Vec<_> = expected.iter().rev().take(limit as usize).copied().collect();
+            assert_eq!(found(pool, &filter, LogOrder::NewestFirst, limit).await, newest, "{filter:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_who_index_at_the_same_time_make_one_index() {
+    let pool = signalbox_database::connect(&fresh_database().await, 8).await.unwrap();
+    make_events(&pool, EVENTS).await;
+    let mut goes_on = true;
+    while goes_on {
+        let done = tokio::join!(extend_index(&pool), extend_index(&pool), extend_index(&pool));
+        goes_on = done.0.unwrap() | done.1.unwrap() | done.2.unwrap();
+    }
+    let entries = "SELECT sum(cardinality(positions))::bigint FROM log_index WHERE field = 'actor'";
+    assert_eq!(sqlx::query_scalar::<_, i64>(entries).fetch_one(&pool).await.unwrap(), EVENTS);
+    finds_all(&pool, EVENTS).await;
 }
 
 /// With statistics of the tables and without: an index with the right order is used, whatever is known of them.
@@ -63,6 +89,7 @@ async fn what_a_search_reads_does_not_grow_with_the_log() {
     let url = fresh_database().await;
     let watching = signalbox_database::connect(&url, 1).await.unwrap();
     make_events(&watching, EVENTS).await;
+    while extend_index(&watching).await.unwrap() {}
     for (filter, _) in filters() {
         for order in [LogOrder::OldestFirst, LogOrder::NewestFirst] {
             let read = rows_read(&watching, async || {
