@@ -1,4 +1,8 @@
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -44,13 +48,13 @@ pub(super) async fn head(pool: &PgPool, args: &HeadArgs) -> anyhow::Result<()> {
 
 /// Compares the log with its chain.
 pub(super) async fn verify(pool: &PgPool, args: &VerifyArgs) -> anyhow::Result<ExitCode> {
-    let published = args.head.as_ref().map(published).transpose()?;
+    let published = args.head.as_deref().map(published).transpose()?;
     if let (Some(head), Some(path)) = (&published, &args.public_key) {
         head.check(&read(path)?)
             .with_context(|| format!("the head is not to be believed with {}", path.display()))?;
     }
     let bar = super::bar("events");
-    let progress = |done, all| super::show_progress(&bar, done as u64, all as u64);
+    let progress = |done: i64, all: i64| super::show_progress(&bar, done as u64, all as u64);
     let found = verify_chain(pool, published.as_ref(), progress).await?;
     bar.finish_and_clear();
     if args.json {
@@ -79,12 +83,12 @@ fn tell(found: &Verification, published: Option<&SignedHead>) {
     }
 }
 
-fn published(path: &PathBuf) -> anyhow::Result<SignedHead> {
+fn published(path: &Path) -> anyhow::Result<SignedHead> {
     let text = read(path)?;
     serde_json::from_str(&text)
         .with_context(|| format!("{} is no head of `signalbox log head`", path.display()))
 }
 
-fn read(path: &PathBuf) -> anyhow::Result<String> {
+fn read(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))
 }

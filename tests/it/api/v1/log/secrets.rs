@@ -24,8 +24,8 @@ async fn rows_with(world: &World, secret: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (table, column) in text_columns(world).await {
         let search = format!(
-            "SELECT count(*) FROM {table} WHERE position($1 IN {column}::text) > 0
-                OR position(encode($1::bytea, 'hex') IN {column}::text) > 0"
+            "SELECT count(*) FROM {table} WHERE position($1::text IN {column}::text) > 0
+                OR position(encode(convert_to($1::text, 'UTF8'), 'hex') IN {column}::text) > 0"
         );
         let count: i64 =
             sqlx::query_scalar(&search).bind(secret).fetch_one(&world.servers.pool).await.unwrap();
