@@ -3,7 +3,7 @@ use std::{io::Write, time::Duration};
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use signalbox_event_store::{LogFilter, LogOrder, Moment, RecordedEvent, search};
-use signalbox_gateway::EventOut;
+use signalbox_gateway::LogEventOut;
 use signalbox_projections::register::stream_state;
 use sqlx::PgPool;
 use tokio::time::sleep;
@@ -83,12 +83,12 @@ pub(super) async fn tail(pool: &PgPool, args: TailArgs) -> anyhow::Result<()> {
 }
 
 fn print(event: RecordedEvent, json: bool) -> anyhow::Result<()> {
-    let event = EventOut::from(event);
+    let event = LogEventOut::from(event);
     let mut out = std::io::stdout().lock();
     let printed = if json {
         writeln!(out, "{}", serde_json::to_string(&event)?)
     } else {
-        let EventOut { position, time, r#type, stream_type, stream_id, version, actor, .. } = event;
+        let LogEventOut { position, time, r#type, stream_type, stream_id, version, actor, .. } = event;
         let time = time.format("%Y-%m-%dT%H:%M:%S%.3fZ");
         writeln!(out, "{position:>10}  {time}  {type:<26} {stream_type}/{stream_id}  v{version}  {actor}")
     };
@@ -110,7 +110,7 @@ async fn event(pool: &PgPool, position: i64) -> anyhow::Result<serde_json::Value
     let at = LogFilter { first: Some(position), last: Some(position), ..LogFilter::default() };
     let found = search(pool, &at, LogOrder::OldestFirst, 1).await?.into_iter().next();
     let event = found.with_context(|| format!("there is no event at position {position}"))?;
-    Ok(serde_json::to_value(EventOut::from(event))?)
+    Ok(serde_json::to_value(LogEventOut::from(event))?)
 }
 
 async fn stream(pool: &PgPool, kind: &str, id: Uuid, at: Option<&str>) -> anyhow::Result<serde_json::Value> {

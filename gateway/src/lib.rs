@@ -31,5 +31,5 @@ mod transfer;
 pub use auth::{HashError, Passwords, new_api_token, rotate as rotate_signing_key};
 pub use docs::openapi;
 pub use first_admin::{FirstAdmin, FirstAdminError, ensure_admin};
-pub use register::EventOut;
+pub use register::LogEventOut;
 pub use serve::{Gateway, GatewayError, Inspectors};

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use signalbox_projections::register::{Chapter, Outcome, Story, ToldDelivery, story};
 use utoipa::{IntoParams, ToSchema};
 
-use super::events::EventOut;
+use super::events::LogEventOut;
 use crate::{
     auth::Admin,
     extract::{Params, Text},
@@ -32,7 +32,7 @@ struct ChapterOut {
     /// What webhooks were told of it.
     deliveries: Vec<ToldOut>,
     #[serde(flatten)]
-    event: EventOut,
+    event: LogEventOut,
 }
 
 /// What became of telling one webhook.

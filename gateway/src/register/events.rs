@@ -16,7 +16,7 @@ use crate::{
 
 /// An event of the log. Hashes of passwords and tokens and sealed secrets are hidden.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct EventOut {
+pub struct LogEventOut {
     /// Gapless place in the log, from 1.
     pub position: i64,
     /// When it was recorded.
@@ -44,7 +44,7 @@ pub struct EventOut {
     pub data: Value,
 }
 
-impl From<RecordedEvent> for EventOut {
+impl From<RecordedEvent> for LogEventOut {
     fn from(event: RecordedEvent) -> Self {
         let RecordedEvent { mut payload, metadata, .. } = event;
         redact(&mut payload);
@@ -68,8 +68,8 @@ impl From<RecordedEvent> for EventOut {
 
 /// A piece of the log.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct EventsOut {
-    data: Vec<EventOut>,
+pub(crate) struct LogEventsOut {
+    data: Vec<LogEventOut>,
     /// What to give as `cursor` for the piece that follows; null after the last one.
     next: Option<i64>,
     /// Newest position of the whole log.
@@ -177,36 +177,36 @@ impl PieceParams {
     }
 
     /// The piece of what `filter` wants.
-    pub(super) async fn read(&self, state: &AppState, filter: LogFilter) -> Result<EventsOut, Problem> {
+    pub(super) async fn read(&self, state: &AppState, filter: LogFilter) -> Result<LogEventsOut, Problem> {
         let limit = self.limit()?;
         let head = head_position(&state.pool).await?;
         let events = search(&state.pool, &self.narrow(filter), self.order(), limit).await?;
         let is_full = events.len() as i64 == limit;
         let next = events.last().filter(|_| is_full).map(|event| event.position);
-        Ok(EventsOut { data: events.into_iter().map(Into::into).collect(), next, head })
+        Ok(LogEventsOut { data: events.into_iter().map(Into::into).collect(), next, head })
     }
 }
 
 /// List events of the log. Pages are pieces by position, so that what is appended meanwhile shifts nothing.
 #[utoipa::path(get, path = "/api/v1/log", tag = "log", security(("jwt" = [])), params(FilterParams, PieceParams), operation_id = "list_log",
-    responses((status = 200, body = EventsOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
+    responses((status = 200, body = LogEventsOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
     _: Admin,
     Params(filter): Params<FilterParams>,
     Params(piece): Params<PieceParams>,
-) -> Result<Json<EventsOut>, Problem> {
+) -> Result<Json<LogEventsOut>, Problem> {
     Ok(Json(piece.read(&state, filter.filter()?).await?))
 }
 
 /// One event, by its position.
 #[utoipa::path(get, path = "/api/v1/log/{id}", tag = "log", security(("jwt" = [])), params(("id" = i64, Path, description = "Position")), operation_id = "get_log_event",
-    responses((status = 200, body = EventOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut)))]
+    responses((status = 200, body = LogEventOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
     _: Admin,
     Number(position): Number,
-) -> Result<Json<EventOut>, Problem> {
+) -> Result<Json<LogEventOut>, Problem> {
     let at = LogFilter { first: Some(position), last: Some(position), ..LogFilter::default() };
     let found = search(&state.pool, &at, LogOrder::OldestFirst, 1).await?;
     found.into_iter().next().map(|event| Json(event.into())).ok_or_else(|| Problem::not_found("Event"))

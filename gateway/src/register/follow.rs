@@ -22,7 +22,7 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::IntoParams;
 
-use super::events::{EventOut, FilterParams};
+use super::events::{FilterParams, LogEventOut};
 use crate::{
     auth::{Admin, presented},
     extract::Params,
@@ -167,7 +167,7 @@ impl Follower {
                 _ => head,
             };
             for event in events {
-                let event = EventOut::from(event);
+                let event = LogEventOut::from(event);
                 self.send(Event::default(), event.position, &event).await?;
             }
         }

@@ -8,7 +8,7 @@ mod streams;
 
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub use self::events::EventOut;
+pub use self::events::LogEventOut;
 pub(crate) use self::follow::FOLLOWERS;
 use crate::state::AppState;
 

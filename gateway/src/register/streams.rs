@@ -10,7 +10,7 @@ use signalbox_projections::register::{StateError, StreamState, stream_state};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::events::{EventsOut, PieceParams};
+use super::events::{LogEventsOut, PieceParams};
 use crate::{
     auth::Admin,
     extract::Params,
@@ -20,7 +20,7 @@ use crate::{
 
 /// An aggregate as it was at a moment, and the events that led there.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct StreamOut {
+pub(crate) struct LogStreamOut {
     stream_type: String,
     stream_id: String,
     /// Its version then.
@@ -33,7 +33,7 @@ pub(crate) struct StreamOut {
     #[schema(value_type = Object)]
     state: Value,
     /// A piece of its events until then.
-    events: EventsOut,
+    events: LogEventsOut,
 }
 
 /// Which moment is meant.
@@ -47,7 +47,7 @@ pub(crate) struct MomentParams {
 /// One stream: the aggregate as it was, and its events. They are listed like all events.
 #[utoipa::path(get, path = "/api/v1/log/streams/{type}/{id}", tag = "log", security(("jwt" = [])), operation_id = "get_log_stream",
     params(("type" = String, Path, description = "Kind of the aggregate"), ("id" = String, Path, description = "Its key"), MomentParams, PieceParams),
-    responses((status = 200, body = StreamOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+    responses((status = 200, body = LogStreamOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
@@ -55,7 +55,7 @@ pub(crate) async fn get(
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
     Params(moment): Params<MomentParams>,
     Params(piece): Params<PieceParams>,
-) -> Result<Json<StreamOut>, Problem> {
+) -> Result<Json<LogStreamOut>, Problem> {
     let missing = || Problem::not_found("Stream");
     let Path((kind, id)) = path.map_err(|_| missing())?;
     let id = Uuid::parse_str(&id).map_err(|_| missing())?;
@@ -67,7 +67,7 @@ pub(crate) async fn get(
     let StreamState { version, position, recorded_at, state: shown } = found;
     let filter = LogFilter { stream_type: Some(kind.clone()), stream_id: Some(id), ..LogFilter::default() };
     let events = piece.until(position).read(&state, filter).await?;
-    Ok(Json(StreamOut {
+    Ok(Json(LogStreamOut {
         stream_type: kind,
         stream_id: id.to_string(),
         version,

@@ -72,7 +72,7 @@ pub fn words(told: &[Value]) -> Vec<(i64, &str, Option<&str>)> {
 
 async fn make_events(world: &World, count: usize) {
     for number in 0..count {
-        let event = json!({"name": format!("event {number}"), "type": "sensor"});
+        let event = json!({"name": format!("event {number} {}", world.clock.new_id()), "type": "sensor"});
         world.admin.post("/api/v1/events", event).await.expect(201);
     }
 }

@@ -41,17 +41,17 @@ async fn plant(world: &World) -> Vec<String> {
     let admin = &world.admin;
     let password = |number: u32| format!("{MARK} password {number}");
     let user =
-        json!({"email": "s@example.org", "username": "s", "password": password(1), "role": "operator"});
+        json!({"email": "sam@example.org", "username": "sam", "password": password(1), "role": "operator"});
     let user = admin.post("/api/v1/users", user).await.expect(201);
     let path = format!("/api/v1/users/{}", user["public_id"].as_str().unwrap());
     admin.put(&path, json!({"password": password(2)})).await.expect(200);
-    let client = world.anonymous().log_in("s", &password(2)).await;
+    let client = world.anonymous().log_in("sam", &password(2)).await;
     let change = json!({"old_password": password(2), "new_password": password(3)});
     client.post("/api/auth/password", change).await.expect(200);
-    let client = world.anonymous().log_in("s", &password(3)).await;
+    let client = world.anonymous().log_in("sam", &password(3)).await;
     world
         .anonymous()
-        .post("/api/auth/login", json!({"email": "s", "password": password(4)}))
+        .post("/api/auth/login", json!({"email": "sam", "password": password(4)}))
         .await
         .error(401);
     let made = client.post("/api/v1/tokens", json!({"name": "t"})).await.expect(201);
