@@ -180,7 +180,10 @@ impl PieceParams {
     pub(super) async fn read(&self, state: &AppState, filter: LogFilter) -> Result<LogEventsOut, Problem> {
         let limit = self.limit()?;
         let head = head_position(&state.pool).await?;
-        let events = search(&state.pool, &self.narrow(filter), self.order(), limit).await?;
+        let mut wanted = self.narrow(filter);
+        // What comes meanwhile is beyond the head that is told.
+        wanted.last = Some(wanted.last.map_or(head, |last| last.min(head)));
+        let events = search(&state.pool, &wanted, self.order(), limit).await?;
         let is_full = events.len() as i64 == limit;
         let next = events.last().filter(|_| is_full).map(|event| event.position);
         Ok(LogEventsOut { data: events.into_iter().map(Into::into).collect(), next, head })

@@ -52,12 +52,13 @@ impl World {
         Self::begin(clock, adjust, None).await
     }
 
-    /// A service that begins with the log of another one.
-    pub async fn of_archive(archive: &Path) -> Self {
-        Self::begin(Clock::system(), |_| {}, Some(archive)).await
+    /// A service that begins with the log of another one, in which `token` is an admin's. Nobody logs in, so that nothing is
+    /// added to the log.
+    pub async fn of_archive(archive: &Path, token: &str) -> Self {
+        Self::begin(Clock::system(), |_| {}, Some((archive, token))).await
     }
 
-    async fn begin(clock: Clock, adjust: impl FnOnce(&mut Config), archive: Option<&Path>) -> Self {
+    async fn begin(clock: Clock, adjust: impl FnOnce(&mut Config), archive: Option<(&Path, &str)>) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let servers = TestServers::start().await;
         let folder = TempDir::new().unwrap();
@@ -70,7 +71,7 @@ impl World {
         config.limits.request_burst = 100_000;
         config.egress.allowed_networks = vec!["127.0.0.0/8".to_owned()];
         adjust(&mut config);
-        if let Some(archive) = archive {
+        if let Some((archive, _)) = archive {
             signalbox(&config, &["log", "import", archive.to_str().unwrap()]).await.well();
         }
         let mut main = Process::new(&config, &clock).await;
@@ -93,7 +94,10 @@ impl World {
                 .expect("there was no user before");
         }
         eventually(seconds(10), async || anonymous.get("/readyz").await.status == 200).await;
-        let admin = anonymous.log_in(ADMIN, PASSWORD).await;
+        let admin = match archive {
+            Some((_, token)) => anonymous.with_token(token),
+            None => anonymous.log_in(ADMIN, PASSWORD).await,
+        };
         Self { servers, config, clock, address, admin, main, others: Vec::new(), folder }
     }
 
