@@ -56,6 +56,10 @@ pub async fn until_told(world: &World, correlation: &str) -> Vec<Value> {
                 .iter()
                 .flat_map(|event| event["deliveries"].as_array().unwrap())
                 .all(|told| told["status"] == "delivered");
+        if !is_told {
+            // Shown when it never comes.
+            println!("{:?}", words(&told));
+        }
         is_told.then_some(told)
     })
     .await

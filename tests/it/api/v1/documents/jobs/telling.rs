@@ -109,8 +109,9 @@ async fn subscribers_are_told_of_all_jobs() {
 #[tokio::test]
 async fn an_upload_leads_to_its_text_and_that_to_a_callback() {
     let world = world(|_| {}).await;
-    let receiver = Receiver::start().await;
-    submit(&world, "a.txt", b"text", &[("callback_url", &receiver.url())]).await;
+    let receiver = Receiver::signed("my secret").await;
+    let url = receiver.url();
+    submit(&world, "a.txt", b"text", &[("callback_url", &url), ("callback_secret", "my secret")]).await;
     receiver.until_got(1).await;
     let told = until_told(&world, &correlation_of(&world, "extraction_submitted").await).await;
     let of = |kind: &str| told.iter().find(|event| event["type"] == kind).unwrap();
