@@ -4,9 +4,11 @@ mod doctor;
 mod embedded;
 mod extract;
 mod keys;
+mod log;
 mod projections;
 mod serve;
 mod setup;
+mod token;
 mod up;
 mod user;
 
@@ -37,9 +39,15 @@ enum Command {
     /// Manage users.
     #[command(subcommand)]
     User(user::UserCommand),
+    /// Manage API tokens.
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     /// Look at read models, or build them anew.
     #[command(subcommand)]
     Projections(projections::ProjectionsCommand),
+    /// Read the log, carry it, and tell whether it is as it was.
+    #[command(subcommand)]
+    Log(log::LogCommand),
     /// Manage the keys that sign logins.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
@@ -102,7 +110,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Serve(args) => serve::run(config, args).await,
             Command::Migrate => setup::migrate(&config).await,
             Command::User(command) => user::run(config, command).await,
-            Command::Projections(command) => projections::run(config, command).await,
+            Command::Token(command) => token::run(config, command).await,
+            Command::Projections(command) => return projections::run(config, command).await,
+            Command::Log(command) => return log::run(config, command).await,
             Command::Keys(command) => keys::run(config, command).await,
             Command::Doctor(args) => return doctor::run(&config, &args).await,
             Command::Extract(args) => return extract::run(&config, args).await,

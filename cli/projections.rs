@@ -1,16 +1,20 @@
+use std::process::ExitCode;
+
 use anyhow::bail;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
 use signalbox_config::Config;
+use signalbox_event_store::head_position;
 use signalbox_projections::{
     Projection, RebuildReport,
     automation::AutomationProjection,
-    checkpoint,
+    checkpoint, compare,
     extraction::ExtractionProjection,
     fleet::FleetProjection,
     identity::IdentityProjection,
     monitoring::{
         MonitoringProjection,
-        series::{SeriesReport, rebuild_series},
+        series::{SeriesReport, compare_series, rebuild_series},
     },
     rebuild,
     transfer::TransferProjection,
@@ -19,16 +23,47 @@ use sqlx::PgPool;
 
 use crate::setup;
 
+/// Exit status when a read model is not as its log says.
+const DIFFERENT: u8 = 3;
+
 /// What can be done with read models.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProjectionsCommand {
     /// Show how far each read model is.
-    Status,
-    /// Build read models anew beside the live ones, compare, and swap.
-    Rebuild {
-        /// Which one: automation, datapoints, extraction, fleet, identity, monitoring or transfer; all, if absent.
-        name: Option<String>,
+    Status {
+        /// One line of JSON for each.
+        #[arg(long)]
+        json: bool,
     },
+    /// Build read models anew beside the live ones, compare, and swap.
+    Rebuild(Which),
+    /// Build read models anew beside the live ones and compare; the live ones stay.
+    ///
+    /// The exit status is 0 when all are equal, 3 when one is not, and 1 when that cannot be told.
+    Compare(Which),
+}
+
+/// Which read models are meant.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// Which one: automation, datapoints, extraction, fleet, identity, monitoring or transfer; all, if absent.
+    name: Option<String>,
+    /// One line of JSON for each.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Whether the rebuilt tables take the place of the live ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Aim {
+    Rebuild,
+    Compare,
+}
+
+/// What a command has found.
+struct Outcome {
+    json: bool,
+    differences: i64,
 }
 
 /// Every read model.
@@ -45,55 +80,98 @@ const NAMES: [&str; 6] = [
 const DATAPOINTS: &str = "datapoints";
 
 /// Runs a command on read models.
-pub(crate) async fn run(config: Config, command: ProjectionsCommand) -> anyhow::Result<()> {
+pub(crate) async fn run(config: Config, command: ProjectionsCommand) -> anyhow::Result<ExitCode> {
     let pool = setup::database(&config).await?;
     match command {
-        ProjectionsCommand::Status => status(&pool).await,
-        ProjectionsCommand::Rebuild { name } => rebuild_named(&pool, name.as_deref()).await,
+        ProjectionsCommand::Status { json } => status(&pool, json).await,
+        ProjectionsCommand::Rebuild(which) => {
+            build(&pool, which, Aim::Rebuild).await.map(|_| ExitCode::SUCCESS)
+        }
+        ProjectionsCommand::Compare(which) => {
+            build(&pool, which, Aim::Compare).await.map(|differences| match differences {
+                0 => ExitCode::SUCCESS,
+                _ => ExitCode::from(DIFFERENT),
+            })
+        }
     }
 }
 
-async fn status(pool: &PgPool) -> anyhow::Result<()> {
-    let head: i64 =
-        sqlx::query_scalar("SELECT position FROM log_head WHERE log = 'events'").fetch_one(pool).await?;
-    println!("{:12} {:>12}", "log", head);
+async fn status(pool: &PgPool, json: bool) -> anyhow::Result<ExitCode> {
+    let head = head_position(pool).await?;
+    if !json {
+        println!("{:12} {head:>12}", "log");
+    }
     for name in NAMES {
         let position = checkpoint(pool, name).await?;
-        println!("{name:12} {position:>12}  {} behind", head - position);
+        let behind = head - position;
+        if json {
+            println!("{}", json!({"projection": name, "position": position, "head": head, "behind": behind}));
+        } else {
+            println!("{name:12} {position:>12}  {behind} behind");
+        }
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
-async fn rebuild_named(pool: &PgPool, name: Option<&str>) -> anyhow::Result<()> {
-    if let Some(unknown) = name.filter(|name| *name != DATAPOINTS && !NAMES.contains(name)) {
+/// Builds what is meant anew; gives back how many rows differed.
+async fn build(pool: &PgPool, Which { name, json }: Which, aim: Aim) -> anyhow::Result<i64> {
+    if let Some(unknown) = name.as_deref().filter(|name| *name != DATAPOINTS && !NAMES.contains(name)) {
         bail!("there is no read model {unknown}: choose among {DATAPOINTS}, {}", NAMES.join(", "));
     }
-    if name.is_none_or(|name| name == AutomationProjection::NAME) {
-        report(AutomationProjection::NAME, &rebuild::<AutomationProjection>(pool).await?);
+    let is_meant = |known: &str| name.as_deref().is_none_or(|name| name == known);
+    let mut outcome = Outcome { json, differences: 0 };
+    if is_meant(AutomationProjection::NAME) {
+        outcome.build::<AutomationProjection>(pool, aim).await?;
     }
-    if name.is_none_or(|name| name == ExtractionProjection::NAME) {
-        report(ExtractionProjection::NAME, &rebuild::<ExtractionProjection>(pool).await?);
+    if is_meant(ExtractionProjection::NAME) {
+        outcome.build::<ExtractionProjection>(pool, aim).await?;
     }
-    if name.is_none_or(|name| name == FleetProjection::NAME) {
-        report(FleetProjection::NAME, &rebuild::<FleetProjection>(pool).await?);
+    if is_meant(FleetProjection::NAME) {
+        outcome.build::<FleetProjection>(pool, aim).await?;
     }
-    if name.is_none_or(|name| name == IdentityProjection::NAME) {
-        report(IdentityProjection::NAME, &rebuild::<IdentityProjection>(pool).await?);
+    if is_meant(IdentityProjection::NAME) {
+        outcome.build::<IdentityProjection>(pool, aim).await?;
     }
-    if name.is_none_or(|name| name == MonitoringProjection::NAME) {
-        report(MonitoringProjection::NAME, &rebuild::<MonitoringProjection>(pool).await?);
+    if is_meant(MonitoringProjection::NAME) {
+        outcome.build::<MonitoringProjection>(pool, aim).await?;
     }
-    if name.is_none_or(|name| name == DATAPOINTS) {
-        let SeriesReport { points, differences } = rebuild_series(pool).await?;
-        println!("{DATAPOINTS}: {points} datapoints; {differences} chunks differed from the live ones");
+    if is_meant(DATAPOINTS) {
+        let report = match aim {
+            Aim::Rebuild => rebuild_series(pool).await?,
+            Aim::Compare => compare_series(pool).await?,
+        };
+        let SeriesReport { points, differences } = report;
+        let text = format!("{points} datapoints; {differences} chunks differed from the live ones");
+        let facts = json!({"projection": DATAPOINTS, "points": points, "differences": differences});
+        outcome.tell(DATAPOINTS, differences, &text, &facts);
     }
-    if name.is_none_or(|name| name == TransferProjection::NAME) {
-        report(TransferProjection::NAME, &rebuild::<TransferProjection>(pool).await?);
+    if is_meant(TransferProjection::NAME) {
+        outcome.build::<TransferProjection>(pool, aim).await?;
     }
-    Ok(())
+    Ok(outcome.differences)
 }
 
-fn report(name: &str, report: &RebuildReport) {
-    let RebuildReport { events, rows, differences } = report;
-    println!("{name}: {rows} rows from {events} events; {differences} rows differed from the live ones");
+impl Outcome {
+    async fn build<P: Projection>(&mut self, pool: &PgPool, aim: Aim) -> anyhow::Result<()> {
+        let report = match aim {
+            Aim::Rebuild => rebuild::<P>(pool).await?,
+            Aim::Compare => compare::<P>(pool).await?,
+        };
+        let RebuildReport { events, rows, differences } = report;
+        let text =
+            format!("{rows} rows from {events} events; {differences} rows differed from the live ones");
+        let facts =
+            json!({"projection": P::NAME, "events": events, "rows": rows, "differences": differences});
+        self.tell(P::NAME, differences, &text, &facts);
+        Ok(())
+    }
+
+    fn tell(&mut self, name: &str, differences: i64, text: &str, facts: &Value) {
+        self.differences += differences;
+        if self.json {
+            println!("{facts}");
+        } else {
+            println!("{name}: {text}");
+        }
+    }
 }

@@ -26,6 +26,11 @@ pub(crate) async fn migrate(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whether a database is configured, or a private one runs.
+pub(crate) fn database_is_known(config: &Config) -> bool {
+    !config.database.url.is_empty() || config.storage.folder.join(embedded::DATABASE_FILE).exists()
+}
+
 fn address(configured: &Secret, config: &Config, file: &str, name: &str) -> anyhow::Result<Secret> {
     if !configured.is_empty() {
         return Ok(configured.clone());

@@ -5,6 +5,7 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use clap::Subcommand;
+use serde_json::json;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_domain::{
@@ -18,6 +19,9 @@ use signalbox_projections::{
 };
 
 use crate::setup;
+
+/// Users that are listed at most.
+const MOST: i64 = 10_000;
 
 /// What can be done with users.
 #[derive(Debug, Subcommand)]
@@ -34,14 +38,18 @@ pub(crate) enum UserCommand {
         role: Role,
     },
     /// List users.
-    List,
+    List {
+        /// One line of JSON for each.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Runs a command on users against the running service.
 pub(crate) async fn run(config: Config, command: UserCommand) -> anyhow::Result<()> {
     match command {
         UserCommand::Create { email, username, role } => create(&config, email, username, role).await,
-        UserCommand::List => list(&config).await,
+        UserCommand::List { json } => list(&config, json).await,
     }
 }
 
@@ -52,29 +60,39 @@ async fn create(config: &Config, email: String, username: Option<String>, role: 
     let password_hash = Passwords::new(1)?.hash(password).await?;
     let new = NewUser { number: 0, email: email.clone(), username, role, password_hash };
     let clock = Clock::system();
-    let command_id = clock.new_id();
-    let metadata = Metadata {
-        command_id,
-        actor: Actor::system("command-line"),
-        causation: None,
-        correlation: command_id.simple().to_string(),
-        traceparent: None,
-    };
-    setup::bus(config)
-        .await?
-        .send::<User>(clock.new_id(), None, &metadata, &DomainCommand::Create(new))
-        .await?;
+    let command = DomainCommand::Create(new);
+    setup::bus(config).await?.send::<User>(clock.new_id(), None, &metadata(&clock), &command).await?;
     println!("User {email} created with role {role}.");
     Ok(())
 }
 
-async fn list(config: &Config) -> anyhow::Result<()> {
-    let pool = setup::database(config).await?;
-    let all = Page { limit: 10_000, offset: 0 };
-    let (users, _) = queries::users(&pool, &UserFilter::default(), all).await?;
-    for user in users {
-        println!("{:6}  {:8}  {:30}  {}", user.number, user.role, user.email, user.username);
+/// Metadata of a command that was typed in.
+pub(crate) fn metadata(clock: &Clock) -> Metadata {
+    Metadata {
+        command_id: clock.new_id(),
+        actor: Actor::system("command-line"),
+        causation: None,
+        correlation: String::new(),
+        traceparent: None,
     }
+}
+
+async fn list(config: &Config, json: bool) -> anyhow::Result<()> {
+    let pool = setup::database(config).await?;
+    let (users, total) =
+        queries::users(&pool, &UserFilter::default(), Page { limit: MOST, offset: 0 }).await?;
+    for user in users {
+        if json {
+            println!(
+                "{}",
+                json!({"id": user.number, "public_id": user.id, "role": user.role, "email": user.email,
+                    "username": user.username, "created_at": user.created_at})
+            );
+        } else {
+            println!("{:6}  {:8}  {:30}  {}", user.number, user.role, user.email, user.username);
+        }
+    }
+    ensure!(total <= MOST, "only the newest {MOST} of {total} users are listed");
     Ok(())
 }
 

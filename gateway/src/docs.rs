@@ -14,8 +14,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_swagger_ui::SwaggerUi;
 
 use crate::{
-    automation, extraction, fleet, identity, monitoring, problem::is_service_1, serve::health_routes,
-    state::AppState, transfer,
+    automation, extraction, fleet, identity, monitoring, problem::is_service_1, register,
+    serve::health_routes, state::AppState, transfer,
 };
 
 /// What the description says of the whole.
@@ -52,6 +52,7 @@ pub(crate) fn described_routes() -> OpenApiRouter<AppState> {
         .merge(fleet::routes())
         .merge(identity::routes())
         .merge(monitoring::routes())
+        .merge(register::routes())
         .merge(transfer::routes());
     for (path, item) in &mut routes.get_openapi_mut().paths.paths {
         describe_layers(path, item);

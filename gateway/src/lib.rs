@@ -23,6 +23,7 @@ mod limits;
 mod metrics;
 mod monitoring;
 mod problem;
+mod register;
 mod serve;
 mod state;
 mod target;
@@ -30,8 +31,9 @@ mod tasks;
 mod throttle;
 mod transfer;
 
-pub use auth::{HashError, Passwords, rotate as rotate_signing_key};
+pub use auth::{HashError, Passwords, new_api_token, rotate as rotate_signing_key};
 pub use docs::openapi;
 pub use first_admin::{FirstAdmin, FirstAdminError, ensure_admin};
 pub use metrics::serve_metrics;
+pub use register::LogEventOut;
 pub use serve::{Gateway, GatewayError, Inspectors};

@@ -22,7 +22,7 @@ use signalbox_texts::Texts;
 use sqlx::PgPool;
 use tokio::{
     net::TcpListener,
-    sync::{Semaphore, broadcast},
+    sync::{Semaphore, broadcast, watch},
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
@@ -42,6 +42,7 @@ use crate::{
     metrics,
     monitoring::{catalog::Catalogs, export::EXPORTS, live::LiveValues, open_sockets::OpenSockets},
     problem::{Problem, ProblemKind},
+    register::FOLLOWERS,
     state::{AppState, State},
     tasks, throttle,
     transfer::{agent_keys::AgentKeys, live::LiveAgents},
@@ -125,6 +126,8 @@ impl Gateway {
             live_values: LiveValues::default(),
             open_sockets: OpenSockets::default(),
             exports: Arc::new(Semaphore::new(EXPORTS)),
+            followers: Arc::new(Semaphore::new(FOLLOWERS)),
+            log_moved: watch::Sender::new(0),
             documents: inspectors.documents,
             plugins: inspectors.plugins,
             wheels: BlobStore::open(config.storage.folder.join("wheels"))?,

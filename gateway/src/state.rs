@@ -16,7 +16,7 @@ use signalbox_sealing::Sealer;
 use signalbox_texts::Texts;
 use sqlx::PgPool;
 use tokio::{
-    sync::{Semaphore, broadcast},
+    sync::{Semaphore, broadcast, watch},
     time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
@@ -69,6 +69,10 @@ pub(crate) struct State {
     pub(crate) open_sockets: OpenSockets,
     /// Places of exports.
     pub(crate) exports: Arc<Semaphore>,
+    /// Places of followers of the log.
+    pub(crate) followers: Arc<Semaphore>,
+    /// The newest position of the log that this gateway was told of.
+    pub(crate) log_moved: watch::Sender<i64>,
     /// Who reads documents; none where that cannot be started.
     pub(crate) documents: Option<Documents>,
     /// Who looks at packages of plugins.

@@ -79,7 +79,8 @@ fn hear(state: &State, gateway: Uuid, wakeup: Wakeup) {
             // Nobody may be waiting.
             let _ = state.wakeups.send(wakeup);
         }
-        Wakeup::LogAppended { .. } | Wakeup::DatapointsAppended { .. } | Wakeup::RateTaken { .. } => {}
+        Wakeup::LogAppended { position, .. } => drop(state.log_moved.send_replace(*position)),
+        Wakeup::DatapointsAppended { .. } | Wakeup::RateTaken { .. } => {}
     }
 }
 

@@ -78,6 +78,14 @@ pub async fn rebuild<P: Projection>(pool: &PgPool) -> Result<RebuildReport, Rebu
     rebuild_in::<P>(pool, Portions::default()).await
 }
 
+/// Builds projection `P` anew and says how it differs from the live tables, which stay as they are.
+///
+/// # Errors
+/// As [`rebuild`].
+pub async fn compare<P: Projection>(pool: &PgPool) -> Result<RebuildReport, RebuildError> {
+    build::<P>(pool, Portions::default(), Fate::Dropped).await
+}
+
 /// [`rebuild`] with other portions.
 ///
 /// # Errors
@@ -86,24 +94,42 @@ pub async fn rebuild_in<P: Projection>(
     pool: &PgPool,
     portions: Portions,
 ) -> Result<RebuildReport, RebuildError> {
+    build::<P>(pool, portions, Fate::Live).await
+}
+
+/// What becomes of the rebuilt tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// They take the place of the live ones.
+    Live,
+    /// They have shown what they are to show.
+    Dropped,
+}
+
+async fn build<P: Projection>(
+    pool: &PgPool,
+    portions: Portions,
+    fate: Fate,
+) -> Result<RebuildReport, RebuildError> {
     let _lease = Lease::acquire(pool, &format!("rebuild.{}", P::NAME)).await;
     let schema = format!("read_rebuild_{}", P::NAME);
     ensure_checkpoint(pool, P::NAME).await?;
     // Not given back to the pool, because it is set up for this alone.
     let mut connection = pool.acquire().await?.detach();
-    let result = build_and_swap::<P>(pool, &mut connection, &schema, portions).await;
-    if result.is_err() {
+    let result = build_and_compare::<P>(pool, &mut connection, &schema, portions, fate).await;
+    if result.is_err() || fate == Fate::Dropped {
         // The next rebuild would drop it too; if the database is away, that is what is left to do.
         let _ = connection.execute(drop_schema(&schema).as_str()).await;
     }
     result
 }
 
-async fn build_and_swap<P: Projection>(
+async fn build_and_compare<P: Projection>(
     pool: &PgPool,
     connection: &mut PgConnection,
     schema: &str,
     portions: Portions,
+    fate: Fate,
 ) -> Result<RebuildReport, RebuildError> {
     // Nothing here has to outlive a crash before the swap, which waits for the disk.
     connection.execute("SET synchronous_commit = off").await?;
@@ -122,7 +148,7 @@ async fn build_and_swap<P: Projection>(
         connection.execute(statement.as_str()).await?;
     }
     connection.execute("RESET synchronous_commit").await?;
-    swap::<P>(connection, schema, position, portions.events).await
+    finish::<P>(connection, schema, position, portions.events, fate).await
 }
 
 struct Batch {
@@ -241,11 +267,12 @@ async fn fold<P: Projection>(
     poisons.into_iter().next().map_or(Ok(()), |poison| Err(RebuildError::Poisonous(poison)))
 }
 
-async fn swap<P: Projection>(
+async fn finish<P: Projection>(
     connection: &mut PgConnection,
     schema: &str,
     mut position: i64,
     count: i64,
+    fate: Fate,
 ) -> Result<RebuildReport, RebuildError> {
     let mut transaction = connection.begin().await?;
     let live: i64 =
@@ -262,19 +289,25 @@ async fn swap<P: Projection>(
     }
     let mut report = RebuildReport { events: position, rows: 0, differences: 0 };
     for table in P::TABLES {
-        let (rows, differences) = compare(&mut transaction, schema, table).await?;
+        let (rows, differences) = differences(&mut transaction, schema, table).await?;
         report.rows += rows;
         report.differences += differences;
     }
-    let tables: Vec<_> = P::TABLES.iter().map(|table| format!("read.{table}")).collect();
-    lock_tables(&mut transaction, &tables).await?;
-    for table in P::TABLES {
-        transaction.execute(format!("DROP TABLE read.{table}").as_str()).await?;
-        transaction.execute(format!("ALTER TABLE {schema}.{table} SET SCHEMA read").as_str()).await?;
+    if fate == Fate::Live {
+        swap::<P>(&mut transaction, schema).await?;
     }
-    transaction.execute(format!("DROP SCHEMA {schema}").as_str()).await?;
     transaction.commit().await?;
     Ok(report)
+}
+
+async fn swap<P: Projection>(connection: &mut PgConnection, schema: &str) -> Result<(), sqlx::Error> {
+    let tables: Vec<_> = P::TABLES.iter().map(|table| format!("read.{table}")).collect();
+    lock_tables(connection, &tables).await?;
+    for table in P::TABLES {
+        connection.execute(format!("DROP TABLE read.{table}").as_str()).await?;
+        connection.execute(format!("ALTER TABLE {schema}.{table} SET SCHEMA read").as_str()).await?;
+    }
+    connection.execute(format!("DROP SCHEMA {schema}").as_str()).await.map(|_| ())
 }
 
 /// Locks the live tables against readers. A reader that holds one of them and waits for the next would be stopped by
@@ -299,7 +332,7 @@ fn is_lock_timeout(error: &sqlx::Error) -> bool {
 }
 
 /// Rows of the rebuilt table, and how many keys have another row in the live one, or are only in one of the two.
-async fn compare(
+async fn differences(
     connection: &mut PgConnection,
     schema: &str,
     table: &str,

@@ -8,4 +8,6 @@ mod doctor_command;
 mod extract_command;
 mod harness;
 mod language_model;
+mod log_command;
 mod routes;
+mod user_command;

@@ -19,8 +19,8 @@ use uuid::Uuid;
 
 use crate::{
     Cleanup, Dispatcher, ExtractionCleanup, ExtractionRunner, FirmwareRunner, HealthReporter, HealthWatch,
-    Housekeeping, PresenceSweep, Readings, Reconciler, Relay, RuleEvaluation, RuleLog, Scheduler, StallSweep,
-    TextSweep, WebhookDelivery, WebhookFanOut, WebhookReplay, WorkerError,
+    Housekeeping, Indexer, Notary, PresenceSweep, Readings, Reconciler, Relay, RuleEvaluation, RuleLog,
+    Scheduler, StallSweep, TextSweep, WebhookDelivery, WebhookFanOut, WebhookReplay, WorkerError,
 };
 
 /// Pause after a failed step.
@@ -89,14 +89,21 @@ impl Context {
         key: &str,
         command: &D::Command,
     ) -> Result<CommandOutcome, Rejection> {
-        let metadata = Metadata {
-            command_id: Uuid::new_v5(&id, format!("{name} {key}").as_bytes()),
-            actor: Actor::system(name),
-            causation: None,
-            correlation: id.simple().to_string(),
-            traceparent: None,
-        };
-        self.bus.send::<D>(id, version, &metadata, command).await
+        self.bus.send::<D>(id, version, &metadata(name, id, key), command).await
+    }
+
+    /// Sends a command that the event at position `cause` of the log led to, where another worker or the state of things may
+    /// have been faster.
+    pub(crate) async fn send_because<D: Decider>(
+        &self,
+        name: &str,
+        cause: i64,
+        id: Uuid,
+        key: &str,
+        command: &D::Command,
+    ) -> Result<Option<CommandOutcome>, WorkerError> {
+        let metadata = Metadata { causation: Some(cause), ..metadata(name, id, key) };
+        due(name, self.bus.send::<D>(id, None, &metadata, command).await)
     }
 
     /// Like [`Context::send`], where another worker or the state of things may have been faster: then nothing is left
@@ -121,6 +128,17 @@ impl Context {
         command: &D::Command,
     ) -> Result<Option<CommandOutcome>, WorkerError> {
         due(name, self.send::<D>(name, id, Some(version), key, command).await)
+    }
+}
+
+/// Metadata of a command of worker `name`. What led to it, and the correlation, are found in the log.
+fn metadata(name: &str, id: Uuid, key: &str) -> Metadata {
+    Metadata {
+        command_id: Uuid::new_v5(&id, format!("{name} {key}").as_bytes()),
+        actor: Actor::system(name),
+        causation: None,
+        correlation: String::new(),
+        traceparent: None,
     }
 }
 
@@ -152,6 +170,8 @@ pub async fn run(context: Context, stop: CancellationToken) {
             run_one(PresenceSweep, &context),
             run_one(Cleanup, &context),
             run_one(Housekeeping, &context),
+            run_one(Indexer, &context),
+            run_one(Notary, &context),
             run_one(Readings::default(), &context),
             run_one(RuleLog, &context),
             run_everywhere(&rules, &context),

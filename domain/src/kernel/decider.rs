@@ -17,6 +17,10 @@ pub trait Decider: Default + Clone + Serialize + DeserializeOwned + Send + Sync 
     /// Events between two snapshots, where long streams make them pay; `None` for no snapshots.
     const SNAPSHOT_EVERY: Option<i64> = None;
 
+    /// Whether its life is one story: what the system does with it follows from its newest event, unless the command names
+    /// another cause.
+    const ONE_STORY: bool = false;
+
     /// What can be asked of the aggregate.
     type Command: Clone + Serialize + DeserializeOwned + Send + Sync + std::fmt::Debug;
     /// What can have happened to it.

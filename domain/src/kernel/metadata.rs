@@ -13,7 +13,9 @@ pub struct Metadata {
     /// The position of the event that led to the command, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub causation: Option<i64>,
-    /// Equal for everything that one cause led to; the request id of the first request.
+    /// Equal for everything that one cause led to; the request id of the first request. Left empty by senders that do not know
+    /// it: then it is that of the cause, which is the aggregate's newest event where its life is one story.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub correlation: String,
     /// W3C trace context of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]

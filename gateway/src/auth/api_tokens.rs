@@ -5,15 +5,29 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use chrono::{DateTime, Utc};
+use rand::{TryRngCore, rngs::OsRng};
 use signalbox_clock::Clock;
 use signalbox_config::ApiTokenPrefix;
-use signalbox_domain::kernel::UserId;
+use signalbox_domain::kernel::{Sha256Hex, UserId};
 use signalbox_projections::identity::queries::{LiveApiToken, live_api_token};
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::{Credential, Who, hash_secret, memory::Memory};
+
+/// The secret of a new API token, and what is stored of it.
+///
+/// # Errors
+/// The machine gives no random numbers.
+pub fn new_api_token(prefix: ApiTokenPrefix) -> std::io::Result<(String, Sha256Hex)> {
+    let mut random = [0; 32];
+    OsRng.try_fill_bytes(&mut random).map_err(std::io::Error::other)?;
+    let secret = format!("{}{}", prefix.as_str(), URL_SAFE_NO_PAD.encode(random));
+    let hash = hash_secret(&secret);
+    Ok((secret, hash))
+}
 
 /// The API tokens that this gateway has seen lately, and which of them were used.
 #[derive(Debug)]

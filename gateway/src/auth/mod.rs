@@ -11,6 +11,7 @@ mod who;
 
 pub(crate) use agent::{AgentAuth, AgentTokens, hash_secret};
 pub(crate) use api_tokens::ApiTokens;
+pub use api_tokens::new_api_token;
 pub(crate) use extractors::{Admin, Reader, Writer, identify, presented};
 pub(crate) use keys::Keys;
 pub use keys::rotate;

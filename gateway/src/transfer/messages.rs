@@ -247,12 +247,12 @@ async fn send(
 
 /// Metadata of a command that an agent's message leads to.
 pub(super) fn metadata(state: &Gateway, peer: &Peer) -> Metadata {
-    let command_id = state.clock.new_id();
     Metadata {
-        command_id,
+        command_id: state.clock.new_id(),
         actor: peer.auth.actor(),
         causation: None,
-        correlation: command_id.simple().to_string(),
+        // What an agent tells of a transfer belongs to the transfer's story.
+        correlation: String::new(),
         traceparent: None,
     }
 }

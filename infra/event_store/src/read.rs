@@ -1,3 +1,5 @@
+use std::str::FromStr;
+
 use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use sqlx::{PgExecutor, PgPool};
@@ -6,7 +8,7 @@ use uuid::Uuid;
 use crate::RecordedEvent;
 
 /// What makes a [`RecordedEvent`], except for what is large: `payload` and `metadata` follow.
-const HEADER: &str =
+pub(crate) const HEADER: &str =
     "SELECT position, aggregate_type, aggregate_id, sequence, event_type, event_version, recorded_at";
 
 /// At most `limit` events after `position`, in order. Because positions are gapless and in commit order, the
@@ -168,6 +170,67 @@ pub async fn read_streams(
     .bind(aggregate_type)
     .bind(ids)
     .bind(event_types)
+    .fetch_all(pool)
+    .await
+}
+
+/// A moment of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// The newest.
+    Now,
+    /// After the event at this position.
+    Position(i64),
+    /// With all that was recorded until then.
+    Time(DateTime<Utc>),
+}
+
+/// A text that names no moment.
+#[derive(Debug, thiserror::Error)]
+#[error("at must be a position or a time such as 2026-01-31T12:00:00Z")]
+pub struct InvalidMoment;
+
+impl FromStr for Moment {
+    type Err = InvalidMoment;
+
+    fn from_str(text: &str) -> Result<Self, InvalidMoment> {
+        match (text.trim().parse(), DateTime::parse_from_rfc3339(text.trim())) {
+            (Ok(position), _) => Ok(Self::Position(position)),
+            (_, Ok(time)) => Ok(Self::Time(time.to_utc())),
+            _ => Err(InvalidMoment),
+        }
+    }
+}
+
+/// At most `limit` events of one aggregate after version `version`, oldest first, as far as there were at `moment`.
+///
+/// # Errors
+/// The database's error.
+pub async fn read_stream_after(
+    pool: &PgPool,
+    aggregate_type: &str,
+    id: Uuid,
+    version: i64,
+    moment: Moment,
+    limit: i64,
+) -> Result<Vec<RecordedEvent>, sqlx::Error> {
+    let (position, time) = match moment {
+        Moment::Now => (None, None),
+        Moment::Position(position) => (Some(position), None),
+        Moment::Time(time) => (None, Some(time)),
+    };
+    sqlx::query_as(&format!(
+        "{HEADER}, payload, metadata FROM events
+          WHERE aggregate_type = $1 AND aggregate_id = $2 AND sequence > $3
+            AND ($4::bigint IS NULL OR position <= $4) AND ($5::timestamptz IS NULL OR recorded_at <= $5)
+          ORDER BY sequence LIMIT $6"
+    ))
+    .bind(aggregate_type)
+    .bind(id.to_string())
+    .bind(version)
+    .bind(position)
+    .bind(time)
+    .bind(limit)
     .fetch_all(pool)
     .await
 }

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::{
     append::{Append, AppendError, AppendOutcome, Appender, NewEvent},
+    cause::complete,
     root::Root,
     snapshot,
     upcast::upcast_builtin,
@@ -74,7 +75,8 @@ impl CommandStore<'_> {
         events: &[D::Event],
     ) -> Result<AppendOutcome, AggregateError<Rejection>> {
         let new_events = events.iter().map(new_event).collect::<Result<Vec<_>, _>>()?;
-        let metadata = serde_json::to_value(self.metadata)?;
+        let metadata = complete::<D>(self.pool, loaded.id, loaded.version, self.metadata).await;
+        let metadata = serde_json::to_value(metadata.map_err(unavailable)?)?;
         if !is_storable(&metadata) || !new_events.iter().all(|event| is_storable(&event.payload)) {
             let message = "A text contains the NUL character, which cannot be stored.";
             return Err(AggregateError::UserError(Rejection::invalid("invalid_field", message)));

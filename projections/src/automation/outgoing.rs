@@ -265,14 +265,19 @@ fn health(recorded: &RecordedEvent) -> Result<Outgoing, OutgoingError> {
     tell(recorded, EventType::SystemHealthChanged, report.since, about)
 }
 
+/// Names `recorded` in all that is told of it; follows from its place in its stream.
+pub fn told_id(recorded: &RecordedEvent) -> Uuid {
+    let place = format!("{} {}", recorded.aggregate_type, recorded.sequence);
+    Uuid::new_v5(&recorded.aggregate_id, place.as_bytes())
+}
+
 fn tell(
     recorded: &RecordedEvent,
     event_type: EventType,
     time: DateTime<Utc>,
     about: About<'_>,
 ) -> Result<Outgoing, OutgoingError> {
-    let place = format!("{} {}", recorded.aggregate_type, recorded.sequence);
-    let id = Uuid::new_v5(&recorded.aggregate_id, place.as_bytes());
+    let id = told_id(recorded);
     let payload = Payload {
         r#type: event_type.as_str(),
         time: time.to_rfc3339_opts(SecondsFormat::Micros, false),

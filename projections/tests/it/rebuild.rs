@@ -5,6 +5,7 @@ use signalbox_domain::{
 use signalbox_projections::{
     Page, Portions, Projection, Runner,
     automation::AutomationProjection,
+    compare,
     extraction::ExtractionProjection,
     fleet::FleetProjection,
     identity::{
@@ -34,6 +35,24 @@ async fn rebuild_unchanged<P: Projection>(world: &World) {
     assert_eq!(report.differences, 0, "{}: {report:?}", P::NAME);
     assert_eq!(report.rows, before.len() as i64);
     assert_eq!(live::<P>(world).await, before);
+}
+
+#[tokio::test]
+async fn a_comparison_finds_what_differs_and_leaves_it_as_it_is() {
+    let world = World::start().await;
+    history::users(&world.writer, 1).await;
+    world.fold().await;
+    assert_eq!(compare::<IdentityProjection>(world.pool()).await.unwrap().differences, 0);
+    let wrong =
+        "UPDATE read.users SET username = 'mallory' WHERE id = (SELECT min(id::text)::uuid FROM read.users)";
+    world.pool().execute(wrong).await.unwrap();
+    let before = live::<IdentityProjection>(&world).await;
+    assert_eq!(compare::<IdentityProjection>(world.pool()).await.unwrap().differences, 1);
+    assert_eq!(live::<IdentityProjection>(&world).await, before);
+    let beside = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'read\\_rebuild%'";
+    assert_eq!(sqlx::query_scalar::<_, i64>(beside).fetch_one(world.pool()).await.unwrap(), 0);
+    assert_eq!(rebuild::<IdentityProjection>(world.pool()).await.unwrap().differences, 1);
+    assert_eq!(compare::<IdentityProjection>(world.pool()).await.unwrap().differences, 0);
 }
 
 #[tokio::test]

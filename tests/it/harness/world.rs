@@ -1,6 +1,6 @@
 //! Servers, a running service, an admin who is logged in, and short ways to what most tests need.
 
-use std::{net::SocketAddr, panic::Location, time::Duration};
+use std::{net::SocketAddr, panic::Location, path::Path, time::Duration};
 
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
@@ -10,7 +10,7 @@ use signalbox_test_support::TestServers;
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
-use super::{Client, eventually, eventually_some, seconds, service::Process};
+use super::{Client, eventually, eventually_some, seconds, service::Process, signalbox};
 
 /// E-mail address of the admin of every test.
 pub const ADMIN: &str = "admin@example.org";
@@ -37,6 +37,15 @@ pub struct AgentAccount {
     pub token: String,
 }
 
+/// What a service begins with.
+enum Beginning<'a> {
+    Empty,
+    /// Empty, and its workers are processes that the test starts.
+    WithoutWorkers,
+    /// The log of another one, in which the token is an admin's.
+    Archive(&'a Path, &'a str),
+}
+
 impl World {
     pub async fn start() -> Self {
         Self::with(|_| {}).await
@@ -49,15 +58,21 @@ impl World {
 
     /// A service whose workers are processes that the test starts.
     pub async fn without_workers(adjust: impl FnOnce(&mut Config)) -> Self {
-        Self::made(Clock::system(), adjust, false).await
+        Self::begin(Clock::system(), adjust, Beginning::WithoutWorkers).await
     }
 
     /// A service that lives by `clock`.
     pub async fn at(clock: Clock, adjust: impl FnOnce(&mut Config)) -> Self {
-        Self::made(clock, adjust, true).await
+        Self::begin(clock, adjust, Beginning::Empty).await
     }
 
-    async fn made(clock: Clock, adjust: impl FnOnce(&mut Config), works: bool) -> Self {
+    /// A service that begins with the log of another one, in which `token` is an admin's. Nobody logs in, so that nothing is
+    /// added to the log.
+    pub async fn of_archive(archive: &Path, token: &str) -> Self {
+        Self::begin(Clock::system(), |_| {}, Beginning::Archive(archive, token)).await
+    }
+
+    async fn begin(clock: Clock, adjust: impl FnOnce(&mut Config), beginning: Beginning<'_>) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let servers = TestServers::start().await;
         let folder = TempDir::new().unwrap();
@@ -70,10 +85,13 @@ impl World {
         config.limits.request_burst = 100_000;
         config.egress.allowed_networks = vec!["127.0.0.0/8".to_owned()];
         adjust(&mut config);
+        if let Beginning::Archive(archive, _) = beginning {
+            signalbox(&config, &["log", "import", archive.to_str().unwrap()]).await.well();
+        }
         let mut main = Process::new(&config, &clock).await;
         main.handle_commands();
         main.project();
-        if works {
+        if !matches!(beginning, Beginning::WithoutWorkers) {
             main.work().await;
         }
         let address = main.serve().await;
@@ -83,11 +101,19 @@ impl World {
             password_file: folder.path().join("admin-password"),
         };
         let anonymous = Client::new(address);
-        // Nobody could log in yet.
-        assert_eq!(anonymous.get("/readyz").await.status, 503);
-        ensure_admin(&main.pool, &main.bus, &clock, first).await.unwrap().expect("there was no user before");
+        if !matches!(beginning, Beginning::Archive(..)) {
+            // Nobody could log in yet.
+            assert_eq!(anonymous.get("/readyz").await.status, 503);
+            ensure_admin(&main.pool, &main.bus, &clock, first)
+                .await
+                .unwrap()
+                .expect("there was no user before");
+        }
         eventually(seconds(10), async || anonymous.get("/readyz").await.status == 200).await;
-        let admin = anonymous.log_in(ADMIN, PASSWORD).await;
+        let admin = match beginning {
+            Beginning::Archive(_, token) => anonymous.with_token(token),
+            Beginning::Empty | Beginning::WithoutWorkers => anonymous.log_in(ADMIN, PASSWORD).await,
+        };
         Self { servers, config, clock, address, admin, main, others: Vec::new(), folder }
     }
 

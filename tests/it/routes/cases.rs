@@ -51,6 +51,10 @@ pub enum Subject {
     /// None is installed.
     PluginPackage,
     Firmware,
+    LogEvent,
+    LogStream,
+    /// None is there.
+    Correlation,
     /// Seen by the transfer's agents alone.
     File,
 }
@@ -92,8 +96,8 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
     use Subject::{
         ApiToken, ChannelMapping, Dashboard, Datapoint, Delivery, Event, Experiment, Extraction, File,
-        Firmware, Job, LogEntry, Nothing, PluginInstance, PluginPackage, Rule, Token, Transfer, User,
-        Webhook, Widget,
+        Firmware, Job, LogEntry, LogEvent, LogStream, Nothing, PluginInstance, PluginPackage, Rule, Token,
+        Transfer, User, Webhook, Widget,
     };
     let credentials = || Some(json!({"email": "nobody@example.org", "password": "not the password"}));
     let job = || {
@@ -192,6 +196,10 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "create_experiment" => (Operator, Nothing, Some(json!({"name": "new"}))),
         "update_experiment" => (Operator, Experiment, Some(json!({"name": "new"}))),
         "stop_experiment" | "delete_experiment" => (Operator, Experiment, None),
+        "list_log" | "follow_log" | "get_log_chain" => (Admin, Nothing, None),
+        "get_log_event" => (Admin, LogEvent, None),
+        "get_log_correlation" => (Admin, Subject::Correlation, None),
+        "get_log_stream" => (Admin, LogStream, None),
         "get_log_entry" => (AnyUser, LogEntry, None),
         "create_log_entry" => (
             Operator,
@@ -340,14 +348,22 @@ impl Route {
                 return of_instance.replace("{mapping_id}", &subjects.channel_mapping);
             }
             Subject::Firmware => subjects.firmware.clone(),
-            Subject::PluginPackage => "018f0000-0000-7000-8000-000000000000".to_owned(),
+            Subject::LogEvent => "1".to_owned(),
+            Subject::LogStream => {
+                return self.template.replace("{type}", "channel").replace("{id}", &subjects.event);
+            }
+            Subject::PluginPackage | Subject::Correlation => {
+                "018f0000-0000-7000-8000-000000000000".to_owned()
+            }
         };
         self.path_with(&id)
     }
 
     pub fn path_with(&self, id: &str) -> String {
         let names = ["{id}", "{wid}", "{did}", "{public_id}", "{mapping_id}"];
-        names.iter().fold(self.template.clone(), |path, name| path.replace(name, id))
+        let path = names.iter().fold(self.template.clone(), |path, name| path.replace(name, id));
+        // What has no end is asked for what is none.
+        if self.template == "/api/v1/log/stream" { format!("{path}?after=never") } else { path }
     }
 
     /// Whether what is well-formed but wrong is answered by 422.

@@ -4,3 +4,11 @@ mod bodies;
 mod cases;
 mod credentials;
 mod paths;
+
+pub use self::cases::{Subjects, routes as all};
+use crate::harness::World;
+
+/// One resource of each kind.
+pub async fn subjects(world: &World) -> Subjects {
+    Subjects::new(world).await
+}

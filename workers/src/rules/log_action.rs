@@ -49,7 +49,7 @@ impl Worker for RuleLog {
         let Some(last) = events.last() else { return Ok(false) };
         let firings = events.iter().filter_map(logged);
         stream::iter(firings)
-            .map(|(rule, firing)| write(context, rule, firing))
+            .map(|logged| write(context, logged))
             .buffer_unordered(CONCURRENT)
             .try_collect::<()>()
             .await?;
@@ -58,15 +58,24 @@ impl Worker for RuleLog {
     }
 }
 
+/// A firing that asks for an entry.
+struct Logged {
+    rule: Uuid,
+    position: i64,
+    firing: Firing,
+}
+
 /// The firing that `event` is, if it asks for an entry.
-fn logged(event: &RecordedEvent) -> Option<(Uuid, Firing)> {
+fn logged(event: &RecordedEvent) -> Option<Logged> {
     if event.aggregate_type != Rule::TYPE {
         return None;
     }
     match event.decode::<Rule>() {
-        Ok(RuleEvent::RuleTriggered(firing)) => {
-            (firing.action == RuleAction::Log).then_some((event.aggregate_id, firing))
-        }
+        Ok(RuleEvent::RuleTriggered(firing)) => (firing.action == RuleAction::Log).then_some(Logged {
+            rule: event.aggregate_id,
+            position: event.position,
+            firing,
+        }),
         Ok(_) => None,
         Err(error) => {
             tracing::error!(%error, "a firing is not written down");
@@ -75,7 +84,8 @@ fn logged(event: &RecordedEvent) -> Option<(Uuid, Firing)> {
     }
 }
 
-async fn write(context: &Context, rule: Uuid, firing: Firing) -> Result<(), WorkerError> {
+async fn write(context: &Context, logged: Logged) -> Result<(), WorkerError> {
+    let Logged { rule, position, firing } = logged;
     let entry = Uuid::new_v5(&rule, firing.reading.datapoint_id.as_bytes());
     let new = NewLogEntry {
         kind: LogType::Warning,
@@ -83,10 +93,8 @@ async fn write(context: &Context, rule: Uuid, firing: Firing) -> Result<(), Work
         source: SOURCE.to_owned(),
         user: None,
     };
-    context
-        .send_if_still_due::<LogEntry>(RuleLog::NAME, entry, "write", &LogEntryCommand::Write(new))
-        .await?;
-    Ok(())
+    let command = LogEntryCommand::Write(new);
+    context.send_because::<LogEntry>(RuleLog::NAME, position, entry, "write", &command).await.map(|_| ())
 }
 
 fn sentence(firing: &Firing) -> String {

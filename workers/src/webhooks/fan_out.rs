@@ -95,7 +95,7 @@ impl Following {
                 continue;
             }
             if let Some(event) = told(&background, recorded) {
-                queue.add_callback(recorded.aggregate_id, &event);
+                queue.add_callback(recorded.aggregate_id, recorded.position, &event);
                 for webhook in self.subscriptions.told_of(event.event_type) {
                     queue.add(webhook, recorded.position, &event);
                 }

@@ -29,9 +29,13 @@ pub(super) async fn write(context: &Context, events: &[RecordedEvent]) -> Result
     let mut entries = Vec::new();
     for recorded in events.iter().filter(|event| NOTICED.contains(&event.event_type.as_str())) {
         match recorded.aggregate_type.as_str() {
-            Consignment::TYPE => entries.extend(about_deliveries(context, recorded).await?),
+            Consignment::TYPE => {
+                let about = about_deliveries(context, recorded).await?;
+                entries.extend(about.into_iter().map(|(id, entry)| (recorded.position, id, entry)));
+            }
             Health::TYPE => {
-                entries.push((key(recorded.aggregate_id, recorded.sequence), about_health(recorded)?))
+                let id = key(recorded.aggregate_id, recorded.sequence);
+                entries.push((recorded.position, id, about_health(recorded)?));
             }
             Firmware::TYPE => {
                 let entry = about_firmware(context, recorded).await?;
@@ -40,9 +44,9 @@ pub(super) async fn write(context: &Context, events: &[RecordedEvent]) -> Result
             _ => {}
         }
     }
-    let written = stream::iter(entries).map(|(id, entry)| async move {
+    let written = stream::iter(entries).map(|(cause, id, entry)| async move {
         let command = LogEntryCommand::Write(entry);
-        context.send_if_still_due::<LogEntry>(WebhookFanOut::NAME, id, "write", &command).await.map(|_| ())
+        context.send_because::<LogEntry>(WebhookFanOut::NAME, cause, id, "write", &command).await.map(|_| ())
     });
     written.buffer_unordered(CONCURRENT).try_collect().await
 }

@@ -20,34 +20,45 @@ const CONCURRENT: usize = 16;
 /// Deliveries on their way to their consignments.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    of_webhooks: BTreeMap<(WebhookId, i64), Vec<NewDelivery>>,
-    /// With the keys of their consignments.
-    callbacks: Vec<(Uuid, CallbackDelivery)>,
+    of_webhooks: BTreeMap<(WebhookId, i64), Stretch>,
+    /// With the positions of their events, and the keys of their consignments.
+    callbacks: Vec<(i64, Uuid, CallbackDelivery)>,
+}
+
+/// Deliveries of one consignment.
+#[derive(Debug)]
+struct Stretch {
+    /// Position of the first of their events.
+    first: i64,
+    deliveries: Vec<NewDelivery>,
 }
 
 impl Queue {
     /// Adds `event`, which is at `position`, for `webhook`.
     pub(super) fn add(&mut self, webhook: WebhookId, position: i64, event: &Outgoing) {
-        self.of_webhooks.entry((webhook, position / STRETCH)).or_default().push(delivery(webhook, event));
+        let new = || Stretch { first: position, deliveries: Vec::new() };
+        let stretch = self.of_webhooks.entry((webhook, position / STRETCH)).or_insert_with(new);
+        stretch.deliveries.push(delivery(webhook, event));
     }
 
-    /// Adds `event` for whoever is to be told of it by the resource `of` itself.
-    pub(super) fn add_callback(&mut self, of: Uuid, event: &Outgoing) {
+    /// Adds `event`, which is at `position`, for whoever is to be told of it by the resource `of` itself.
+    pub(super) fn add_callback(&mut self, of: Uuid, position: i64, event: &Outgoing) {
         let Some(Callback { receiver, url, sealed_secret }) = event.callback.clone() else { return };
         let delivery = delivery(receiver, event);
         let consignment = Uuid::new_v5(&of, format!("callback {}", event.id).as_bytes());
-        self.callbacks.push((consignment, CallbackDelivery { receiver, url, sealed_secret, delivery }));
+        let callback = CallbackDelivery { receiver, url, sealed_secret, delivery };
+        self.callbacks.push((position, consignment, callback));
     }
 
     /// Queues them all. Done twice, nothing happens the second time: consignment and delivery follow from subscription and
     /// event.
     pub(super) async fn send(self, context: &Context, name: &str) -> Result<(), WorkerError> {
         let queued = stream::iter(self.of_webhooks)
-            .map(|((webhook, stretch), deliveries)| queue(context, name, webhook, stretch, deliveries));
+            .map(|((webhook, number), stretch)| queue(context, name, webhook, number, stretch));
         queued.buffer_unordered(CONCURRENT).try_collect::<()>().await?;
-        let called = stream::iter(self.callbacks).map(|(id, callback)| async move {
+        let called = stream::iter(self.callbacks).map(|(cause, id, callback)| async move {
             let command = ConsignmentCommand::QueueCallback(callback);
-            context.send_if_still_due::<Consignment>(name, id, "callback", &command).await.map(|_| ())
+            context.send_because::<Consignment>(name, cause, id, "callback", &command).await.map(|_| ())
         });
         called.buffer_unordered(CONCURRENT).try_collect().await
     }
@@ -66,14 +77,14 @@ async fn queue(
     context: &Context,
     name: &str,
     webhook: WebhookId,
-    stretch: i64,
-    deliveries: Vec<NewDelivery>,
+    number: i64,
+    Stretch { first, deliveries }: Stretch,
 ) -> Result<(), WorkerError> {
-    let id = Uuid::new_v5(&webhook.0, format!("stretch {stretch}").as_bytes());
+    let id = Uuid::new_v5(&webhook.0, format!("stretch {number}").as_bytes());
     // Other deliveries are another command: the second time, some may have been there and others not.
     let ids: Vec<_> = deliveries.iter().map(|delivery| delivery.id.to_string()).collect();
     let key = format!("queue {}", ids.join(" "));
     let command = ConsignmentCommand::Queue { webhook, deliveries };
     // Refused when the subscription has been deleted meanwhile.
-    context.send_if_still_due::<Consignment>(name, id, &key, &command).await.map(|_| ())
+    context.send_because::<Consignment>(name, first, id, &key, &command).await.map(|_| ())
 }

@@ -16,6 +16,7 @@ impl Decider for Consignment {
     const TYPE: &'static str = "delivery";
     const CONTEXT: &'static str = "automation";
     const STATE_VERSION: i32 = 1;
+    const ONE_STORY: bool = true;
     type Command = ConsignmentCommand;
     type Event = ConsignmentEvent;
 

@@ -13,6 +13,7 @@ impl Decider for ExtractionJob {
     const TYPE: &'static str = "extraction_job";
     const CONTEXT: &'static str = "extraction";
     const STATE_VERSION: i32 = 1;
+    const ONE_STORY: bool = true;
     type Command = ExtractionJobCommand;
     type Event = ExtractionJobEvent;
 

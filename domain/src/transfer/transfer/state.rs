@@ -38,6 +38,7 @@ impl Decider for Transfer {
     const TYPE: &'static str = "transfer";
     const CONTEXT: &'static str = "transfer";
     const STATE_VERSION: i32 = 1;
+    const ONE_STORY: bool = true;
     // A tree of thousands of files makes thousands of events.
     const SNAPSHOT_EVERY: Option<i64> = Some(100);
     type Command = TransferCommand;

@@ -26,7 +26,7 @@ pub use export::{Export, ExportSpan};
 pub use follow::{FoldStep, Folder};
 pub use latest::{last_time, latest};
 pub use list::{ListFilter, list};
-pub use rebuild::{SeriesReport, rebuild_series};
+pub use rebuild::{SeriesReport, compare_series, rebuild_series};
 pub use recorded::recorded;
 pub use retention::drop_old_days;
 pub use window::{Aggregate, Window, series};

@@ -15,7 +15,10 @@ use super::{
     follow::{FoldStep, step_in},
     snapshot::{Progress, begin_fold},
 };
-use crate::{Lease, rebuild::lock_tables};
+use crate::{
+    Lease,
+    rebuild::{Fate, lock_tables},
+};
 
 const BESIDE: &str = "read_rebuild_series";
 
@@ -33,10 +36,22 @@ pub struct SeriesReport {
 /// # Errors
 /// [`SeriesError`]; the live chunks are untouched then.
 pub async fn rebuild_series(pool: &PgPool) -> Result<SeriesReport, SeriesError> {
+    build(pool, Fate::Live).await
+}
+
+/// Folds the chunks anew and says how they differ from the live ones, which stay as they are.
+///
+/// # Errors
+/// [`SeriesError`].
+pub async fn compare_series(pool: &PgPool) -> Result<SeriesReport, SeriesError> {
+    build(pool, Fate::Dropped).await
+}
+
+async fn build(pool: &PgPool, fate: Fate) -> Result<SeriesReport, SeriesError> {
     let _lease = Lease::acquire(pool, "rebuild.datapoints").await;
     let mut connection = pool.acquire().await?.detach();
-    let result = build_and_swap(&mut connection).await;
-    if result.is_err() {
+    let result = build_and_compare(&mut connection, fate).await;
+    if result.is_err() || fate == Fate::Dropped {
         // The next rebuild would drop it too; if the database is away, that is what is left to do.
         let _ = connection.execute(drop_statement(BESIDE).as_str()).await;
     }
@@ -47,7 +62,7 @@ fn drop_statement(schema: &str) -> String {
     format!("DROP SCHEMA IF EXISTS {schema} CASCADE")
 }
 
-async fn build_and_swap(connection: &mut PgConnection) -> Result<SeriesReport, SeriesError> {
+async fn build_and_compare(connection: &mut PgConnection, fate: Fate) -> Result<SeriesReport, SeriesError> {
     connection.execute(drop_statement(BESIDE).as_str()).await?;
     sqlx::query("SELECT create_series($1)").bind(BESIDE).execute(&mut *connection).await?;
     begin_where_the_log_begins(connection).await?;
@@ -59,10 +74,12 @@ async fn build_and_swap(connection: &mut PgConnection) -> Result<SeriesReport, S
     let live = Progress::read(&mut transaction, "series").await?;
     let rebuilt = Progress::read(&mut transaction, BESIDE).await?;
     let differences = differences(&mut transaction, rebuilt.position == live.position).await?;
-    // Every reader holds this one first.
-    lock_tables(&mut transaction, &["series.progress".to_owned()]).await?;
-    transaction.execute("DROP SCHEMA series CASCADE").await?;
-    transaction.execute(format!("ALTER SCHEMA {BESIDE} RENAME TO series").as_str()).await?;
+    if fate == Fate::Live {
+        // Every reader holds this one first.
+        lock_tables(&mut transaction, &["series.progress".to_owned()]).await?;
+        transaction.execute("DROP SCHEMA series CASCADE").await?;
+        transaction.execute(format!("ALTER SCHEMA {BESIDE} RENAME TO series").as_str()).await?;
+    }
     transaction.commit().await?;
     Ok(SeriesReport { points: rebuilt.total, differences })
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use signalbox_clock::Clock;
 
 use super::pair::Pair;
+use crate::api::v1::log::story;
 use crate::harness::{
     Transport::{Polling, Websocket},
     World, bytes, eventually, seconds,
@@ -113,5 +114,37 @@ async fn a_schedule_follows_its_time_zone_over_the_change_of_the_clocks() {
     let cleared =
         world.admin.put(&format!("/api/jobs/{job}"), json!({"schedule": null, "enabled": true})).await;
     assert_eq!(cleared.expect(200)["schedule"], json!(null));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_firing_leads_to_all_that_becomes_of_its_transfer() {
+    let world = World::start().await;
+    let pair = Pair::new(&world).await;
+    pair.source.write("f", bytes(10));
+    let agents = pair.start(&world, Websocket, Polling);
+    let job = pair.job(&world, "f", "g", json!({"schedule": "* * * * * *"})).await;
+    eventually(seconds(20), async || !transfers_of(&world, job).await.is_empty()).await;
+    world.admin.put(&format!("/api/jobs/{job}"), json!({"enabled": false})).await.expect(200);
+    for transfer in transfers_of(&world, job).await {
+        world.until_ended(transfer["id"].as_i64().unwrap()).await;
+    }
+    let newest = world.admin.get("/api/v1/log?event_type=transfer_completed&limit=1").await.expect(200);
+    let stream = newest["data"][0]["stream_id"].as_str().unwrap();
+    let whole = world.admin.get(&format!("/api/v1/log/streams/transfer/{stream}")).await.expect(200);
+    let told = story(&world, newest["data"][0]["correlation"].as_str().unwrap()).await;
+    assert!(told.len() as u64 >= whole["version"].as_u64().unwrap(), "{told:?}");
+    assert_eq!(
+        (&told[0]["type"], &told[0]["actor"]),
+        (&json!("transfer_requested"), &json!("system:scheduler"))
+    );
+    // Each event follows from the one before, whoever sent it.
+    let depths: Vec<_> = told.iter().map(|event| event["depth"].as_u64().unwrap()).collect();
+    assert_eq!(depths, (0..told.len() as u64).collect::<Vec<_>>());
+    let of = |kind: &str| told.iter().find(|event| event["type"] == kind).unwrap();
+    assert_eq!(of("transfer_dispatched")["actor"], "system:dispatch");
+    assert!(of("files_staged")["actor"].as_str().unwrap().starts_with("agent:"));
+    assert_eq!(of("transfer_completed")["outcome"], "succeeded");
+    agents.stop().await;
     world.finish().await;
 }

@@ -5,6 +5,7 @@ mod documents;
 mod events;
 mod experiments;
 mod export;
+pub mod log;
 mod logging;
 mod ota;
 mod plugins;

@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{JOBS, sample, send_form, until_status, world};
-use crate::harness::{Receiver, World, eventually, seconds};
+use crate::{
+    api::v1::log::{correlation_of, until_told},
+    harness::{Receiver, World, eventually, seconds},
+};
 
 async fn submit(world: &World, name: &str, bytes: &[u8], fields: &[(&str, &str)]) -> Value {
     let fields = fields.iter().map(|(name, value)| (*name, None, value.as_bytes()));
@@ -100,5 +103,26 @@ async fn subscribers_are_told_of_all_jobs() {
     assert!(
         told.contains(&(json!(events[0]), json!(good))) && told.contains(&(json!(events[1]), json!(bad)))
     );
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn an_upload_leads_to_its_text_and_that_to_a_callback() {
+    let world = world(|_| {}).await;
+    let receiver = Receiver::signed("my secret").await;
+    let url = receiver.url();
+    submit(&world, "a.txt", b"text", &[("callback_url", &url), ("callback_secret", "my secret")]).await;
+    receiver.until_got(1).await;
+    let told = until_told(&world, &correlation_of(&world, "extraction_submitted").await).await;
+    let of = |kind: &str| told.iter().find(|event| event["type"] == kind).unwrap();
+    assert_eq!((&told[0]["type"], &told[0]["depth"]), (&json!("extraction_submitted"), &json!(0)));
+    assert!(told[0]["actor"].as_str().unwrap().starts_with("user:"));
+    let completed = of("extraction_completed");
+    assert_eq!(
+        (&completed["outcome"], &completed["deliveries"][0]["status"]),
+        (&json!("succeeded"), &json!("delivered"))
+    );
+    assert_eq!(of("callback_queued")["causation"], completed["position"]);
+    assert_eq!(of("attempts_ended")["outcome"], "succeeded");
     world.finish().await;
 }

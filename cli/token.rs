@@ -1,0 +1,124 @@
+use anyhow::{Context as _, ensure};
+use chrono::{DateTime, TimeDelta, Utc};
+use clap::Subcommand;
+use serde_json::json;
+use signalbox_clock::Clock;
+use signalbox_config::Config;
+use signalbox_domain::{
+    identity::{ApiToken, ApiTokenCommand, NewApiToken},
+    kernel::UserId,
+};
+use signalbox_projections::{
+    Page,
+    identity::queries::{self, ApiTokenFilter},
+};
+use uuid::Uuid;
+
+use crate::{setup, user::metadata};
+
+/// Days that a token lives, if nothing else is said.
+const LIFE: &str = "365";
+/// Tokens that are listed at most.
+const MOST: i64 = 10_000;
+
+/// What can be done with API tokens.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Create an API token and print it; it is shown this once.
+    Create {
+        /// Display name.
+        name: String,
+        /// E-mail address or name of its owner; it may do what the owner may do at that moment.
+        #[arg(long)]
+        user: String,
+        /// Days until it stops working; 0 for never.
+        #[arg(long, default_value = LIFE, value_parser = clap::value_parser!(i64).range(0..=36_500))]
+        days: i64,
+        /// JSON for programs.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List API tokens.
+    List {
+        /// Only those of this user, by e-mail address or name.
+        #[arg(long)]
+        user: Option<String>,
+        /// One line of JSON for each.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make an API token void everywhere within a second.
+    Revoke {
+        /// Its key, as `list` shows it.
+        id: Uuid,
+    },
+}
+
+/// Runs a command on API tokens against the running service.
+pub(crate) async fn run(config: Config, command: TokenCommand) -> anyhow::Result<()> {
+    match command {
+        TokenCommand::Create { name, user, days, json } => create(&config, name, &user, days, json).await,
+        TokenCommand::List { user, json } => list(&config, user.as_deref(), json).await,
+        TokenCommand::Revoke { id } => revoke(&config, id).await,
+    }
+}
+
+async fn owner(config: &Config, login: &str) -> anyhow::Result<Uuid> {
+    let pool = setup::database(config).await?;
+    let user = queries::user_by_login(&pool, login).await?;
+    Ok(user.with_context(|| format!("there is no user {login}: `signalbox user list` shows them"))?.id)
+}
+
+async fn create(config: &Config, name: String, login: &str, days: i64, json: bool) -> anyhow::Result<()> {
+    let clock = Clock::system();
+    let (secret, secret_sha256) = signalbox_gateway::new_api_token(config.identity.api_token_prefix)?;
+    let expires_at = (days > 0).then(|| clock.now() + TimeDelta::days(days));
+    let user = UserId(owner(config, login).await?);
+    let new = NewApiToken { user, name: name.clone(), secret_sha256, expires_at };
+    let id = clock.new_id();
+    let command = ApiTokenCommand::Create(new);
+    setup::bus(config).await?.send::<ApiToken>(id, None, &metadata(&clock), &command).await?;
+    if json {
+        println!("{}", json!({"public_id": id, "name": name, "token": secret, "expires_at": expires_at}));
+    } else {
+        eprintln!("Token {name} ({id}) of {login}, {}. It is not shown again:", until(expires_at));
+        println!("{secret}");
+    }
+    Ok(())
+}
+
+async fn list(config: &Config, login: Option<&str>, json: bool) -> anyhow::Result<()> {
+    let user = match login {
+        Some(login) => Some(owner(config, login).await?),
+        None => None,
+    };
+    let pool = setup::database(config).await?;
+    let filter = ApiTokenFilter { user, name: None };
+    let (tokens, total) = queries::api_tokens(&pool, &filter, Page { limit: MOST, offset: 0 }).await?;
+    for listed in &tokens {
+        let (token, last_used) = (&listed.token, listed.last_used);
+        if json {
+            println!(
+                "{}",
+                json!({"public_id": token.id, "name": token.name, "user_public_id": token.user_id,
+                    "created_at": token.created_at, "expires_at": token.expires_at, "last_used": last_used})
+            );
+        } else {
+            println!("{}  {:30}  {}", token.id, token.name, until(token.expires_at));
+        }
+    }
+    ensure!(total <= MOST, "only the newest {MOST} of {total} tokens are listed: name a --user");
+    Ok(())
+}
+
+async fn revoke(config: &Config, id: Uuid) -> anyhow::Result<()> {
+    let clock = Clock::system();
+    let bus = setup::bus(config).await?;
+    bus.send::<ApiToken>(id, None, &metadata(&clock), &ApiTokenCommand::Revoke).await?;
+    println!("Token {id} is void.");
+    Ok(())
+}
+
+fn until(expires_at: Option<DateTime<Utc>>) -> String {
+    expires_at.map_or_else(|| "for ever".to_owned(), |time| format!("until {}", time.format("%Y-%m-%d")))
+}

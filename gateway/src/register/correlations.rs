@@ -1,0 +1,125 @@
+use axum::{Json, extract::State};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_projections::register::{Chapter, Outcome, Story, ToldDelivery, story};
+use utoipa::{IntoParams, ToSchema};
+
+use super::events::LogEventOut;
+use crate::{
+    auth::Admin,
+    extract::{Params, Text},
+    problem::{Problem, ProblemOut},
+    state::AppState,
+};
+
+/// What one cause led to, across all services.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct StoryOut {
+    correlation: String,
+    /// The events as a tree: what an event led to follows it, one level deeper.
+    events: Vec<ChapterOut>,
+    /// What to give as `cursor` for the events that follow; null when these are all.
+    next: Option<i64>,
+}
+
+/// An event of a story.
+#[derive(Debug, Serialize, ToSchema)]
+struct ChapterOut {
+    /// How many causes it has in this piece of the story.
+    depth: usize,
+    /// `succeeded`, `failed`, `cancelled` or `retried`, if it ends something; else null.
+    outcome: Option<&'static str>,
+    /// What webhooks were told of it.
+    deliveries: Vec<ToldOut>,
+    #[serde(flatten)]
+    event: LogEventOut,
+}
+
+/// What became of telling one webhook.
+#[derive(Debug, Serialize, ToSchema)]
+struct ToldOut {
+    public_id: String,
+    webhook_public_id: String,
+    /// `pending`, `delivered`, `failed` or `dead_letter`.
+    status: String,
+    /// Attempts that have ended.
+    attempts: i32,
+    /// The receiver's last answer.
+    response_code: Option<i32>,
+    /// What went wrong last.
+    last_error: Option<String>,
+    /// When it was delivered or given up.
+    ended_at: Option<DateTime<Utc>>,
+}
+
+/// Which piece of the story is wanted.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct StoryParams {
+    /// `next` of the piece before.
+    cursor: Option<i64>,
+    /// Events at most, 1 to 1000; 500 if absent.
+    limit: Option<i64>,
+}
+
+/// Everything that one cause led to: who did what, when, and how it ended. A cause is a request, named by its `X-Request-ID`, or
+/// what the system began by itself.
+#[utoipa::path(get, path = "/api/v1/log/correlations/{id}", tag = "log", security(("jwt" = [])), operation_id = "get_log_correlation",
+    params(("id" = String, Path, description = "`correlation` of an event"), StoryParams),
+    responses((status = 200, body = StoryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 422, body = ProblemOut)))]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    _: Admin,
+    Text(correlation): Text,
+    Params(StoryParams { cursor, limit }): Params<StoryParams>,
+) -> Result<Json<StoryOut>, Problem> {
+    let missing = || Problem::not_found("Correlation");
+    // What the database could not store names nothing.
+    if correlation.contains('\0') {
+        return Err(missing());
+    }
+    let limit = limit.unwrap_or(500);
+    if !(1..=1000).contains(&limit) {
+        return Err(Problem::invalid("limit must be between 1 and 1000"));
+    }
+    let Story { chapters, next } = story(&state.pool, &correlation, cursor.unwrap_or(0), limit).await?;
+    if chapters.is_empty() && cursor.is_none() {
+        return Err(missing());
+    }
+    Ok(Json(StoryOut { correlation, events: chapters.into_iter().map(Into::into).collect(), next }))
+}
+
+impl From<Chapter> for ChapterOut {
+    fn from(chapter: Chapter) -> Self {
+        Self {
+            depth: chapter.depth,
+            outcome: chapter.outcome.map(word),
+            deliveries: chapter.deliveries.into_iter().map(Into::into).collect(),
+            event: chapter.event.into(),
+        }
+    }
+}
+
+fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Succeeded => "succeeded",
+        Outcome::Failed => "failed",
+        Outcome::Cancelled => "cancelled",
+        Outcome::Retried => "retried",
+    }
+}
+
+impl From<ToldDelivery> for ToldOut {
+    fn from(told: ToldDelivery) -> Self {
+        Self {
+            public_id: told.id.to_string(),
+            webhook_public_id: told.webhook_id.to_string(),
+            status: told.status,
+            attempts: told.attempts,
+            response_code: told.response_code,
+            last_error: told.last_error,
+            ended_at: told.ended_at,
+        }
+    }
+}

@@ -1,0 +1,225 @@
+use axum::{Json, extract::State};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use signalbox_event_store::{LogFilter, LogOrder, RecordedEvent, SearchError, head_position, search};
+use signalbox_projections::register::redact;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use crate::{
+    auth::Admin,
+    extract::{Number, Params},
+    problem::{Problem, ProblemOut},
+    state::AppState,
+};
+
+/// An event of the log. Hashes of passwords and tokens and sealed secrets are hidden.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct LogEventOut {
+    /// Gapless place in the log, from 1.
+    pub position: i64,
+    /// When it was recorded.
+    pub time: DateTime<Utc>,
+    /// Kind of the aggregate that it happened to, e.g. `transfer`.
+    pub stream_type: String,
+    /// Key of the aggregate.
+    pub stream_id: String,
+    /// Place in the aggregate's stream, from 1; equals the aggregate's version after the event.
+    pub version: i64,
+    /// What happened, e.g. `transfer_failed`.
+    pub r#type: String,
+    /// Version of the shape of `data`.
+    pub data_version: String,
+    /// Who did it: `user:<id>`, `agent:<id>` or `system:<part>`.
+    pub actor: String,
+    /// The command that led to it; equal for all events of one command.
+    pub command_id: String,
+    /// Position of the event that led to the command; null where a request or the time did.
+    pub causation: Option<i64>,
+    /// Equal for everything that one cause led to.
+    pub correlation: String,
+    /// The event itself.
+    #[schema(value_type = Object)]
+    pub data: Value,
+}
+
+impl From<RecordedEvent> for LogEventOut {
+    fn from(event: RecordedEvent) -> Self {
+        let RecordedEvent { mut payload, metadata, .. } = event;
+        redact(&mut payload);
+        let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+        Self {
+            position: event.position,
+            time: event.recorded_at,
+            stream_type: event.aggregate_type,
+            stream_id: event.aggregate_id.to_string(),
+            version: event.sequence,
+            r#type: event.event_type,
+            data_version: event.event_version,
+            actor: text("actor"),
+            command_id: text("command_id"),
+            causation: metadata["causation"].as_i64(),
+            correlation: text("correlation"),
+            data: payload,
+        }
+    }
+}
+
+/// A piece of the log.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LogEventsOut {
+    data: Vec<LogEventOut>,
+    /// What to give as `cursor` for the piece that follows; null after the last one.
+    next: Option<i64>,
+    /// Newest position of the whole log.
+    head: i64,
+}
+
+/// In which order events are listed.
+#[derive(Debug, Default, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum OrderIn {
+    /// From the newest back.
+    #[default]
+    Newest,
+    /// From the oldest on.
+    Oldest,
+}
+
+/// Which events are wanted.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct FilterParams {
+    /// Kind of the aggregate, e.g. `transfer`.
+    stream_type: Option<String>,
+    /// Key of the aggregate; with `stream_type`.
+    stream_id: Option<String>,
+    /// What happened, e.g. `transfer_failed`.
+    event_type: Option<String>,
+    /// Who did it: `user:<id>`, `agent:<id>` or `system:<part>`.
+    actor: Option<String>,
+    /// What all that one cause led to has in common.
+    correlation: Option<String>,
+}
+
+/// Which piece of them is wanted.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct PieceParams {
+    /// Recorded at or after, RFC 3339. Positions are in the order of time, but for steps of the clock.
+    from: Option<DateTime<Utc>>,
+    /// Recorded before, RFC 3339.
+    to: Option<DateTime<Utc>>,
+    /// At this position or after it.
+    from_position: Option<i64>,
+    /// At this position or before it.
+    to_position: Option<i64>,
+    /// `newest` first (default) or `oldest` first.
+    #[param(value_type = Option<String>)]
+    order: Option<OrderIn>,
+    /// `next` of the piece before.
+    cursor: Option<i64>,
+    /// Events at most, 1 to 500; 100 if absent.
+    limit: Option<i64>,
+}
+
+impl FilterParams {
+    pub(super) fn filter(self) -> Result<LogFilter, Problem> {
+        if self.stream_id.is_some() && self.stream_type.is_none() {
+            return Err(Problem::invalid("stream_id needs stream_type beside it"));
+        }
+        Ok(LogFilter {
+            stream_type: self.stream_type,
+            // Nothing has an id that is none.
+            stream_id: self.stream_id.map(|id| Uuid::parse_str(&id).unwrap_or_default()),
+            event_type: self.event_type,
+            actor: self.actor,
+            correlation: self.correlation,
+            ..LogFilter::default()
+        })
+    }
+}
+
+impl PieceParams {
+    /// How many events; 1 to 500.
+    pub(super) fn limit(&self) -> Result<i64, Problem> {
+        let limit = self.limit.unwrap_or(100);
+        if (1..=500).contains(&limit) {
+            Ok(limit)
+        } else {
+            Err(Problem::invalid("limit must be between 1 and 500"))
+        }
+    }
+
+    /// No event after `position`.
+    pub(super) fn until(self, position: i64) -> Self {
+        let to_position = self.to_position.unwrap_or(position).min(position);
+        Self { to_position: Some(to_position), ..self }
+    }
+
+    fn order(&self) -> LogOrder {
+        match self.order.unwrap_or_default() {
+            OrderIn::Newest => LogOrder::NewestFirst,
+            OrderIn::Oldest => LogOrder::OldestFirst,
+        }
+    }
+
+    /// Narrows `filter` to what this piece is of.
+    fn narrow(&self, filter: LogFilter) -> LogFilter {
+        let (mut first, mut last) = (self.from_position.unwrap_or(1), self.to_position.unwrap_or(i64::MAX));
+        match (self.order(), self.cursor) {
+            (LogOrder::NewestFirst, Some(cursor)) => last = last.min(cursor.saturating_sub(1)),
+            (LogOrder::OldestFirst, Some(cursor)) => first = first.max(cursor.saturating_add(1)),
+            (_, None) => {}
+        }
+        LogFilter { from: self.from, to: self.to, first: Some(first), last: Some(last), ..filter }
+    }
+
+    /// The piece of what `filter` wants.
+    pub(super) async fn read(&self, state: &AppState, filter: LogFilter) -> Result<LogEventsOut, Problem> {
+        let limit = self.limit()?;
+        let head = head_position(&state.pool).await?;
+        let mut wanted = self.narrow(filter);
+        // What comes meanwhile is beyond the head that is told.
+        wanted.last = Some(wanted.last.map_or(head, |last| last.min(head)));
+        let events = search(&state.pool, &wanted, self.order(), limit).await?;
+        let is_full = events.len() as i64 == limit;
+        let next = events.last().filter(|_| is_full).map(|event| event.position);
+        Ok(LogEventsOut { data: events.into_iter().map(Into::into).collect(), next, head })
+    }
+}
+
+/// List events of the log. Pages are pieces by position, so that what is appended meanwhile shifts nothing.
+#[utoipa::path(get, path = "/api/v1/log", tag = "log", security(("jwt" = [])), params(FilterParams, PieceParams), operation_id = "list_log",
+    responses((status = 200, body = LogEventsOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    _: Admin,
+    Params(filter): Params<FilterParams>,
+    Params(piece): Params<PieceParams>,
+) -> Result<Json<LogEventsOut>, Problem> {
+    Ok(Json(piece.read(&state, filter.filter()?).await?))
+}
+
+/// One event, by its position.
+#[utoipa::path(get, path = "/api/v1/log/{id}", tag = "log", security(("jwt" = [])), params(("id" = i64, Path, description = "Position")), operation_id = "get_log_event",
+    responses((status = 200, body = LogEventOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut)))]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    _: Admin,
+    Number(position): Number,
+) -> Result<Json<LogEventOut>, Problem> {
+    let at = LogFilter { first: Some(position), last: Some(position), ..LogFilter::default() };
+    let found = search(&state.pool, &at, LogOrder::OldestFirst, 1).await?;
+    found.into_iter().next().map(|event| Json(event.into())).ok_or_else(|| Problem::not_found("Event"))
+}
+
+impl From<SearchError> for Problem {
+    fn from(error: SearchError) -> Self {
+        match error {
+            SearchError::TooBroad => Self::invalid(error.to_string()),
+            SearchError::Database(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+use axum::{
+    Json,
+    extract::{Path, State},
+};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use signalbox_event_store::{InvalidMoment, LogFilter, Moment};
+use signalbox_projections::register::{StateError, StreamState, stream_state};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::events::{LogEventsOut, PieceParams};
+use crate::{
+    auth::Admin,
+    extract::Params,
+    problem::{Problem, ProblemOut},
+    state::AppState,
+};
+
+/// An aggregate as it was at a moment, and the events that led there.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LogStreamOut {
+    stream_type: String,
+    stream_id: String,
+    /// Its version then.
+    version: i64,
+    /// Position of its last event until then.
+    position: i64,
+    /// When that event was recorded.
+    time: DateTime<Utc>,
+    /// What it knew, in the words of its rules; without hashes and sealed secrets.
+    #[schema(value_type = Object)]
+    state: Value,
+    /// A piece of its events until then.
+    events: LogEventsOut,
+}
+
+/// Which moment is meant.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct MomentParams {
+    /// A time, RFC 3339, or a position; now, if absent.
+    at: Option<String>,
+}
+
+/// One stream: the aggregate as it was, and its events. They are listed like all events.
+#[utoipa::path(get, path = "/api/v1/log/streams/{type}/{id}", tag = "log", security(("jwt" = [])), operation_id = "get_log_stream",
+    params(("type" = String, Path, description = "Kind of the aggregate"), ("id" = String, Path, description = "Its key"), MomentParams, PieceParams),
+    responses((status = 200, body = LogStreamOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 422, body = ProblemOut)))]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    _: Admin,
+    path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
+    Params(moment): Params<MomentParams>,
+    Params(piece): Params<PieceParams>,
+) -> Result<Json<LogStreamOut>, Problem> {
+    let missing = || Problem::not_found("Stream");
+    let Path((kind, id)) = path.map_err(|_| missing())?;
+    let id = Uuid::parse_str(&id).map_err(|_| missing())?;
+    piece.limit()?;
+    let moment = moment.at.as_deref().map(str::parse).transpose();
+    let moment = moment.map_err(|error: InvalidMoment| Problem::invalid(error.to_string()))?;
+    let found =
+        stream_state(&state.pool, &kind, id, moment.unwrap_or(Moment::Now)).await?.ok_or_else(missing)?;
+    let StreamState { version, position, recorded_at, state: shown } = found;
+    let filter = LogFilter { stream_type: Some(kind.clone()), stream_id: Some(id), ..LogFilter::default() };
+    let events = piece.until(position).read(&state, filter).await?;
+    Ok(Json(LogStreamOut {
+        stream_type: kind,
+        stream_id: id.to_string(),
+        version,
+        position,
+        time: recorded_at,
+        state: shown,
+        events,
+    }))
+}
+
+impl From<StateError> for Problem {
+    fn from(error: StateError) -> Self {
+        match error {
+            StateError::TooLong => Self::invalid(error.to_string()),
+            StateError::Database(error) => error.into(),
+            StateError::Event(_) | StateError::Shown(_) => Self::internal(&error),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+use chrono::{DateTime, TimeDelta, Utc};
+use signalbox_event_store::{LogFilter, LogOrder, extend_index, search};
+use signalbox_test_support::{fresh_database, rows_read};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::made::make_events;
+
+const EVENTS: i64 = 20_000;
+
+fn time(position: i64) -> DateTime<Utc> {
+    "2026-01-01T00:00:00Z".parse::<DateTime<Utc>>().unwrap() + TimeDelta::seconds(position)
+}
+
+/// Filters, and the positions that each of them wants.
+fn filters() -> Vec<(LogFilter, fn(i64) -> bool)> {
+    let text = |text: &str| Some(text.to_owned());
+    let any = LogFilter::default;
+    let id: Uuid = "018f0000-0000-7000-8000-000000000011".parse().unwrap();
+    vec![
+        (any(), |_| true),
+        (LogFilter { stream_type: text("rare"), ..any() }, |n| n % 100 == 0),
+        (LogFilter { stream_type: text("common"), stream_id: Some(id), ..any() }, |n| n % 100 == 0x11),
+        (LogFilter { event_type: text("it_shone"), ..any() }, |n| n % 100 == 0),
+        (LogFilter { actor: text("system:sun"), ..any() }, |n| n % 10 == 0),
+        (LogFilter { correlation: text("c1000"), ..any() }, |n| n / 7 == 1000),
+        (LogFilter { event_type: text("it_rained"), actor: text("system:sun"), ..any() }, |n| {
+            n % 10 == 0 && n % 100 != 0
+        }),
+        (LogFilter { from: Some(time(15_000)), to: Some(time(15_003)), ..any() }, |n| {
+            (15_000..15_003).contains(&n)
+        }),
+        (LogFilter { first: Some(7), last: Some(9), ..any() }, |n| (7..=9).contains(&n)),
+        (
+            LogFilter { from: Some(time(19_000)), actor: text("system:sun"), first: Some(19_500), ..any() },
+            |n| n % 10 == 0 && n >= 19_500,
+        ),
+        (LogFilter { event_type: text("it_snowed"), ..any() }, |_| false),
+        (LogFilter { from: Some(time(EVENTS + 1)), ..any() }, |_| false),
+    ]
+}
+
+async fn found(pool: &PgPool, filter: &LogFilter, order: LogOrder, limit: i64) -> Vec<i64> {
+    search(pool, filter, order, limit).await.unwrap().iter().map(|event| event.position).collect()
+}
+
+#[tokio::test]
+async fn a_search_finds_what_fits_in_its_order() {
+    let pool = signalbox_database::connect(&fresh_database().await, 2).await.unwrap();
+    // What is not in the index yet is found too; its stretches are of all lengths.
+    for (count, steps) in [(40, 1), (EVENTS / 2, 20), (EVENTS, 0), (EVENTS, 20)] {
+        make_events(&pool, count).await;
+        for _ in 0..steps {
+            extend_index(&pool).await.unwrap();
+        }
+        finds_all(&pool, count).await;
+    }
+}
+
+async fn finds_all(pool: &PgPool, count: i64) {
+    for (filter, wanted) in filters() {
+        let expected: Vec<_> = (1..=count).filter(|n| wanted(*n)).collect();
+        for limit in [10, 500] {
+            let oldest: Vec<_> = expected.iter().take(limit as usize).copied().collect();
+            assert_eq!(found(pool, &filter, LogOrder::OldestFirst, limit).await, oldest, "{filter:?}");
+            let newest: Vec<_> = expected.iter().rev().take(limit as usize).copied().collect();
+            assert_eq!(found(pool, &filter, LogOrder::NewestFirst, limit).await, newest, "{filter:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_who_index_at_the_same_time_make_one_index() {
+    let pool = signalbox_database::connect(&fresh_database().await, 8).await.unwrap();
+    make_events(&pool, EVENTS).await;
+    let mut goes_on = true;
+    while goes_on {
+        let done = tokio::join!(extend_index(&pool), extend_index(&pool), extend_index(&pool));
+        goes_on = done.0.unwrap() | done.1.unwrap() | done.2.unwrap();
+    }
+    let entries = "SELECT sum(cardinality(positions))::bigint FROM log_index WHERE field = 'actor'";
+    assert_eq!(sqlx::query_scalar::<_, i64>(entries).fetch_one(&pool).await.unwrap(), EVENTS);
+    finds_all(&pool, EVENTS).await;
+}
+
+/// With statistics of the tables and without: an index with the right order is used, whatever is known of them.
+#[tokio::test]
+async fn what_a_search_reads_does_not_grow_with_the_log() {
+    let url = fresh_database().await;
+    let watching = signalbox_database::connect(&url, 1).await.unwrap();
+    // A backend tells what it read when it ends, so what comes before ends before.
+    let making = signalbox_database::connect(&url, 1).await.unwrap();
+    make_events(&making, EVENTS).await;
+    while extend_index(&making).await.unwrap() {}
+    making.close().await;
+    for (filter, _) in filters() {
+        for order in [LogOrder::OldestFirst, LogOrder::NewestFirst] {
+            let read = rows_read(&watching, async || {
+                let pool = signalbox_database::connect(&url, 1).await.unwrap();
+                found(&pool, &filter, order, 10).await;
+                pool.close().await;
+            })
+            .await;
+            assert!(read < 200, "{read} rows for {filter:?}");
+        }
+        sqlx::query("ANALYZE events").execute(&watching).await.unwrap();
+    }
+}

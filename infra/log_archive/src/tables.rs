@@ -1,0 +1,72 @@
+use chrono::NaiveDate;
+use sqlx::PgConnection;
+
+/// A table that goes into an archive.
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    /// How its rows are ordered.
+    pub(crate) order: &'static str,
+    /// Whether there is a partition for each day.
+    pub(crate) by_day: bool,
+}
+
+const fn table(name: &'static str, order: &'static str) -> Table {
+    Table { name, order, by_day: false }
+}
+
+const fn by_day(name: &'static str, order: &'static str) -> Table {
+    Table { name, order, by_day: true }
+}
+
+/// The log of events.
+pub(crate) const EVENTS: &str = "events";
+/// The log of datapoints.
+pub(crate) const DATAPOINTS: &str = "datapoint_log";
+
+/// Both logs, and what does not follow from them. Read models follow, and so do snapshots and the hash chain. Keys that sign
+/// logins stay where they are, as do first answers to requests and what points into the blob store.
+pub(crate) const TABLES: [Table; 15] = [
+    table(EVENTS, "position"),
+    by_day(DATAPOINTS, "position"),
+    by_day("datapoint_batches", "day, batch_id"),
+    by_day("datapoint_tombstones", "day, position, index"),
+    table("log_head", "log"),
+    table("datapoint_key", "one"),
+    table("claims", "kind, key"),
+    table("command_outcomes", "command_id"),
+    table("ops.sealing_keys", "name"),
+    table("ops.relay_checkpoint", "relay"),
+    table("ops.rule_shards", "shard"),
+    table("ops.readings_wanted", "since"),
+    table("ops.token_uses", "token_id"),
+    table("ops.agent_presence", "agent_id"),
+    table("ops.plugin_presence", "instance_id"),
+];
+
+/// The numbers that clients see; they are carried as a table of name and value.
+pub(crate) const SEQUENCES: &str = "sequences";
+
+/// Names of the columns of `table`, in their order, and whether each holds JSON.
+pub(crate) async fn columns(
+    connection: &mut PgConnection,
+    table: &str,
+) -> Result<Vec<(String, bool)>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT attname::text, atttypid IN ('json'::regtype, 'jsonb'::regtype) FROM pg_attribute
+          WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+    )
+    .bind(table)
+    .fetch_all(connection)
+    .await
+}
+
+/// Days that `table` has partitions of.
+pub(crate) async fn days(connection: &mut PgConnection, table: &str) -> Result<Vec<NaiveDate>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+          WHERE i.inhparent = $1::regclass ORDER BY 1",
+    )
+    .bind(table)
+    .fetch_all(connection)
+    .await
+}

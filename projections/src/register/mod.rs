@@ -1,0 +1,10 @@
+//! The log itself as people read it: what an aggregate was at a moment, what one cause led to, and events without what nobody
+//! may see.
+
+mod redact;
+mod state;
+mod story;
+
+pub use redact::redact;
+pub use state::{StateError, StreamState, stream_state};
+pub use story::{Chapter, Outcome, Story, ToldDelivery, story};

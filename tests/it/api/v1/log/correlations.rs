@@ -1,0 +1,90 @@
+use serde_json::{Value, json};
+
+use super::{LOG, correlation_of, story, until_told, words};
+use crate::{
+    api::v1::rules::{above_10, create, firings, send},
+    harness::{Receiver, World, seconds},
+};
+
+async fn event(world: &World, name: &str) -> String {
+    let made = world.admin.post("/api/v1/events", json!({"name": name, "type": "sensor"})).await.expect(201);
+    made["public_id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_datapoint_leads_to_a_rule_and_that_to_a_webhook() {
+    let world = World::start().await;
+    let receiver = Receiver::start().await;
+    let webhook = json!({"url": receiver.url(), "events": ["sensor.threshold_exceeded"]});
+    let webhook = world.admin.post("/api/v1/webhooks", webhook).await.expect(201);
+    let boiler = event(&world, "boiler").await;
+    let mut rule = above_10("hot", &boiler);
+    rule["action_type"] = json!("webhook");
+    rule["webhook_event_type"] = json!("sensor.threshold_exceeded");
+    create(&world, rule).await;
+    let mut stories = Vec::new();
+    for round in 1..=2 {
+        send(&world.admin, &boiler, [11.0]).await;
+        receiver.until_got(round).await;
+        let firing = firings(&world).await.pop().unwrap();
+        let correlation = correlation_of(&world, "rule_triggered").await;
+        let told = until_told(&world, &correlation).await;
+        assert_eq!(
+            words(&told),
+            [
+                (0, "rule_triggered", None),
+                (1, "deliveries_queued", None),
+                (2, "attempts_begun", None),
+                (3, "attempts_ended", Some("succeeded"))
+            ]
+        );
+        let (first, actors) = (&told[0], told.iter().map(|event| event["actor"].as_str().unwrap()));
+        assert_eq!(first["data"]["datapoint_id"], firing["datapoint_id"]);
+        assert_eq!(first["deliveries"][0]["status"], "delivered");
+        assert_eq!(first["deliveries"][0]["webhook_public_id"], webhook["public_id"]);
+        assert!(actors.clone().all(|actor| actor.starts_with("system:")), "{:?}", actors.collect::<Vec<_>>());
+        stories.push(correlation);
+    }
+    assert_ne!(stories[0], stories[1], "each datapoint has a story of its own");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_rule_leads_to_an_entry_that_people_read() {
+    let world = World::start().await;
+    let boiler = event(&world, "boiler").await;
+    create(&world, above_10("hot", &boiler)).await;
+    send(&world.admin, &boiler, [11.0]).await;
+    firings(&world).await;
+    let written = async || world.count_events("log_entry_written").await > 0;
+    crate::harness::eventually(seconds(20), written).await;
+    let correlation = correlation_of(&world, "rule_triggered").await;
+    let told = story(&world, &correlation).await;
+    let last = told.last().unwrap();
+    assert_eq!((last["type"].as_str(), last["depth"].as_i64()), (Some("log_entry_written"), Some(1)));
+    assert_eq!(last["causation"], told[0]["position"]);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_long_story_comes_in_pieces() {
+    let world = World::start().await;
+    for number in 0..7 {
+        let request =
+            world.admin.request(reqwest::Method::POST, "/api/v1/events").header("x-request-id", "one-cause");
+        let body = json!({"name": format!("event {number}"), "type": "sensor"});
+        world.admin.send(request.json(&body)).await.expect(201);
+    }
+    let path = format!("{LOG}/correlations/one-cause");
+    let whole = world.admin.get(&path).await.expect(200);
+    assert_eq!((whole["events"].as_array().unwrap().len(), &whole["next"]), (7, &Value::Null));
+    let first = world.admin.get(&format!("{path}?limit=4")).await.expect(200);
+    let rest = world.admin.get(&format!("{path}?limit=4&cursor={}", first["next"])).await.expect(200);
+    let both = [first["events"].as_array().unwrap().as_slice(), rest["events"].as_array().unwrap()].concat();
+    assert_eq!((Value::Array(both), &rest["next"]), (whole["events"].clone(), &Value::Null));
+    world.admin.get(&format!("{LOG}/correlations/nothing")).await.error(404);
+    for wrong in ["limit=0", "limit=1001", "cursor=x"] {
+        world.admin.get(&format!("{path}?{wrong}")).await.error(422);
+    }
+    world.finish().await;
+}

@@ -1,0 +1,44 @@
+//! `signalbox` as a process of its own, on a test's servers.
+
+use std::process::Output;
+
+use signalbox_config::Config;
+use tokio::process::Command;
+
+/// What a command said, and how it ended.
+#[derive(Debug)]
+pub struct Said {
+    pub out: String,
+    pub errors: String,
+    pub code: Option<i32>,
+}
+
+/// Runs `signalbox` with these arguments on the servers of `config`.
+pub async fn signalbox(config: &Config, arguments: &[&str]) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_signalbox"));
+    command
+        .args(arguments)
+        .env_remove("SIGNALBOX_CONFIG")
+        .env("DATABASE_URL", config.database.url.expose())
+        .env("NATS_URL", config.nats.url.expose())
+        .env("SIGNALBOX_STORAGE__FOLDER", &config.storage.folder)
+        .kill_on_drop(true);
+    let Output { status, stdout, stderr } = command.output().await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Said { out: text(stdout), errors: text(stderr), code: status.code() }
+}
+
+impl Said {
+    /// What was printed; fails the test unless all went well.
+    #[track_caller]
+    pub fn well(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.out
+    }
+
+    /// The lines that were printed, as JSON; fails the test unless all went well.
+    #[track_caller]
+    pub fn json_lines(self) -> Vec<serde_json::Value> {
+        self.well().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
