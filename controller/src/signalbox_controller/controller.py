@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class Controller:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._service = Service(settings.url, settings.token, settings.timeout)
+        self._name = _name(settings.state / "name")
         self._buffer = Buffer(settings.buffer_file, settings.buffer)
         self._telemetry = Telemetry(settings, self._service)
         self._packages = Packages(settings.state / "packages", self._service)
@@ -74,9 +76,14 @@ class Controller:
         wanted = {instance.id: instance for instance in await asyncio.to_thread(self._service.instances)}
         if self._settings.instances:
             wanted = {id: one for id, one in wanted.items() if one.name in self._settings.instances}
+        mine = await asyncio.to_thread(self._service.claim, self._name, list(wanted))
         packages = await asyncio.to_thread(self._service.packages)
         for id in [id for id in self._running if id not in wanted]:
             await self._stop(id)
+        for id in [id for id in self._running if id not in mine]:
+            # Another controller speaks of it now.
+            await self._stop(id, say_so=False)
+        wanted = {id: one for id, one in wanted.items() if id in mine}
         for instance in wanted.values():
             await self._ensure(instance, packages)
         await asyncio.to_thread(self._packages.keep_only, packages)
@@ -107,12 +114,13 @@ class Controller:
                 return await asyncio.to_thread(self._packages.fetch, package)
         raise PackageError(f"no package offers the plugin {instance.plugin}")
 
-    async def _stop(self, id: str) -> None:
+    async def _stop(self, id: str, say_so: bool = True) -> None:
         running = self._running.pop(id, None)
         if running is not None:
             await running.stop()
             _LOG.info("%s: stopped", running.instance.name)
-            await self._try_to(self._service.report, id, "inactive", None)
+            if say_so:
+                await self._try_to(self._service.report, id, "inactive", None)
 
     # What comes in.
 
@@ -201,6 +209,7 @@ class Controller:
                     pass
                 for id in self._running:
                     await asyncio.to_thread(self._service.report, id, "inactive", None)
+                await asyncio.to_thread(self._service.claim, self._name, [])
                 await asyncio.to_thread(self._service.log, "Controller stopped", "warning")
         except (Away, Refused, TimeoutError) as error:
             _LOG.warning("Signalbox does not answer at the end (%s): %d values stay on disk", error, len(self._buffer))
@@ -217,3 +226,13 @@ class Controller:
         if not self._was_away:
             self._was_away = True
             _LOG.warning("Signalbox does not answer: %s; values are kept on disk", error)
+
+
+def _name(file: Path) -> str:
+    """What this controller calls itself: the same after every start."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if not file.exists():
+        written = file.with_suffix(".new")
+        written.write_text(str(uuid.uuid4()))
+        written.replace(file)
+    return file.read_text()

@@ -88,6 +88,11 @@ class Service:
                 break
         return found
 
+    def claim(self, controller: str, instances: list[str]) -> set[str]:
+        """Claims these instances, and no others any more, for half a minute; gives back those that no other controller has."""
+        body = json.dumps({"controller": controller, "instances": instances}).encode()
+        return set(json.loads(self._call("POST", "/api/v1/plugins/claims", body))["instances"])
+
     def packages(self) -> list[Package]:
         """All uploaded packages."""
         answer = self._json("GET", "/api/v1/plugins/packages")

@@ -5,8 +5,8 @@ mod mapping;
 mod package;
 
 pub use instance::{
-    InstanceChanges, InstanceSpec, InstanceStatus, NewInstance, PluginInstance, PluginInstanceCommand,
-    PluginInstanceEvent, PluginRef,
+    InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, NewInstance, PluginInstance,
+    PluginInstanceCommand, PluginInstanceEvent, PluginRef,
 };
 pub use mapping::{Direction, MappingChanges, MappingSpec};
 pub use package::{

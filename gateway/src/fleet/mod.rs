@@ -1,6 +1,7 @@
 //! Packages of plugins, instances of plugins, and the channels that these feed and obey.
 
 mod channels;
+mod claims;
 mod classes;
 mod instances;
 mod mappings;
@@ -9,9 +10,11 @@ mod upload;
 
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+pub(crate) use packages::sweep;
+
 use crate::state::AppState;
 
-/// Where packages are uploaded. A repetition is recognised by the name of the package, not by a key.
+/// Where packages are uploaded: the handler itself recognises a repetition, when it has received the wheel.
 pub(crate) const UPLOAD: &str = "/api/v1/plugins/packages/upload";
 
 /// The routes of plugins.
@@ -25,6 +28,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(instances::list, instances::create))
         .routes(routes!(instances::get, instances::update, instances::delete))
         .routes(routes!(instances::report))
+        .routes(routes!(claims::claim))
         .routes(routes!(mappings::list, mappings::create))
         .routes(routes!(mappings::update, mappings::delete))
 }

@@ -290,7 +290,9 @@ async fn take_items(
         let detail = format!("{count} datapoints are too many for one message: at most {MAX_ITEMS}");
         return Err(Problem::too_large(detail));
     }
-    let key = id.map(|id| valid_key(id.as_str()).map_err(|_| Problem::malformed("id must be 1 to 255 visible ASCII characters")));
+    let key = id.map(|id| {
+        valid_key(id.as_str()).map_err(|_| Problem::malformed("id must be 1 to 255 visible ASCII characters"))
+    });
     let key = key.transpose()?;
     let (mut readable, mut places, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
     for (index, item) in items.into_iter().enumerate() {
