@@ -17,6 +17,7 @@ use crate::harness::{
 
 /// A device that counts its readings over all its life, and notes in a file what it reads and what it is told.
 const COUNTER: &str = r#"
+import os
 from signalbox_plugins import ChannelDescriptor, ChannelDirection, DevicePlugin, PluginInstanceConfig, PluginMeta
 
 class Config(PluginInstanceConfig):
@@ -43,6 +44,8 @@ class Plugin(DevicePlugin):
     async def _do_disconnect(self): pass
 
     async def _do_read(self, channel_id):
+        if os.path.exists(self.config.file + ".broken"):
+            raise OSError("the cable is cut")
         self.count += 1
         self.note("read", self.count)
         return self.count
@@ -323,9 +326,18 @@ async fn an_instance_that_cannot_be_run_says_why() {
     let path = format!("/api/v1/plugins/{}", bench.instance["public_id"].as_str().unwrap());
     let shown = bench.world.admin.get(&path).await.expect(200);
     assert!(shown["error_message"].as_str().unwrap().contains("counter"), "{shown}");
+    assert!(shown["error_message"].as_str().unwrap().contains("no package"), "{shown}");
     // As soon as the package is back, it runs.
     Wheel::new("counter_plugin", "signalbox.plugins", COUNTER).upload(&bench.world.admin).await.expect(201);
     eventually(seconds(30), async || bench.status().await == "connected").await;
+    // The same when its device fails, and is back.
+    let broken = bench.folder.path().join("notes.broken");
+    std::fs::write(&broken, "").unwrap();
+    eventually(seconds(30), async || bench.status().await == "error").await;
+    let shown = bench.world.admin.get(&path).await.expect(200);
+    assert!(shown["error_message"].as_str().unwrap().contains("the cable is cut"), "{shown}");
+    std::fs::remove_file(&broken).unwrap();
+    eventually(seconds(60), async || bench.status().await == "connected").await;
     controller.stop().await;
     bench.world.finish().await;
 }
