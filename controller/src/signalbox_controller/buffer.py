@@ -1,8 +1,8 @@
 """Values that are on their way, on disk: what was measured survives a service that is away and a controller that ends.
 
-The processes of instances put in what they have read; the controller takes it out. A batch is fixed before it is sent and
-sent again as it is until it is answered, with the same key, so that the service takes it once. Values leave in the order in
-which they came.
+The processes of instances put in what they have read; the controller takes it out. A batch is fixed before it is sent
+and sent again as it is until it is answered, with the same key, so that the service takes it once. Values leave in the
+order in which they came.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The process of one plugin instance: `python -m signalbox_controller.host`.
 
 A plugin that hangs, crashes or brings modules that clash with another's harms its own instance alone. The controller
-speaks to it in lines of JSON: first what to run (`plugin`, `folder`, `config`) and where values go (`events` by channel,
-`buffer`), then `{"write": {channel: value}}`. It puts what it reads into the buffer, before anybody hears of it, and answers
-with `{"status": …, "error": …}` and `{"kept": [[channel, time], …]}`. When its input ends, also because the controller was
-killed, it brings its outputs into their safe state and ends.
+speaks to it in lines of JSON: first what to run (`plugin`, `folder`, `config`) and where values go (`events` by
+channel, `buffer`), then `{"write": {channel: value}}`. It puts what it reads into the buffer, before anybody hears of
+it, and answers with `{"status": …, "error": …}` and `{"kept": [[channel, time], …]}`. When its input ends, also because
+the controller was killed, it brings its outputs into their safe state and ends.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ class Host:
         return len(values)
 
     def _keep(self, values: list[tuple[str, float, str]]) -> None:
-        linked = [Value(self._events[channel], value, time) for channel, value, time in values if channel in self._events]
+        linked = [
+            Value(self._events[channel], value, time) for channel, value, time in values if channel in self._events
+        ]
         if linked and self._buffer is not None:
             self._buffer.add(linked)
             self._tell(kept=[[channel, time] for channel, _, time in values])

@@ -89,7 +89,7 @@ class Service:
         return found
 
     def claim(self, controller: str, instances: list[str]) -> set[str]:
-        """Claims these instances, and no others any more, for half a minute; gives back those that no other controller has."""
+        """Claims these instances, and no others any more, for half a minute; gives back those that it may run."""
         body = json.dumps({"controller": controller, "instances": instances}).encode()
         return set(json.loads(self._call("POST", "/api/v1/plugins/claims", body))["instances"])
 

@@ -70,8 +70,15 @@ def read(arguments: list[str], environment: dict[str, str] | None = None) -> Set
         )
     if not given.url.startswith(("http://", "https://")):
         raise SettingsError("--url must begin with http:// or https://")
-    if given.poll < 0.05 or not 0.05 <= given.sync <= 15 or not 1 <= given.batch <= 10_000 or given.buffer < given.batch:
-        raise SettingsError("--poll must be at least 0.05, --sync 0.05 to 15, --batch 1 to 10000, --buffer at least --batch")
+    if (
+        given.poll < 0.05
+        or not 0.05 <= given.sync <= 15
+        or not 1 <= given.batch <= 10_000
+        or given.buffer < given.batch
+    ):
+        raise SettingsError(
+            "--poll must be at least 0.05, --sync 0.05 to 15, --batch 1 to 10000, --buffer at least --batch"
+        )
     return Settings(
         url=given.url.rstrip("/"),
         token=token.strip(),

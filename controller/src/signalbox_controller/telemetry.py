@@ -1,7 +1,7 @@
 """How values reach Signalbox: over a WebSocket that stays open, or over HTTP while there is none.
 
-A batch is named by its key on both ways, and Signalbox takes it once, whichever way it came before and comes again. It is
-sent when Signalbox has said so, and not before.
+A batch is named by its key on both ways, and Signalbox takes it once, whichever way it came before and comes again. It
+is sent when Signalbox has said so, and not before.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Telemetry:
         self._not_before = 0.0
 
     async def send(self, batch: Batch) -> list[str]:
-        """Sends values until Signalbox has confirmed them; gives back why some were not taken. Raises what HTTP raises."""
+        """Sends values until they are confirmed; gives back why some were not taken. Raises what HTTP raises."""
         socket = await self._connected() if len(batch.values) <= _MOST else None
         if socket is not None:
             try:

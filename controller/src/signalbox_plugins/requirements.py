@@ -1,5 +1,5 @@
-"""What a package needs besides itself, and what of it is missing. Nothing is installed here: whoever runs plugins decides
-what the Python that runs them has."""
+"""What a package needs besides itself, and what of it is missing. Nothing is installed here: whoever runs plugins
+decides what the Python that runs them has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import platform
 import re
 import sys
-from typing import Any
 
 # The SDK under its names, and the libraries that `compat` stands in for.
 _PROVIDED = {"signalbox-controller", "signalbox-plugins", "webmacs-plugins-core", "pydantic", "structlog"}
@@ -106,22 +105,19 @@ def _text(token: str, names: dict[str, str]) -> str:
 def _compare(left: str, sign: str, right: str) -> bool:
     if sign in ("in", "not in"):
         return (left in right) == (sign == "in")
-    if sign in ("==", "!=") and right.endswith(".*"):
-        return (_release(left)[: right.count(".")] == _release(right[:-2])) == (sign == "==")
-    a: Any
-    b: Any
     a, b = _release(left), _release(right)
     if a is None or b is None:
-        a, b = left, right
-    elif sign == "~=":
+        return (left == right) == (sign != "!=")
+    if sign in ("==", "!=") and right.endswith(".*"):
+        return (a[: len(b)] == b) == (sign == "==")
+    if sign == "~=":
         return a >= b and a[: len(b) - 1] == b[:-1]
-    else:
-        longest = max(len(a), len(b))
-        a, b = a + (0,) * (longest - len(a)), b + (0,) * (longest - len(b))
+    longest = max(len(a), len(b))
+    a, b = a + (0,) * (longest - len(a)), b + (0,) * (longest - len(b))
     return {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "!=": a != b}.get(sign, a == b)
 
 
-def _release(version: str) -> Any:
+def _release(version: str) -> tuple[int, ...] | None:
     """The numbers of a version, whose other parts are left aside; none, if it is no version."""
     match = re.match(r"v?(\d+(?:\.\d+)*)", version)
     return tuple(int(part) for part in match.group(1).split(".")) if match else None

@@ -212,11 +212,11 @@ async fn unplugged(telemetry: &str) {
     let controller = bench.start_with(&plug.url(), "state", &["--telemetry", telemetry, "--batch", "20"]);
     eventually(seconds(60), async || bench.count().await > 20).await;
     plug.pull_out();
-    let (left, before) = (Utc::now(), bench.notes("read").len());
+    let (left, before) = (bench.world.clock.now(), bench.notes("read").len());
     let (recorded, enough) = (bench.count().await, before + BACKLOG);
     eventually(seconds(60), async || bench.notes("read").len() > enough).await;
     assert!(bench.count().await < recorded + 100, "it was plugged in");
-    let back = Utc::now();
+    let back = bench.world.clock.now();
     plug.put_in();
     eventually(seconds(60), async || bench.count().await > recorded + 100).await;
     first.kill().await;
@@ -361,7 +361,7 @@ async fn a_plugin_of_the_webmacs_family_runs_as_it_is() {
     let controller = bench.start(&admin.url(""));
     // The raw 50, converted.
     eventually(seconds(60), async || newest().await == Some(5.0)).await;
-    assert_eq!(admin.get(&path).await.expect(200)["status"], "connected");
+    eventually(seconds(30), async || admin.get(&path).await.expect(200)["status"] == "connected").await;
     admin.put(&path, json!({"demo_mode": true})).await.expect(200);
     eventually(seconds(60), async || {
         newest().await.is_some_and(|value| value != 5.0 && (3.0..=7.0).contains(&value))

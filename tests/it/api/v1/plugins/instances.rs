@@ -250,10 +250,10 @@ async fn an_instance_is_claimed_by_one_controller_until_it_lets_go_or_is_silent(
     assert_eq!(claim("b", &[&one, &two]).await, Vec::<String>::new());
     clock.advance(TimeDelta::seconds(20));
     // What it does not claim again is free at once.
-    assert_eq!(claim("a", &[&one]).await, [one.clone()]);
-    assert_eq!(claim("b", &[&one, &two]).await, [two.clone()]);
+    assert_eq!(claim("a", &[&one]).await, vec![one.clone()]);
+    assert_eq!(claim("b", &[&one, &two]).await, vec![two.clone()]);
     clock.advance(TimeDelta::seconds(20));
-    assert_eq!(claim("b", &[&one, &two]).await, [two.clone()]);
+    assert_eq!(claim("b", &[&one, &two]).await, vec![two.clone()]);
     clock.advance(TimeDelta::seconds(11));
     assert_eq!(claim("b", &[&one, &two]).await, both);
     assert_eq!(claim("a", &[&one, &two]).await, Vec::<String>::new());
