@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -14,9 +15,10 @@ from pathlib import Path
 
 from signalbox_controller.buffer import Buffer, Value
 from signalbox_controller.packages import PackageError, unpack
+from signalbox_controller.pause import Pause
 from signalbox_controller.running import Running
 from signalbox_controller.service import Channel, Instance, Latest
-from signalbox_controller.settings import SettingsError, read
+from signalbox_controller.settings import Settings, SettingsError, read
 
 
 def values(*numbers: float) -> list[Value]:
@@ -73,6 +75,49 @@ class BufferTest(InFolder):
         assert rest is not None
         self.assertEqual([value.value for value in rest.values], [5, 6])
 
+    def test_how_many_were_dropped_is_known_until_it_has_been_told(self) -> None:
+        before = self.buffer(most=2)
+        before.add(values(1, 2, 3, 4, 5))
+        after = self.buffer(most=2)
+        self.assertEqual((after.dropped, len(after)), (3, 2))
+        after.forget_dropped(3)
+        self.assertEqual(before.dropped, 0)
+
+    def test_a_process_that_is_killed_while_it_adds_loses_nothing_that_it_has_added(self) -> None:
+        buffer = self.buffer(most=1_000_000)
+        script = (
+            "import sys, itertools; from pathlib import Path; from signalbox_controller.buffer import Buffer, Value\n"
+            "buffer = Buffer(Path(sys.argv[1]), 1_000_000)\n"
+            "for n in itertools.count():\n"
+            "    buffer.add([Value('e', 2 * n, 't'), Value('e', 2 * n + 1, 't')]); print(n, flush=True)\n"
+        )
+        path = self.folder / "state" / "buffer.sqlite"
+        with subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for _ in range(50):
+                process.stdout.readline()
+            process.kill()
+            said = process.stdout.read().split("\n")
+        added = 2 * (50 + sum(bool(line) for line in said[:-1]))
+        kept = []
+        while batch := buffer.next(37):
+            kept += [value.value for value in batch.values]
+            buffer.done(batch)
+        self.assertEqual(kept, list(range(len(kept))), "whole and in order")
+        self.assertGreaterEqual(len(kept), added)
+        self.assertEqual(len(kept) % 2, 0, "all of one call, or none")
+
+
+class PauseTest(unittest.TestCase):
+    def test_pauses_grow_up_to_a_bound_and_no_two_controllers_pause_alike(self) -> None:
+        pauses = [Pause(1.0) for _ in range(20)]
+        rounds = [[pause.seconds() for pause in pauses] for _ in range(8)]
+        self.assertGreater(len(set(rounds[0])), 10)
+        self.assertTrue(all(0.5 <= first <= 1.0 for first in rounds[0]))
+        self.assertTrue(all(15.0 <= last <= 30.0 for last in rounds[-1]))
+        pauses[0].reset()
+        self.assertLessEqual(pauses[0].seconds(), 1.0)
+
 
 class PackagesTest(InFolder):
     def wheel(self, name: str, mode: int = 0o644) -> bytes:
@@ -92,6 +137,9 @@ class PackagesTest(InFolder):
             self.assertRaises(PackageError, unpack, self.wheel(name), self.folder)
         self.assertRaises(PackageError, unpack, self.wheel("link", 0o120777), self.folder)
         self.assertRaises(PackageError, unpack, b"no archive", self.folder)
+        damaged = bytearray(self.wheel("plugin.py"))
+        damaged[damaged.index(b"x = 1")] ^= 1
+        self.assertRaises(PackageError, unpack, bytes(damaged), self.folder)
 
 
 class SettingsTest(unittest.TestCase):
@@ -147,9 +195,15 @@ class RunningTest(unittest.IsolatedAsyncioTestCase):
         self.addCleanup(os.environ.pop, "SIGNALBOX_TOKEN")
         channels = (Channel("in", False, "event-in"), Channel("out", True, "event-out"))
         instance = Instance("1", "echo", "Echo", False, json.dumps({"poll_interval_ms": 50}), channels)
-        self.values: list[Value] = []
-        self.running = Running(instance, package, self.values.extend)
+        settings = Settings("http://x", "t", self.folder)
+        self.buffer = Buffer(settings.buffer_file, settings.buffer)
+        self.addCleanup(self.buffer.close)
+        self.running = Running(instance, package, settings, lambda: None)
         self.addAsyncCleanup(self.running.stop)
+
+    def values(self) -> list[Value]:
+        batch = self.buffer.next(1000)
+        return batch.values if batch else []
 
     async def until(self, is_so: object) -> None:
         async with asyncio.timeout(20):
@@ -163,9 +217,9 @@ class RunningTest(unittest.IsolatedAsyncioTestCase):
         return self.written.read_text().split() if self.written.exists() else []
 
     async def test_values_come_and_orders_go_and_stopping_is_safe(self) -> None:
-        await self.until(lambda: len(self.values) >= 3)
+        await self.until(lambda: len(self.buffer) >= 3)
         self.assertEqual(
-            {(value.event, value.value) for value in self.values}, {("event-in", 0.0)}, "it knows the token"
+            {(value.event, value.value) for value in self.values()}, {("event-in", 0.0)}, "it knows the token"
         )
         self.assertEqual(self.running.status, "connected")
         self.order(7, 1)
@@ -177,12 +231,12 @@ class RunningTest(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(self.orders()[-1], "0.0")
 
     async def test_a_plugin_that_crashes_is_an_error_and_runs_again(self) -> None:
-        await self.until(lambda: self.values)
+        await self.until(lambda: len(self.buffer))
         self.order(66, 1)
         await self.until(lambda: self.running.status == "error")
         self.assertIn("status 3", self.running.error or "")
-        self.values.clear()
-        await self.until(lambda: self.values)
+        known = len(self.buffer)
+        await self.until(lambda: len(self.buffer) > known and self.running.status == "connected")
 
 
 if __name__ == "__main__":

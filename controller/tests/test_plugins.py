@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 import unittest
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +29,7 @@ from signalbox_plugins.builtin.simulated import SimulatedPlugin
 from signalbox_plugins.builtin.system import SystemPlugin
 from signalbox_plugins.channels import Simulation
 from signalbox_plugins.describe import answer
+from signalbox_plugins.requirements import missing_requirements
 from signalbox_plugins.testing import PluginConformanceSuite
 
 TOP = Path(__file__).resolve().parent.parent.parent
@@ -205,6 +207,44 @@ class PluginTest(unittest.IsolatedAsyncioTestCase):
 class DescribeTest(unittest.TestCase):
     def test_an_abstract_plugin_is_no_plugin(self) -> None:
         self.assertRaises(TypeError, DevicePlugin)
+
+
+class RequirementsTest(unittest.TestCase):
+    def missing(self, *needed: str) -> list[str]:
+        with tempfile.TemporaryDirectory() as folder:
+            for name, needs in (("plugin", needed), ("vendored_part", ())):
+                info = Path(folder) / f"{name}-2.1.dist-info"
+                info.mkdir()
+                lines = [f"Name: {name}", "Version: 2.1", *(f"Requires-Dist: {one}" for one in needs)]
+                (info / "METADATA").write_text("Metadata-Version: 2.1\n" + "\n".join(lines) + "\n")
+            return missing_requirements([folder])
+
+    def test_what_is_there_is_not_missing(self) -> None:
+        for needed in (
+            "Vendored.Part",
+            "vendored-part>=2,<3",
+            "vendored-part (~=2.0)",
+            "vendored-part == 2.*",
+            "vendored-part != 2.0",
+            "webmacs-plugins-core>=1.0.0",
+            "pydantic[email]>=2",
+            "other; extra == 'test'",
+            "other>=1; python_version < '3.0' or (os_name == 'nt' and python_version >= '3.8')",
+            "other; 'linux' not in 'linux darwin'",
+        ):
+            self.assertEqual(self.missing(needed), [], needed)
+
+    def test_what_is_not_there_is_named(self) -> None:
+        for needed in (
+            "vendored-part>=3",
+            "vendored-part<2.1",
+            "vendored-part==1.*",
+            "vendored-part~=2.2",
+            "other",
+            "other; python_version >= '3.8' and sys_platform != 'nothing'",
+            "other; a_name_of_tomorrow == '1'",
+        ):
+            self.assertEqual(self.missing(needed), [needed.split(";")[0]], needed)
 
 
 if __name__ == "__main__":

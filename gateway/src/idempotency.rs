@@ -63,6 +63,7 @@ async fn once_with_key(state: &AppState, request: Request, next: Next) -> Result
         Begun::Before(first) => Ok(first),
         Begun::Now(seed) => {
             parts.extensions.insert(Seed(seed));
+            parts.extensions.insert(IdempotencyKey(once.key.clone()));
             let response = next.run(Request::from_parts(parts, Body::from(body))).await;
             once.keep(&state.pool, response).await
         }
@@ -72,6 +73,10 @@ async fn once_with_key(state: &AppState, request: Request, next: Next) -> Result
 /// The `Idempotency-Key` of a request, if it has one. Handlers that take large bodies ask for it themselves, and say what
 /// makes the request the same one when they have received it.
 pub(crate) struct Once(pub(crate) Option<Keyed>);
+
+/// What the client calls a request that is not made twice.
+#[derive(Debug, Clone)]
+pub(crate) struct IdempotencyKey(pub(crate) String);
 
 /// A request with an `Idempotency-Key`.
 pub(crate) struct Keyed {
@@ -94,7 +99,8 @@ impl FromRequestParts<AppState> for Once {
         if !parts.headers.contains_key(KEY) {
             return Ok(Self(None));
         }
-        let key = valid_key(parts.headers.get(KEY))?;
+        let given = parts.headers.get(KEY).and_then(|value| value.to_str().ok());
+        let key = valid_key(given)?;
         let principal = match Reader::from_request_parts(parts, state).await {
             Ok(Reader(who)) => format!("user:{}", who.user),
             // Whoever needs a login is refused by the handler.
@@ -130,8 +136,9 @@ impl Keyed {
     }
 }
 
-fn valid_key(value: Option<&HeaderValue>) -> Result<String, Problem> {
-    let key = value.and_then(|value| value.to_str().ok()).unwrap_or_default();
+/// A key that a client may choose.
+pub(crate) fn valid_key(given: Option<&str>) -> Result<String, Problem> {
+    let key = given.unwrap_or_default();
     let visible = (1..=255).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
     if visible {
         Ok(key.to_owned())

@@ -12,6 +12,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use uuid::Uuid;
 
 use crate::{
+    fleet,
     identity::sso,
     monitoring::{live, open_sockets::end_void},
     state::{AppState, State},
@@ -25,7 +26,7 @@ const CREDENTIALS: Duration = Duration::from_millis(150);
 const RATES: Duration = Duration::from_millis(250);
 /// How often presence and use are written.
 const NOTES: Duration = Duration::from_secs(5);
-/// How often remembered requests and login codes that are too old are deleted.
+/// How often remembered requests and login codes that are too old are deleted, and what uploads have left behind.
 const PURGE: Duration = Duration::from_secs(600);
 
 /// Runs all of it until the gateway stops.
@@ -39,6 +40,7 @@ pub(crate) async fn run(state: AppState) {
         every(RATES, || share_rates(&state, gateway)),
         every(NOTES, || write_notes(&state)),
         every(PURGE, || purge(&state)),
+        every(PURGE, || fleet::sweep(&state)),
     );
 }
 

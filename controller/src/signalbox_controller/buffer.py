@@ -1,16 +1,20 @@
 """Values that are on their way, on disk: what was measured survives a service that is away and a controller that ends.
 
-A batch is fixed before it is sent and sent again as it is until it is answered, with the same key, so that the service
-takes it once. Values leave in the order in which they came.
+The processes of instances put in what they have read; the controller takes it out. A batch is fixed before it is sent
+and sent again as it is until it is answered, with the same key, so that the service takes it once. Values leave in the
+order in which they came.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+_PATIENCE = 30.0
 
 
 @dataclass(frozen=True)
@@ -35,67 +39,88 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS waiting (
     id INTEGER PRIMARY KEY AUTOINCREMENT, event TEXT NOT NULL, value REAL NOT NULL, time TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS sending (id INTEGER PRIMARY KEY CHECK (id = 1), key TEXT NOT NULL, last INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS totals (
+    id INTEGER PRIMARY KEY CHECK (id = 1), waiting INTEGER NOT NULL, dropped INTEGER NOT NULL);
+INSERT OR IGNORE INTO totals SELECT 1, count(*), 0 FROM waiting;
 """
 
 
 class Buffer:
-    """The values that wait; at most `most`, of which the oldest go first."""
+    """The values that wait; at most `most`, of which the oldest go first. Several processes may have it open."""
 
     def __init__(self, path: Path, most: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._most = most
-        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._database = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
         self._database.execute("PRAGMA journal_mode = WAL")
+        # A process that is killed loses nothing. Only a machine that loses its power may lose the newest values.
         self._database.execute("PRAGMA synchronous = NORMAL")
         self._database.executescript(_SCHEMA)
-        self._count: int = self._database.execute("SELECT count(*) FROM waiting").fetchone()[0]
-        self.dropped = 0
 
     def __len__(self) -> int:
-        return self._count
+        return self._total("waiting")
+
+    @property
+    def dropped(self) -> int:
+        """How many values were dropped because there was no room, and nobody has been told."""
+        return self._total("dropped")
 
     def add(self, values: Iterable[Value]) -> None:
-        """Takes values in."""
+        """Takes values in, all or none."""
         rows = [(value.event, value.value, value.time) for value in values]
-        self._database.execute("BEGIN")
-        self._database.executemany("INSERT INTO waiting (event, value, time) VALUES (?, ?, ?)", rows)
-        self._database.execute("COMMIT")
-        self._count += len(rows)
-        if self._count > self._most:
-            self._drop(self._count - self._most)
+        with self._transaction() as database:
+            database.executemany("INSERT INTO waiting (event, value, time) VALUES (?, ?, ?)", rows)
+            database.execute("UPDATE totals SET waiting = waiting + ?", (len(rows),))
+            too_many = self._total("waiting") - self._most
+            if too_many > 0:
+                # But those that are being sent, which may have arrived.
+                gone = database.execute(
+                    "DELETE FROM waiting WHERE id IN (SELECT id FROM waiting"
+                    " WHERE id > coalesce((SELECT last FROM sending), 0) ORDER BY id LIMIT ?)",
+                    (too_many,),
+                ).rowcount
+                database.execute("UPDATE totals SET waiting = waiting - ?, dropped = dropped + ?", (gone, gone))
 
     def next(self, most: int) -> Batch | None:
         """The batch that is to be sent now: the one before, as long as it is not done."""
-        fixed = self._database.execute("SELECT key, last FROM sending").fetchone()
-        if fixed is None:
-            newest = "SELECT max(id) FROM (SELECT id FROM waiting ORDER BY id LIMIT ?)"
-            last = self._database.execute(newest, (most,)).fetchone()[0]
-            if last is None:
-                return None
-            fixed = (str(uuid.uuid4()), last)
-            self._database.execute("INSERT INTO sending (id, key, last) VALUES (1, ?, ?)", fixed)
-        key, last = fixed
-        rows = self._database.execute("SELECT event, value, time FROM waiting WHERE id <= ? ORDER BY id", (last,))
-        return Batch(key, last, [Value(*row) for row in rows])
+        with self._transaction() as database:
+            fixed = database.execute("SELECT key, last FROM sending").fetchone()
+            if fixed is None:
+                newest = "SELECT max(id) FROM (SELECT id FROM waiting ORDER BY id LIMIT ?)"
+                last = database.execute(newest, (most,)).fetchone()[0]
+                if last is None:
+                    return None
+                fixed = (str(uuid.uuid4()), last)
+                database.execute("INSERT INTO sending (id, key, last) VALUES (1, ?, ?)", fixed)
+            key, last = fixed
+            rows = database.execute("SELECT event, value, time FROM waiting WHERE id <= ? ORDER BY id", (last,))
+            return Batch(key, last, [Value(*row) for row in rows])
 
     def done(self, batch: Batch) -> None:
         """The batch was answered: it is forgotten."""
-        self._database.execute("BEGIN")
-        gone = self._database.execute("DELETE FROM waiting WHERE id <= ?", (batch.last,)).rowcount
-        self._database.execute("DELETE FROM sending")
-        self._database.execute("COMMIT")
-        self._count -= gone
+        with self._transaction() as database:
+            gone = database.execute("DELETE FROM waiting WHERE id <= ?", (batch.last,)).rowcount
+            database.execute("DELETE FROM sending")
+            database.execute("UPDATE totals SET waiting = waiting - ?", (gone,))
+
+    def forget_dropped(self, count: int) -> None:
+        """So many dropped values have been told of."""
+        self._database.execute("UPDATE totals SET dropped = dropped - ?", (count,))
 
     def close(self) -> None:
         """Closes the file."""
         self._database.close()
 
-    def _drop(self, count: int) -> None:
-        """Forgets the oldest values but those that are being sent, which may have arrived."""
-        oldest = (
-            "DELETE FROM waiting WHERE id IN (SELECT id FROM waiting"
-            " WHERE id > coalesce((SELECT last FROM sending), 0) ORDER BY id LIMIT ?)"
-        )
-        gone = self._database.execute(oldest, (count,)).rowcount
-        self._count -= gone
-        self.dropped += gone
+    def _total(self, column: str) -> int:
+        total: int = self._database.execute(f"SELECT {column} FROM totals").fetchone()[0]
+        return total
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._database
+        except BaseException:
+            self._database.execute("ROLLBACK")
+            raise
+        self._database.execute("COMMIT")

@@ -4,38 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 from signalbox_plugins.discovery import built_in_plugins
 
-from .buffer import Buffer, Value
+from .buffer import Buffer
 from .packages import PackageError, Packages
+from .pause import Pause
 from .running import Running
 from .service import Away, Instance, Package, Refused, Service
 from .settings import Settings
+from .telemetry import Telemetry
 
 _LOG = logging.getLogger("signalbox.controller")
-_LONGEST_PAUSE = 30.0
 _LAST_SECONDS = 5.0
-
-
-class Pause:
-    """Pauses that grow with every failure, never alike, so that many controllers do not come back at once."""
-
-    def __init__(self, first: float) -> None:
-        self._first = first
-        self._next = first
-
-    def reset(self) -> None:
-        """It worked: the next pause is the first again."""
-        self._next = self._first
-
-    async def wait(self, least: float = 0.0) -> None:
-        """Waits, at least `least` seconds."""
-        await asyncio.sleep(max(least, self._next * random.uniform(0.5, 1.0)))
-        self._next = min(self._next * 2, _LONGEST_PAUSE)
 
 
 class Controller:
@@ -44,11 +28,14 @@ class Controller:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._service = Service(settings.url, settings.token, settings.timeout)
-        self._buffer = Buffer(settings.state / "buffer.sqlite", settings.buffer)
+        self._name = _name(settings.state / "name")
+        self._buffer = Buffer(settings.buffer_file, settings.buffer)
+        self._telemetry = Telemetry(settings, self._service)
         self._packages = Packages(settings.state / "packages", self._service)
         self._running: dict[str, Running] = {}
         self._arrived = asyncio.Event()
         self._was_away = False
+        self._dropped = 0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs until `stop` is set; then outputs are in their safe state, and what was measured is sent or on disk."""
@@ -63,17 +50,11 @@ class Controller:
             ended = await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.gather(*(running.stop() for running in self._running.values()))
             await self._say_goodbye()
+            await self._telemetry.close()
             self._buffer.close()
         for result in ended:
             if isinstance(result, Exception):
                 raise result
-
-    def _take(self, values: list[Value]) -> None:
-        before = self._buffer.dropped
-        self._buffer.add(values)
-        if self._buffer.dropped > before:
-            _LOG.warning("the buffer is full: %d values were dropped in all", self._buffer.dropped)
-        self._arrived.set()
 
     # What is to be run.
 
@@ -95,9 +76,14 @@ class Controller:
         wanted = {instance.id: instance for instance in await asyncio.to_thread(self._service.instances)}
         if self._settings.instances:
             wanted = {id: one for id, one in wanted.items() if one.name in self._settings.instances}
+        mine = await asyncio.to_thread(self._service.claim, self._name, list(wanted))
         packages = await asyncio.to_thread(self._service.packages)
         for id in [id for id in self._running if id not in wanted]:
             await self._stop(id)
+        for id in [id for id in self._running if id not in mine]:
+            # Another controller speaks of it now.
+            await self._stop(id, say_so=False)
+        wanted = {id: one for id, one in wanted.items() if id in mine}
         for instance in wanted.values():
             await self._ensure(instance, packages)
         await asyncio.to_thread(self._packages.keep_only, packages)
@@ -117,7 +103,7 @@ class Controller:
         if running is not None:
             await running.stop()
         _LOG.info("%s: started", instance.name)
-        self._running[instance.id] = Running(instance, folder, self._take)
+        self._running[instance.id] = Running(instance, folder, self._settings, self._arrived.set)
 
     async def _folder(self, instance: Instance, packages: list[Package]) -> Path | None:
         """Where the instance's plugin is; none for those that come with the controller."""
@@ -128,12 +114,13 @@ class Controller:
                 return await asyncio.to_thread(self._packages.fetch, package)
         raise PackageError(f"no package offers the plugin {instance.plugin}")
 
-    async def _stop(self, id: str) -> None:
+    async def _stop(self, id: str, say_so: bool = True) -> None:
         running = self._running.pop(id, None)
         if running is not None:
             await running.stop()
             _LOG.info("%s: stopped", running.instance.name)
-            await self._try_to(self._service.report, id, "inactive", None)
+            if say_so:
+                await self._try_to(self._service.report, id, "inactive", None)
 
     # What comes in.
 
@@ -156,7 +143,7 @@ class Controller:
         if batch is None:
             return False
         try:
-            reasons = await asyncio.to_thread(self._service.send, batch)
+            reasons = await self._telemetry.send(batch)
         except Refused as error:
             _LOG.error("%d values were refused and are dropped: %s", len(batch.values), error)
         else:
@@ -193,6 +180,7 @@ class Controller:
                 await asyncio.sleep(self._settings.poll)
                 await self._report(lambda running: running.changed.is_set())
             await self._report(lambda running: True)
+            await self._report_dropped()
 
     async def _report(self, is_due: Callable[[Running], bool]) -> None:
         for id, running in list(self._running.items()):
@@ -202,6 +190,17 @@ class Controller:
                 if not await self._try_to(self._service.report, id, status, error):
                     running.changed.set()
 
+    async def _report_dropped(self) -> None:
+        """Says how many values are lost because the buffer was full: here at once, to people when Signalbox is back."""
+        dropped = self._buffer.dropped
+        if dropped > self._dropped:
+            _LOG.warning("the buffer is full: %d values are lost that nobody was told of", dropped)
+        told = f"{dropped} values are lost: the controller's buffer of {self._settings.buffer} was full"
+        if dropped and await self._try_to(self._service.log, told, "error"):
+            self._buffer.forget_dropped(dropped)
+            dropped = 0
+        self._dropped = dropped
+
     async def _say_goodbye(self) -> None:
         """Sends what is left and says that nothing runs any more, but for a few seconds at most."""
         try:
@@ -210,6 +209,7 @@ class Controller:
                     pass
                 for id in self._running:
                     await asyncio.to_thread(self._service.report, id, "inactive", None)
+                await asyncio.to_thread(self._service.claim, self._name, [])
                 await asyncio.to_thread(self._service.log, "Controller stopped", "warning")
         except (Away, Refused, TimeoutError) as error:
             _LOG.warning("Signalbox does not answer at the end (%s): %d values stay on disk", error, len(self._buffer))
@@ -226,3 +226,13 @@ class Controller:
         if not self._was_away:
             self._was_away = True
             _LOG.warning("Signalbox does not answer: %s; values are kept on disk", error)
+
+
+def _name(file: Path) -> str:
+    """What this controller calls itself: the same after every start."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if not file.exists():
+        written = file.with_suffix(".new")
+        written.write_text(str(uuid.uuid4()))
+        written.replace(file)
+    return file.read_text()

@@ -1,9 +1,10 @@
 """The process of one plugin instance: `python -m signalbox_controller.host`.
 
 A plugin that hangs, crashes or brings modules that clash with another's harms its own instance alone. The controller
-speaks to it in lines of JSON: first what to run (`plugin`, `folder`, `config`), then `{"write": {channel: value}}`. It
-answers with `{"status": …, "error": …}` and `{"values": [[channel, value, time], …]}`. When its input ends, also
-because the controller was killed, it brings its outputs into their safe state and ends.
+speaks to it in lines of JSON: first what to run (`plugin`, `folder`, `config`) and where values go (`events` by
+channel, `buffer`), then `{"write": {channel: value}}`. It puts what it reads into the buffer, before anybody hears of
+it, and answers with `{"status": …, "error": …}` and `{"kept": [[channel, time], …]}`. When its input ends, also because
+the controller was killed, it brings its outputs into their safe state and ends.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any
 from signalbox_plugins import DevicePlugin, PluginInstanceConfig
 from signalbox_plugins.discovery import built_in_plugins, discover_plugins
 
+from .buffer import Buffer, Value
+
 _LONGEST_LINE = 8 << 20
 _READ_LIMIT = 30.0
 
@@ -31,6 +34,8 @@ class Host:
     def __init__(self, out: Any) -> None:
         self._out = out
         self._plugin: DevicePlugin | None = None
+        self._events: dict[str, str] = {}
+        self._buffer: Buffer | None = None
         self._wanted: dict[str, float] = {}
         self._written: dict[str, float] = {}
         self._changed = asyncio.Event()
@@ -38,6 +43,8 @@ class Host:
     async def run(self, lines: asyncio.StreamReader) -> None:
         """Runs until the input ends."""
         first = json.loads(await lines.readline())
+        path, most = first["buffer"]
+        self._events, self._buffer = first["events"], Buffer(Path(path), most)
         live = asyncio.create_task(self._live(first))
         try:
             while line := await lines.readline():
@@ -85,24 +92,35 @@ class Host:
             await self._write(plugin)
             if clock() >= due:
                 errors = plugin.error_count
-                values = await asyncio.wait_for(self._read(plugin, readable), _READ_LIMIT)
-                if values:
-                    self._out.write(json.dumps({"values": values}) + "\n")
-                    self._out.flush()
-                failures = failures + 1 if plugin.error_count > errors and not values else 0
+                count = await self._read(plugin, readable)
+                failures = failures + 1 if plugin.error_count > errors and not count else 0
                 if failures >= 3:
                     raise RuntimeError(plugin.last_error or "the device does not answer")
                 due = max(due + interval, clock())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), max(due - clock(), 0.0))
 
-    async def _read(self, plugin: DevicePlugin, channels: list[str]) -> list[tuple[str, float, str]]:
-        values = []
-        for channel in channels:
-            value = await plugin.read(channel)
-            if value is not None:
-                values.append((channel, value, datetime.now(UTC).isoformat()))
-        return values
+    async def _read(self, plugin: DevicePlugin, channels: list[str]) -> int:
+        """Reads the channels and keeps their values; gives back how many there were."""
+        values: list[tuple[str, float, str]] = []
+        try:
+            async with asyncio.timeout(_READ_LIMIT):
+                for channel in channels:
+                    value = await plugin.read(channel)
+                    if value is not None:
+                        values.append((channel, value, datetime.now(UTC).isoformat()))
+        finally:
+            # Also what was read before the time was up, or before the controller ended.
+            self._keep(values)
+        return len(values)
+
+    def _keep(self, values: list[tuple[str, float, str]]) -> None:
+        linked = [
+            Value(self._events[channel], value, time) for channel, value, time in values if channel in self._events
+        ]
+        if linked and self._buffer is not None:
+            self._buffer.add(linked)
+            self._tell(kept=[[channel, time] for channel, _, time in values])
 
     async def _write(self, plugin: DevicePlugin) -> None:
         self._changed.clear()

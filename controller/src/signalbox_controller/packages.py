@@ -8,6 +8,7 @@ import shutil
 import stat
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 
 from .service import Package, Service
@@ -34,14 +35,20 @@ class Packages:
             wheel = self._service.wheel(package)
             if hashlib.sha256(wheel).hexdigest() != package.sha256:
                 raise PackageError("the wheel that came is not the one that was installed")
-            self._folder.mkdir(parents=True, exist_ok=True)
-            whole = Path(tempfile.mkdtemp(dir=self._folder))
             try:
-                unpack(wheel, whole)
-                whole.rename(folder)
-            finally:
-                shutil.rmtree(whole, ignore_errors=True)
+                self._unpack(wheel, folder)
+            except OSError as error:
+                raise PackageError(f"the wheel cannot be unpacked: {error}") from error
         return folder
+
+    def _unpack(self, wheel: bytes, folder: Path) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        whole = Path(tempfile.mkdtemp(dir=self._folder))
+        try:
+            unpack(wheel, whole)
+            whole.rename(folder)
+        finally:
+            shutil.rmtree(whole, ignore_errors=True)
 
     def keep_only(self, packages: list[Package]) -> None:
         """Removes the packages that are no longer installed."""
@@ -54,9 +61,12 @@ class Packages:
 def unpack(wheel: bytes, folder: Path) -> None:
     """Unpacks a wheel. Nothing of it may lie outside of `folder`, be a link, or be larger than is allowed."""
     try:
-        archive = zipfile.ZipFile(io.BytesIO(wheel))
-    except zipfile.BadZipFile as error:
+        _unpack_all(zipfile.ZipFile(io.BytesIO(wheel)), folder)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise PackageError("the wheel is damaged") from error
+
+
+def _unpack_all(archive: zipfile.ZipFile, folder: Path) -> None:
     entries = archive.infolist()
     if len(entries) > _MAX_FILES or sum(entry.file_size for entry in entries) > _MAX_BYTES:
         raise PackageError("the wheel unpacks to too much")
@@ -71,4 +81,5 @@ def unpack(wheel: bytes, folder: Path) -> None:
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         # What is read ends where the entry says that it does.
-        target.write_bytes(archive.read(entry))
+        with archive.open(entry) as source, target.open("xb") as file:
+            shutil.copyfileobj(source, file)

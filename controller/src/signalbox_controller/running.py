@@ -14,8 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from .buffer import Value
 from .service import Instance, Latest
+from .settings import Settings
 
 _LOG = logging.getLogger("signalbox.controller")
 _LONGEST_LINE = 8 << 20
@@ -27,14 +27,17 @@ _OWN = 1000
 class Running:
     """Runs the process of one instance, and runs it again when it ends by itself."""
 
-    def __init__(self, instance: Instance, folder: Path | None, tell: Callable[[list[Value]], None]) -> None:
+    def __init__(
+        self, instance: Instance, folder: Path | None, settings: Settings, arrived: Callable[[], None]
+    ) -> None:
+        """`arrived` is called whenever the instance has put values into the buffer."""
         self.instance = instance
         self.folder = folder
         self.status = "inactive"
         self.error: str | None = None
         self.changed = asyncio.Event()
-        self._tell = tell
-        self._events = {channel.id: channel.event for channel in instance.channels if channel.event}
+        self._settings = settings
+        self._arrived = arrived
         self._obeyed: dict[str, tuple[float, datetime]] = {}
         # What the instance itself has sent of channels that go both ways is no order.
         self._own: dict[str, deque[datetime]] = {}
@@ -65,12 +68,15 @@ class Running:
         while True:
             begun = asyncio.get_running_loop().time()
             try:
-                code = await self._live()
+                ended = f"the plugin's process ended with status {await self._live()}"
             except OSError as error:
-                code = error.errno
+                ended = f"the plugin's process cannot be run: {error}"
+            except (ValueError, KeyError, TypeError):
+                # A plugin can write where its process does.
+                ended = "the plugin's process said what cannot be read"
             if asyncio.get_running_loop().time() - begun > _LONGEST_PAUSE:
                 pause = 1.0
-            self._note("error", f"the plugin's process ended with status {code}")
+            self._note("error", ended)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, _LONGEST_PAUSE)
 
@@ -103,8 +109,13 @@ class Running:
         instance = self.instance
         config = json.loads(instance.config) if instance.config else {}
         config = {**config, "demo_mode": instance.demo, "instance_name": instance.name}
-        folder = str(self.folder) if self.folder else None
-        return {"plugin": instance.plugin, "folder": folder, "config": config}
+        return {
+            "plugin": instance.plugin,
+            "folder": str(self.folder) if self.folder else None,
+            "config": config,
+            "events": {channel.id: channel.event for channel in instance.channels if channel.event},
+            "buffer": [str(self._settings.buffer_file), self._settings.buffer],
+        }
 
     def _say(self, told: dict[str, Any]) -> None:
         if self._process is not None and self._process.stdin is not None:
@@ -114,14 +125,9 @@ class Running:
         if "status" in told:
             self._note(told["status"], told["error"])
             return
-        values = []
-        for channel, value, time in told["values"]:
-            event = self._events.get(channel)
-            if event is not None:
-                values.append(Value(event, value, time))
-                self._own.setdefault(channel, deque(maxlen=_OWN)).append(datetime.fromisoformat(time))
-        if values:
-            self._tell(values)
+        for channel, time in told["kept"]:
+            self._own.setdefault(channel, deque(maxlen=_OWN)).append(datetime.fromisoformat(time))
+        self._arrived()
 
     def _note(self, status: str, error: str | None) -> None:
         if (status, error) != (self.status, self.error):

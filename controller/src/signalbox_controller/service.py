@@ -88,6 +88,11 @@ class Service:
                 break
         return found
 
+    def claim(self, controller: str, instances: list[str]) -> set[str]:
+        """Claims these instances, and no others any more, for half a minute; gives back those that it may run."""
+        body = json.dumps({"controller": controller, "instances": instances}).encode()
+        return set(json.loads(self._call("POST", "/api/v1/plugins/claims", body))["instances"])
+
     def packages(self) -> list[Package]:
         """All uploaded packages."""
         answer = self._json("GET", "/api/v1/plugins/packages")
@@ -104,10 +109,7 @@ class Service:
 
     def send(self, batch: Batch) -> list[str]:
         """Sends values; gives back why some were not taken, at most a few words each."""
-        points = [
-            {"event_public_id": value.event, "value": value.value, "timestamp": value.time} for value in batch.values
-        ]
-        body = json.dumps({"datapoints": points}).encode()
+        body = json.dumps({"datapoints": points(batch)}).encode()
         answer = json.loads(self._call("POST", "/api/v1/datapoints/batch", body, {"Idempotency-Key": batch.key}))
         return sorted({str(item["reason"]) for item in answer.get("rejected", [])})
 
@@ -168,6 +170,11 @@ class Service:
         if connection is not None:
             connection.close()
             self._connections.open = None
+
+
+def points(batch: Batch) -> list[dict[str, Any]]:
+    """The values of a batch as Signalbox reads them."""
+    return [{"event_public_id": value.event, "value": value.value, "timestamp": value.time} for value in batch.values]
 
 
 def _instance(item: dict[str, Any]) -> Instance:

@@ -20,7 +20,13 @@ class Settings:
     timeout: float = 30.0
     batch: int = 500
     buffer: int = 1_000_000
+    telemetry: str = "websocket"
     instances: frozenset[str] = frozenset()
+
+    @property
+    def buffer_file(self) -> Path:
+        """Where values wait."""
+        return self.state / "buffer.sqlite"
 
 
 class SettingsError(Exception):
@@ -44,6 +50,12 @@ def read(arguments: list[str], environment: dict[str, str] | None = None) -> Set
     add("--sync", type=float, default=10.0, help="seconds between two looks at the list of instances")
     add("--batch", type=int, default=500, help="values sent at once, up to 10000")
     add("--buffer", type=int, default=1_000_000, help="values kept while Signalbox is away; the oldest go first")
+    add(
+        "--telemetry",
+        choices=("websocket", "http"),
+        default="websocket",
+        help="how values are sent: over a WebSocket, and over HTTP while there is none, or over HTTP alone",
+    )
     add("--instance", action="append", default=[], help="run only the instance of this name; may be repeated")
     given = parser.parse_args(arguments)
     token = environment.get("SIGNALBOX_TOKEN", "")
@@ -58,8 +70,15 @@ def read(arguments: list[str], environment: dict[str, str] | None = None) -> Set
         )
     if not given.url.startswith(("http://", "https://")):
         raise SettingsError("--url must begin with http:// or https://")
-    if given.poll < 0.05 or given.sync < 0.05 or not 1 <= given.batch <= 10_000 or given.buffer < given.batch:
-        raise SettingsError("--poll and --sync must be at least 0.05, --batch 1 to 10000, --buffer at least --batch")
+    if (
+        given.poll < 0.05
+        or not 0.05 <= given.sync <= 15
+        or not 1 <= given.batch <= 10_000
+        or given.buffer < given.batch
+    ):
+        raise SettingsError(
+            "--poll must be at least 0.05, --sync 0.05 to 15, --batch 1 to 10000, --buffer at least --batch"
+        )
     return Settings(
         url=given.url.rstrip("/"),
         token=token.strip(),
@@ -68,5 +87,6 @@ def read(arguments: list[str], environment: dict[str, str] | None = None) -> Set
         sync=given.sync,
         batch=given.batch,
         buffer=given.buffer,
+        telemetry=given.telemetry,
         instances=frozenset(given.instance),
     )

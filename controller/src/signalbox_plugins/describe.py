@@ -15,7 +15,7 @@ from typing import Any
 
 from .channels import ChannelDescriptor
 from .discovery import built_in_plugins, discover_plugins
-from .errors import PluginConfigError
+from .errors import MissingRequirementsError, PluginConfigError
 from .plugin import DevicePlugin
 
 
@@ -72,6 +72,8 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
         told = answer(json.load(sys.stdin))
+    except MissingRequirementsError as error:
+        told = {"missing": error.missing}
     except Exception as error:
         told = {"error": str(error)[:1000] or type(error).__name__}
     json.dump(told, out)

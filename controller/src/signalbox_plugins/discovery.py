@@ -9,8 +9,9 @@ from pathlib import Path
 
 from . import compat
 from .config import PluginMeta
-from .errors import PluginLoadError
+from .errors import MissingRequirementsError, PluginLoadError
 from .plugin import DevicePlugin
+from .requirements import missing_requirements
 
 GROUPS = ("signalbox.plugins", "webmacs.plugins")
 
@@ -25,13 +26,16 @@ def built_in_plugins() -> dict[str, type[DevicePlugin]]:
 
 def discover_plugins(folders: Iterable[Path] | None = None) -> dict[str, type[DevicePlugin]]:
     """The classes of the packages in `folders`, or of all that are installed, by id. Raises `PluginLoadError` for the
-    first entry point that does not lead to one."""
+    first entry point that does not lead to one, and `MissingRequirementsError`."""
     compat.install()
     paths = None if folders is None else [str(folder) for folder in folders]
     for path in paths or []:
         if path not in sys.path:
             # Behind the standard library, which a package must not replace.
             sys.path.append(path)
+    missing = missing_requirements(paths or [])
+    if missing:
+        raise MissingRequirementsError(missing)
     found: dict[str, type[DevicePlugin]] = {}
     for entry in _entry_points(paths):
         plugin = _load(entry)

@@ -15,6 +15,15 @@ class PluginLoadError(PluginError):
     """The plugin's code cannot be loaded."""
 
 
+class MissingRequirementsError(PluginError):
+    """A package needs others that are neither in it nor installed for this Python."""
+
+    def __init__(self, missing: list[str]) -> None:
+        needed = ", ".join(missing)
+        super().__init__("package", f"it needs {needed}: install them for the Python that runs plugins")
+        self.missing = missing
+
+
 class PluginConfigError(PluginError):
     """The configuration is not one that the plugin takes."""
 

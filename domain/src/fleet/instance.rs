@@ -30,6 +30,30 @@ pub struct PluginRef {
     pub is_built_in: bool,
 }
 
+/// A configuration as it is kept: a JSON object as text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InstanceConfig {
+    /// Encrypted, because it may hold passwords of devices.
+    Sealed(String),
+    /// As it was kept at first.
+    Plain(String),
+}
+
+impl InstanceConfig {
+    /// What people wrote, as it may be sealed; nothing but blanks is none.
+    ///
+    /// # Errors
+    /// A [`Rejection`] that says what is wrong with it.
+    pub fn clean(text: Option<&str>) -> Result<Option<String>, Rejection> {
+        let clean = |text| {
+            clean_text(text, MAX_CONFIG)
+                .map_err(|error| Rejection::invalid("invalid_field", format!("config_json {error}")))
+        };
+        Ok(text.map(clean).transpose()?.filter(|text| !text.is_empty()))
+    }
+}
+
 /// What people say about an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceSpec {
@@ -39,8 +63,8 @@ pub struct InstanceSpec {
     pub demo_mode: bool,
     /// Whether a controller is to run it.
     pub enabled: bool,
-    /// A JSON object as text.
-    pub config: Option<String>,
+    /// How the device is reached, and the like.
+    pub config: Option<InstanceConfig>,
 }
 
 /// A new instance.
@@ -66,7 +90,7 @@ pub struct InstanceChanges {
     pub enabled: Option<bool>,
     /// New configuration.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
-    pub config: Option<Option<String>>,
+    pub config: Option<Option<InstanceConfig>>,
 }
 
 /// How an instance is, as the controller that runs it says.
@@ -216,7 +240,12 @@ impl DomainEvent for PluginInstanceEvent {
     }
 
     fn event_version(&self) -> String {
-        "1".to_owned()
+        match self {
+            // Since 2, the configuration says how it is kept.
+            Self::PluginInstanceCreated(_) | Self::PluginInstanceUpdated { .. } => "2",
+            _ => "1",
+        }
+        .to_owned()
     }
 }
 
@@ -225,7 +254,7 @@ const NAME_CLAIM: &str = "plugin_instance.name";
 impl Decider for PluginInstance {
     const TYPE: &'static str = "plugin_instance";
     const CONTEXT: &'static str = "fleet";
-    const STATE_VERSION: i32 = 1;
+    const STATE_VERSION: i32 = 2;
     type Command = PluginInstanceCommand;
     type Event = PluginInstanceEvent;
 
@@ -397,12 +426,7 @@ impl InstanceSpec {
     /// # Errors
     /// A [`Rejection`] that says which field is wrong.
     pub fn validate(self) -> Result<Self, Rejection> {
-        let config = self.config.map(|config| {
-            clean_text(&config, MAX_CONFIG)
-                .map_err(|error| Rejection::invalid("invalid_field", format!("config_json {error}")))
-        });
-        let config = config.transpose()?.filter(|config| !config.is_empty());
-        Ok(Self { name: required_text("instance_name", &self.name, MAX_NAME)?, config, ..self })
+        Ok(Self { name: required_text("instance_name", &self.name, MAX_NAME)?, ..self })
     }
 }
 
@@ -453,6 +477,13 @@ mod tests {
             PluginInstance::claims(Uuid::nil(), &event).len()
         };
         assert_eq!((claims(true), claims(false)), (1, 2));
+    }
+
+    #[test]
+    fn a_configuration_of_blanks_is_none() {
+        assert_eq!(InstanceConfig::clean(Some(" \n")), Ok(None));
+        assert_eq!(InstanceConfig::clean(Some(" {} ")), Ok(Some("{}".to_owned())));
+        assert!(InstanceConfig::clean(Some(&"x".repeat(MAX_CONFIG + 1))).is_err());
     }
 
     #[test]

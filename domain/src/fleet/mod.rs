@@ -11,8 +11,8 @@ pub use firmware::{
     NewFirmware,
 };
 pub use instance::{
-    InstanceChanges, InstanceSpec, InstanceStatus, NewInstance, PluginInstance, PluginInstanceCommand,
-    PluginInstanceEvent, PluginRef,
+    InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, NewInstance, PluginInstance,
+    PluginInstanceCommand, PluginInstanceEvent, PluginRef,
 };
 pub use mapping::{Direction, MappingChanges, MappingSpec};
 pub use package::{

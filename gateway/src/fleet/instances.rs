@@ -2,8 +2,8 @@ use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::fleet::{
-    InstanceChanges, InstanceSpec, InstanceStatus, NewInstance, PluginInstance, PluginInstanceCommand,
-    PluginRef,
+    InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, NewInstance, PluginInstance,
+    PluginInstanceCommand, PluginRef,
 };
 use signalbox_projections::fleet::{
     MappingRow,
@@ -63,7 +63,7 @@ pub(crate) struct InstanceIn {
     enabled: Option<bool>,
     /// Whether an event is linked to every channel, made if need be; true if absent.
     auto_create_events: Option<bool>,
-    /// A JSON object as text, which fits the class's `config_schema`; seen by every user, so no place for a password.
+    /// A JSON object as text, which fits the class's `config_schema`; seen by every user, and kept encrypted.
     config_json: Option<String>,
 }
 
@@ -115,12 +115,12 @@ pub(crate) async fn list(
     let (rows, total) = queries::instances(&state.pool, &filter, envelope.page()?).await?;
     let ids: Vec<_> = rows.iter().map(|instance| instance.row.id).collect();
     let mut mappings = queries::mappings(&state.pool, &ids).await?;
-    let now = state.clock.now();
-    let data = rows.into_iter().map(|instance| {
+    let mut data = Vec::with_capacity(rows.len());
+    for instance in rows {
         let own = mappings.extract_if(.., |mapping| mapping.instance_id == instance.row.id).collect();
-        InstanceOut::new(instance, own, now)
-    });
-    Ok(Json(envelope.envelope(total, data.collect())))
+        data.push(InstanceOut::new(&state, instance, own).await?);
+    }
+    Ok(Json(envelope.envelope(total, data)))
 }
 
 /// One plugin instance with its channels.
@@ -147,16 +147,17 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let InstanceIn { plugin_id, instance_name, demo_mode, enabled, auto_create_events, config_json } =
         instance;
+    let config_json = InstanceConfig::clean(config_json.as_deref())?;
     let spec = InstanceSpec {
         name: instance_name,
         demo_mode: demo_mode.unwrap_or(false),
         enabled: enabled.unwrap_or(true),
-        config: config_json,
+        config: seal(&state, context.resource, config_json.as_deref())?,
     };
     // Checked before events are made for it.
     let spec = spec.validate()?;
     let offered = classes::find(&state, plugin_id.trim()).await?;
-    let config = offered.check(spec.config.as_deref())?;
+    let config = offered.check(config_json.as_deref())?;
     if queries::is_instance_name_taken(&state.pool, &spec.name).await? {
         let detail = "Another plugin instance has this name: choose another one.";
         return Err(Problem::conflict("instance_name_taken", detail));
@@ -187,10 +188,11 @@ pub(crate) async fn update(
 ) -> Result<Response, Problem> {
     let InstanceChangesIn { instance_name, demo_mode, enabled, config_json } = changes;
     let instance = find(&state, &id).await?;
-    if let Some(config) = &config_json {
-        classes::find(&state, &instance.row.plugin_id).await?.check(config.as_deref())?;
-    }
-    let changes = InstanceChanges { name: instance_name, demo_mode, enabled, config: config_json };
+    let config = match config_json {
+        Some(config) => changed_config(&state, &instance, config.as_deref()).await?,
+        None => None,
+    };
+    let changes = InstanceChanges { name: instance_name, demo_mode, enabled, config };
     let metadata = context.metadata(who.actor(), "change plugin instance");
     let command = PluginInstanceCommand::Change(changes);
     let written = state.write::<PluginInstance>(instance.row.id, version, &metadata, &command).await?;
@@ -232,7 +234,7 @@ pub(crate) async fn delete(
     let metadata = context.metadata(who.actor(), "delete plugin instance");
     let command = PluginInstanceCommand::Delete;
     let written = state.write::<PluginInstance>(instance, version, &metadata, &command).await?;
-    queries::forget_reports(&state.pool, instance).await?;
+    queries::forget_controllers(&state.pool, instance).await?;
     let out = StatusOut { status: "success", message: "Plugin instance successfully deleted." };
     Ok(answer::written(written, StatusCode::OK, None, &out))
 }
@@ -247,28 +249,59 @@ pub(super) async fn find(state: &Gateway, id: &str) -> Result<Instance, Problem>
 async fn show(state: &Gateway, id: &str) -> Result<(i64, InstanceOut), Problem> {
     let instance = find(state, id).await?;
     let mappings = queries::mappings(&state.pool, &[instance.row.id]).await?;
-    Ok((instance.row.version, InstanceOut::new(instance, mappings, state.clock.now())))
+    Ok((instance.row.version, InstanceOut::new(state, instance, mappings).await?))
+}
+
+/// What `config` changes: nothing, if it is what there is. Sealed texts cannot be compared.
+async fn changed_config(
+    state: &Gateway,
+    instance: &Instance,
+    config: Option<&str>,
+) -> Result<Option<Option<InstanceConfig>>, Problem> {
+    let config = InstanceConfig::clean(config)?;
+    classes::find(state, &instance.row.plugin_id).await?.check(config.as_deref())?;
+    if unseal(state, instance).await? == config {
+        return Ok(None);
+    }
+    seal(state, instance.row.id, config.as_deref()).map(Some)
+}
+
+fn seal(state: &Gateway, instance: Uuid, config: Option<&str>) -> Result<Option<InstanceConfig>, Problem> {
+    let sealed = config.map(|config| state.sealer.seal(instance, config)).transpose();
+    Ok(sealed.map_err(|error| Problem::internal(&error))?.map(InstanceConfig::Sealed))
+}
+
+async fn unseal(state: &Gateway, instance: &Instance) -> Result<Option<String>, Problem> {
+    match instance.row.config.as_deref() {
+        None => Ok(None),
+        Some(InstanceConfig::Plain(config)) => Ok(Some(config.clone())),
+        Some(InstanceConfig::Sealed(sealed)) => {
+            let opened = state.sealer.unseal(instance.row.id, sealed).await;
+            Ok(Some(opened.map_err(|error| Problem::internal(&error))?.expose().to_owned()))
+        }
+    }
 }
 
 impl InstanceOut {
-    fn new(instance: Instance, mappings: Vec<MappingRow>, now: DateTime<Utc>) -> Self {
+    async fn new(state: &Gateway, instance: Instance, mappings: Vec<MappingRow>) -> Result<Self, Problem> {
+        let config_json = unseal(state, &instance).await?;
         let Instance { row, reported_at } = instance;
-        let is_believed = reported_at.is_some_and(|reported| now - reported <= BELIEVED);
+        let is_believed = reported_at.is_some_and(|reported| state.clock.now() - reported <= BELIEVED);
         let inactive = || (InstanceStatus::Inactive.as_str().to_owned(), None);
         let (status, error_message) = if is_believed { (row.status, row.error) } else { inactive() };
-        Self {
+        Ok(Self {
             public_id: row.id.to_string(),
             plugin_id: row.plugin_id,
             instance_name: row.name,
             demo_mode: row.demo_mode,
             enabled: row.enabled,
             status,
-            config_json: row.config,
+            config_json,
             error_message,
             created_on: row.created_at,
             updated_on: row.updated_at,
             user_public_id: row.owner_id.to_string(),
             channel_mappings: mappings.into_iter().map(Into::into).collect(),
-        }
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! Packages of plugins, instances of plugins, and the channels that these feed and obey. Firmware updates.
 
 mod channels;
+mod claims;
 mod classes;
 mod firmware;
 mod firmware_upload;
@@ -11,12 +12,16 @@ mod upload;
 
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+pub(crate) use packages::sweep;
+
 use crate::state::AppState;
 
-/// Where files are uploaded. A repetition of a package is recognised by its name, not by a key; that of a bundle of firmware by
-/// its handler.
+/// Where packages are uploaded.
+const UPLOAD: &str = "/api/v1/plugins/packages/upload";
+
+/// Where files are uploaded: the handlers themselves recognise a repetition, when they have received the file.
 pub(crate) fn takes_files(path: &str) -> bool {
-    ["/api/v1/plugins/packages/upload", "/api/v1/ota/upload"].contains(&path)
+    [UPLOAD, "/api/v1/ota/upload"].contains(&path)
 }
 
 /// The routes of plugins and firmware.
@@ -30,6 +35,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(instances::list, instances::create))
         .routes(routes!(instances::get, instances::update, instances::delete))
         .routes(routes!(instances::report))
+        .routes(routes!(claims::claim))
         .routes(routes!(mappings::list, mappings::create))
         .routes(routes!(mappings::update, mappings::delete))
         .routes(routes!(firmware::list, firmware::create))

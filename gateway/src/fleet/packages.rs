@@ -7,7 +7,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::Response,
 };
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use futures::TryStreamExt;
 use serde::Serialize;
 use signalbox_blob_store::{BlobError, BlobKey};
@@ -30,6 +30,9 @@ use crate::{
     problem::{Problem, ProblemKind, ProblemOut},
     state::{AppState, State as Gateway},
 };
+
+/// A request may be repeated, with the same id, for a day.
+const SWEPT_AFTER: TimeDelta = TimeDelta::hours(25);
 
 /// An installed package.
 #[derive(Debug, Serialize, ToSchema)]
@@ -108,6 +111,30 @@ pub(super) async fn forget(state: &Gateway, id: Uuid, sha256: Option<Sha256Hex>)
     }
 }
 
+/// Removes what uploads have left behind that were cut off: wheels and unpacked wheels of no package.
+pub(crate) async fn sweep(state: &Gateway) -> Result<(), sqlx::Error> {
+    let packages = queries::packages(&state.pool).await?;
+    let wheels = state.wheels.list_transfers().await.unwrap_or_default();
+    let is_left =
+        |id: &Uuid| is_old(*id, state.clock.now()) && packages.iter().all(|package| package.id != *id);
+    for wheel in wheels.into_iter().filter(is_left) {
+        forget(state, wheel, None).await;
+    }
+    let plugins = state.plugins.clone();
+    let digests = packages.into_iter().map(|package| package.sha256).collect();
+    let swept = tokio::task::spawn_blocking(move || plugins.keep_only(&digests)).await;
+    if let Ok(Err(error)) = swept {
+        tracing::warn!(%error, "unpacked wheels that nobody needs could not be deleted");
+    }
+    Ok(())
+}
+
+/// Whether a package of this id was uploaded so long ago that nobody sends it again.
+fn is_old(id: Uuid, now: DateTime<Utc>) -> bool {
+    let made = id.get_timestamp().and_then(|time| i64::try_from(time.to_unix().0).ok());
+    made.and_then(|seconds| DateTime::from_timestamp(seconds, 0)).is_none_or(|made| now - made > SWEPT_AFTER)
+}
+
 /// The wheel of `package` as a file without a name.
 pub(super) async fn fetch(state: &Gateway, package: &PackageRow) -> Result<File, Problem> {
     let (_, bytes) = state.wheels.read(&key(package.id), None).await.map_err(blob_failed)?;
@@ -143,6 +170,14 @@ pub(super) fn failed(error: DescribeError) -> Problem {
     match error {
         DescribeError::Busy => Problem::unavailable(error.to_string()),
         DescribeError::Io(error) => Problem::internal(&error),
+        DescribeError::Missing(missing) => {
+            let missing = missing.join(", ");
+            let detail = format!(
+                "The package needs others that are not there: {missing}. Install them for the Python of the server and \
+                 of the controllers, or put them into the wheel."
+            );
+            Problem::new(ProblemKind::Invalid, "missing_requirements", detail)
+        }
         DescribeError::Plugin(_) | DescribeError::NoPython(_) | DescribeError::Wheel(_) => {
             let detail = format!("The package was not installed: {error}");
             Problem::new(ProblemKind::Internal, "installation_failed", detail)

@@ -19,19 +19,20 @@ use signalbox_domain::{
     kernel::Sha256Hex,
 };
 use signalbox_plugins::{DescribeError, MAX_WHEEL_BYTES, Question, Wheel, WheelError};
-use signalbox_projections::fleet::queries;
+use signalbox_projections::fleet::{PackageRow, queries};
 use tokio::io::AsyncWriteExt;
 use tokio_util::io::ReaderStream;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{classes, packages};
+use super::{UPLOAD, classes, packages};
 use crate::{
     answer,
-    auth::Admin,
+    auth::{Admin, Who},
     context::RequestContext,
+    idempotency::{Begun, Once, digest},
     problem::{Problem, ProblemKind, ProblemOut},
-    state::{AppState, State as Gateway},
+    state::{AppState, State as Gateway, Written},
 };
 
 /// What a form may hold besides the wheel.
@@ -77,29 +78,52 @@ struct Received {
 pub(crate) async fn upload(
     State(state): State<AppState>,
     Admin(who): Admin,
-    context: RequestContext,
+    Once(once): Once,
+    mut context: RequestContext,
     request: Request,
 ) -> Result<Response, Problem> {
-    let id = context.resource;
     let received = receive(&state, request).await?;
+    let Some(once) = once else { return install(&state, &who, &context, received).await };
+    let what = format!("{}/{}", received.sha256, received.file_name);
+    match once.begin(&state, &digest(UPLOAD, what.as_bytes())).await? {
+        Begun::Before(first) => Ok(first),
+        Begun::Now(seed) => {
+            context.resource = seed;
+            let response = install(&state, &who, &context, received).await?;
+            once.keep(&state.pool, response).await
+        }
+    }
+}
+
+async fn install(
+    state: &Gateway,
+    who: &Who,
+    context: &RequestContext,
+    received: Received,
+) -> Result<Response, Problem> {
+    let id = context.resource;
     let (sha256, size, file_name) = (received.sha256.clone(), received.size, received.file_name.clone());
     let installed = queries::packages(&state.pool).await?;
+    if let Some(package) = installed.iter().find(|package| package.id == id) {
+        // By this request, whose answer was lost.
+        return Ok(answer_installed(Written { visible: true, repeated: true }, package.into()));
+    }
     if installed.iter().any(|package| package.file_name == file_name) {
         return Err(taken(format!(
             "{file_name} is installed already: uninstall it before uploading it again"
         )));
     }
     let shares_bytes = installed.iter().any(|package| package.sha256 == sha256.as_str());
-    let (file, name, version) = unpack(&state, received).await?;
+    let (file, name, version) = unpack(state, received).await?;
     if installed.iter().any(|package| package.name == name) {
         return Err(taken(format!(
             "{name} is installed already: uninstall it before uploading another version"
         )));
     }
     let installing = async {
-        let classes = describe(&state, &sha256).await?;
+        let classes = describe(state, &sha256).await?;
         let plugin_ids: Vec<_> = classes.iter().map(|class| class.id.clone()).collect();
-        keep(&state, id, file, size).await?;
+        keep(state, id, file, size).await?;
         let new = NewPackage {
             owner: who.user,
             name: name.clone(),
@@ -112,29 +136,52 @@ pub(crate) async fn upload(
         let metadata = context.metadata(who.actor(), "install plugin package");
         let command = PluginPackageCommand::Install(new);
         let written = state.write::<PluginPackage>(id, None, &metadata, &command).await?;
-        Ok((written, plugin_ids))
+        Ok::<_, Problem>((written, plugin_ids))
     };
     let (written, plugin_ids) = match installing.await {
         Ok(installed) => installed,
         Err(problem) => {
-            packages::forget(&state, id, (!shares_bytes).then_some(sha256)).await;
+            // Whether it was installed is not known, if nobody answered: then the sweep finds out.
+            if problem.kind() != ProblemKind::Unavailable {
+                packages::forget(state, id, (!shares_bytes).then_some(sha256)).await;
+            }
             return Err(problem);
         }
     };
+    Ok(answer_installed(written, Installed { id, name, version, size, plugin_ids }))
+}
+
+/// What is told of a package that was installed.
+struct Installed {
+    id: Uuid,
+    name: String,
+    version: String,
+    size: u64,
+    plugin_ids: Vec<String>,
+}
+
+impl From<&PackageRow> for Installed {
+    fn from(row: &PackageRow) -> Self {
+        Self {
+            id: row.id,
+            name: row.name.clone(),
+            version: row.package_version.clone(),
+            size: row.size.unsigned_abs(),
+            plugin_ids: row.classes.iter().map(|class| class.id.clone()).collect(),
+        }
+    }
+}
+
+fn answer_installed(written: Written, installed: Installed) -> Response {
+    let Installed { id, name, version, size, plugin_ids } = installed;
     let message = format!(
         "{name} {version} ({} bytes) installed. Restart the controller to activate its plugins.",
         with_separators(size)
     );
-    let public_id = id.to_string();
-    let out = PackageInstalledOut {
-        status: "success",
-        message,
-        public_id,
-        package_name: name,
-        version,
-        plugin_ids,
-    };
-    Ok(answer::created(written, &format!("/api/v1/plugins/packages/{id}"), 1, &out))
+    let location = format!("/api/v1/plugins/packages/{id}");
+    let (status, public_id) = ("success", id.to_string());
+    let out = PackageInstalledOut { status, message, public_id, package_name: name, version, plugin_ids };
+    answer::created(written, &location, 1, &out)
 }
 
 fn taken(detail: String) -> Problem {

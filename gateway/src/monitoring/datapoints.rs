@@ -1,5 +1,5 @@
 use axum::{
-    Json,
+    Extension, Json,
     body::Bytes,
     extract::{FromRequest, Request, State},
     http::StatusCode,
@@ -21,6 +21,7 @@ use crate::{
     auth::{Reader, Writer},
     context::RequestContext,
     extract::{IfMatch, JsonBody, Text, parse_json, read_body},
+    idempotency::IdempotencyKey,
     identity::StatusOut,
     problem::{Problem, ProblemKind, ProblemOut},
     state::{AppState, State as Gateway, Written},
@@ -141,12 +142,14 @@ pub(crate) async fn create_batch(
     State(state): State<AppState>,
     Writer(who): Writer,
     context: RequestContext,
+    key: Option<Extension<IdempotencyKey>>,
     BatchBody(batch): BatchBody,
 ) -> Result<Response, Problem> {
     let Checked { points, refused } = ingest::check(&state, &batch.datapoints, state.clock.now()).await?;
     let accepted = points.len();
     if accepted > 0 {
-        ingest::record(&state, &who, context.resource, points).await?;
+        let named = key.map(|Extension(key)| ingest::batch_id(who.user, &key.0, &batch.datapoints));
+        ingest::record(&state, &who, named.unwrap_or(context.resource), points).await?;
     }
     let mut message = format!("{accepted} datapoints successfully created.");
     if !refused.is_empty() {

@@ -5,7 +5,9 @@ use std::fmt;
 use bytes::Bytes;
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use serde::{Deserialize, Deserializer, de};
+use sha2::{Digest, Sha256};
 use signalbox_datapoint_log::{ChunkPoint, Origin, Point, codec::encode_block, micros};
+use signalbox_domain::kernel::UserId;
 use signalbox_messaging::IngestMessage;
 use signalbox_projections::monitoring::series::Datapoint;
 use utoipa::ToSchema;
@@ -102,6 +104,19 @@ fn check_with(catalog: &Catalog, items: &[DatapointIn], now: DateTime<Utc>) -> C
         }
     }
     checked
+}
+
+/// Names the batch of `items` that `sender` calls `key`: it is the same one whenever and on whatever way it comes again.
+pub(crate) fn batch_id(sender: UserId, key: &str, items: &[DatapointIn]) -> Uuid {
+    let mut hasher = Sha256::new();
+    hasher.update(key);
+    for item in items {
+        hasher.update(b"\0");
+        hasher.update(item.value.to_le_bytes());
+        hasher.update(item.event_public_id.0.unwrap_or_default());
+        hasher.update(item.timestamp.map_or(i64::MIN, |stamp| micros(stamp.0)).to_le_bytes());
+    }
+    Uuid::new_v5(&sender.0, &hasher.finalize())
 }
 
 /// Appends `points` to the log as batch `id`; gives back the first of them with its place.

@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     auth::{Reader, Who, Writer, presented},
+    idempotency::valid_key,
     problem::Problem,
     state::AppState,
 };
@@ -208,9 +209,8 @@ async fn take_values(state: AppState, who: Who, open: OpenSocket, socket: WebSoc
                 heard = Instant::now();
                 match frame {
                     Some(Ok(Message::Text(message))) => {
-                        let complaint = take(&state, &who, &message).await;
-                        if let Some(complaint) = complaint
-                            && write(&mut sink, text(&complaint)).await.is_none()
+                        if let Some(said) = take(&state, &who, &message).await
+                            && write(&mut sink, text(&said)).await.is_none()
                         {
                             return;
                         }
@@ -229,22 +229,71 @@ async fn take_values(state: AppState, who: Who, open: OpenSocket, socket: WebSoc
     }
 }
 
-/// Records the datapoints of a message; gives back what is to be said of it, which is nothing when all is well.
+/// Records the datapoints of a message; gives back what is to be said of it. A sender that names its message by an `id`
+/// hears in any case what became of it, and may send it again, here or as a batch over HTTP with the id as
+/// `Idempotency-Key`: it is taken once. Others hear only what is wrong.
 async fn take(state: &AppState, who: &Who, message: &str) -> Option<Value> {
-    let error = |message: String| Some(json!({"type": "error", "message": message}));
     let Ok(Value::Object(mut message)) = serde_json::from_str(message) else {
-        return error("a message must be a JSON object with datapoints".to_owned());
+        return Some(complaint("a message must be a JSON object with datapoints"));
     };
-    let Some(Value::Array(items)) = message.remove("datapoints") else { return None };
-    if items.is_empty() {
-        return None;
+    let id = message.remove("id").filter(|id| !id.is_null());
+    let items = match message.remove("datapoints") {
+        Some(Value::Array(items)) if !items.is_empty() => items,
+        _ if id.is_none() => return None,
+        _ => Vec::new(),
+    };
+    let mut said = match take_items(state, who, id.as_ref(), items).await {
+        Ok(taken) if id.is_some() => taken.confirmation(),
+        Ok(taken) => taken.complaint()?,
+        Err(problem) => complaint(problem.detail()),
+    };
+    if let Some(id) = id {
+        said["id"] = id;
     }
+    Some(said)
+}
+
+/// What became of the datapoints of a message.
+struct Taken {
+    accepted: usize,
+    rejected: Vec<Value>,
+}
+
+impl Taken {
+    fn confirmation(self) -> Value {
+        json!({"type": "ack", "accepted": self.accepted, "rejected": self.rejected})
+    }
+
+    fn complaint(self) -> Option<Value> {
+        let Self { accepted, rejected } = self;
+        let message = match (accepted, rejected.len()) {
+            (_, 0) => return None,
+            (0, _) => "No valid datapoints in the message.".to_owned(),
+            (accepted, count) => format!("{accepted} datapoints recorded, {count} rejected."),
+        };
+        Some(json!({"type": "error", "message": message, "accepted": accepted, "rejected": rejected}))
+    }
+}
+
+fn complaint(message: &str) -> Value {
+    json!({"type": "error", "message": message})
+}
+
+async fn take_items(
+    state: &AppState,
+    who: &Who,
+    id: Option<&Value>,
+    items: Vec<Value>,
+) -> Result<Taken, Problem> {
     if items.len() > MAX_ITEMS {
-        return error(format!(
-            "{} datapoints are too many for one message: at most {MAX_ITEMS}",
-            items.len()
-        ));
+        let count = items.len();
+        let detail = format!("{count} datapoints are too many for one message: at most {MAX_ITEMS}");
+        return Err(Problem::too_large(detail));
     }
+    let key = id.map(|id| {
+        valid_key(id.as_str()).map_err(|_| Problem::malformed("id must be 1 to 255 visible ASCII characters"))
+    });
+    let key = key.transpose()?;
     let (mut readable, mut places, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
     for (index, item) in items.into_iter().enumerate() {
         match read_item(item) {
@@ -255,25 +304,21 @@ async fn take(state: &AppState, who: &Who, message: &str) -> Option<Value> {
             None => rejected.push(json!({"index": index, "reason": "not a datapoint"})),
         }
     }
-    let checked = match ingest::check(state, &readable, state.clock.now()).await {
-        Ok(checked) => checked,
-        Err(problem) => return error(format!("not recorded: {}", problem.detail())),
-    };
+    let checked = ingest::check(state, &readable, state.clock.now()).await.map_err(not_recorded)?;
     let refused = checked.refused.iter();
     rejected
         .extend(refused.map(|(index, refusal)| json!({"index": places[*index], "reason": refusal.reason()})));
     let accepted = checked.points.len();
-    if accepted > 0
-        && let Err(problem) = ingest::record(state, who, state.clock.new_id(), checked.points).await
-    {
-        return error(format!("not recorded: {}", problem.detail()));
+    if accepted > 0 {
+        let batch = key.map(|key| ingest::batch_id(who.user, &key, &readable));
+        let batch = batch.unwrap_or_else(|| state.clock.new_id());
+        ingest::record(state, who, batch, checked.points).await.map_err(not_recorded)?;
     }
-    let message = match (accepted, rejected.len()) {
-        (_, 0) => return None,
-        (0, _) => "No valid datapoints in the message.".to_owned(),
-        (accepted, count) => format!("{accepted} datapoints recorded, {count} rejected."),
-    };
-    Some(json!({"type": "error", "message": message, "accepted": accepted, "rejected": rejected}))
+    Ok(Taken { accepted, rejected })
+}
+
+fn not_recorded(problem: Problem) -> Problem {
+    Problem::unavailable(format!("not recorded: {}", problem.detail()))
 }
 
 /// A datapoint; controllers of the WebMACS family may write its value as a text.

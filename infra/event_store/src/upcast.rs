@@ -1,4 +1,4 @@
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A pure step from one version of an event to the next, applied when it is read.
 #[derive(Debug, Clone, Copy)]
@@ -14,7 +14,28 @@ pub struct Upcaster {
 }
 
 /// The upcasters of all events that have changed since they were first written.
-const UPCASTERS: &[Upcaster] = &[];
+const UPCASTERS: &[Upcaster] = &[
+    Upcaster {
+        aggregate_type: "plugin_instance",
+        event_type: "plugin_instance_created",
+        from: 1,
+        apply: say_how_config_is_kept,
+    },
+    Upcaster {
+        aggregate_type: "plugin_instance",
+        event_type: "plugin_instance_updated",
+        from: 1,
+        apply: |event| ["from", "to"].iter().for_each(|spec| say_how_config_is_kept(&mut event[*spec])),
+    },
+];
+
+/// The configuration of an instance was a text at first; now it says whether it is sealed.
+fn say_how_config_is_kept(spec: &mut Value) {
+    let config = spec["config"].take();
+    if config.is_string() {
+        spec["config"] = json!({"plain": config});
+    }
+}
 
 /// Whether there is more than one version of an event.
 pub(crate) fn has_steps(aggregate_type: &str, event_type: &str) -> bool {
@@ -48,8 +69,6 @@ pub fn upcast(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     const STEPS: &[Upcaster] = &[

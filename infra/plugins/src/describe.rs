@@ -1,6 +1,7 @@
 //! Finding out what a package offers.
 
 use std::{
+    collections::HashSet,
     fs, io,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
@@ -24,6 +25,8 @@ use crate::{Wheel, WheelError, sdk};
 const WALL: Duration = Duration::from_secs(20);
 /// How long one may wait for those before it.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// An environment that nobody needs is kept for so long: it may belong to an upload that is under way.
+const SWEPT_AFTER: Duration = Duration::from_secs(3600);
 /// Longest description, in bytes.
 const MAX_ANSWER: u64 = 4 << 20;
 /// Oldest Python that the SDK runs on.
@@ -35,6 +38,9 @@ pub enum DescribeError {
     /// Its code fails, or does what it must not.
     #[error("{0}")]
     Plugin(String),
+    /// It needs other packages, which are not there: their names and versions.
+    #[error("it needs packages that are not installed here: {}", .0.join(", "))]
+    Missing(Vec<String>),
     /// This machine has no Python for it.
     #[error("{0}")]
     NoPython(String),
@@ -143,6 +149,26 @@ impl Plugins {
         }
     }
 
+    /// Removes the environments of packages that are not among `digests`, and what was left of unpacking.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn keep_only(&self, digests: &HashSet<String>) -> io::Result<()> {
+        let environments = match fs::read_dir(self.environments()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            environments => environments?,
+        };
+        for environment in environments {
+            let environment = environment?;
+            let is_known = environment.file_name().to_str().is_some_and(|name| digests.contains(name));
+            let age = environment.metadata()?.modified()?.elapsed().unwrap_or_default();
+            if !is_known && age > SWEPT_AFTER {
+                fs::remove_dir_all(environment.path())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Asks the package that was unpacked with this digest.
     ///
     /// # Errors
@@ -235,6 +261,11 @@ fn read(answer: &Answer) -> Result<Value, DescribeError> {
     }
     let told: Value = serde_json::from_slice(&answer.bytes)
         .map_err(|_| plugin("its code ended the process that looked at it"))?;
+    if let Some(missing) = told.get("missing") {
+        let missing = serde_json::from_value(missing.clone());
+        return Err(missing
+            .map_or_else(|_| plugin("it names what it needs in no readable way"), DescribeError::Missing));
+    }
     match told.get("error").and_then(Value::as_str) {
         Some(error) => Err(plugin(error)),
         None => Ok(told),

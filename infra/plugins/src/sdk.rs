@@ -26,6 +26,7 @@ const FILES: &[(&str, &str)] = files![
     "signalbox_plugins/discovery.py",
     "signalbox_plugins/errors.py",
     "signalbox_plugins/plugin.py",
+    "signalbox_plugins/requirements.py",
     "signalbox_plugins/testing.py",
     "webmacs_plugins_core/__init__.py",
     "webmacs_plugins_core/base.py",

@@ -113,11 +113,20 @@ impl Wheel {
                 fs::create_dir_all(folder)?;
             }
             let mut file = File::create_new(&path)?;
-            let written = io::copy(&mut entry.take(left + 1), &mut file)?;
+            let written = io::copy(&mut entry.take(left + 1), &mut file).map_err(damaged)?;
             left = left.checked_sub(written).ok_or(WheelError::Hostile("it unpacks to too much"))?;
             file.flush()?;
         }
         Ok(())
+    }
+}
+
+/// What is wrong when an entry cannot be copied: the archive, if that is what cannot be read.
+fn damaged(error: io::Error) -> WheelError {
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    match error.kind() {
+        InvalidData | InvalidInput | UnexpectedEof => WheelError::NotAnArchive,
+        _ => WheelError::Io(error),
     }
 }
 

@@ -155,7 +155,7 @@ impl FleetRows {
             PluginInstanceEvent::PluginInstanceCreated(_) => {}
             PluginInstanceEvent::PluginInstanceUpdated { to, .. } => {
                 if let Some(row) = self.instances.change(id) {
-                    (row.name, row.config) = (to.name, to.config);
+                    (row.name, row.config) = (to.name, to.config.map(Json));
                     (row.demo_mode, row.enabled) = (to.demo_mode, to.enabled);
                 }
             }
@@ -207,7 +207,7 @@ fn created(recorded: &RecordedEvent, new: NewInstance) -> InstanceRow {
         name: spec.name,
         demo_mode: spec.demo_mode,
         enabled: spec.enabled,
-        config: spec.config,
+        config: spec.config.map(Json),
         status: InstanceStatus::default().as_str().to_owned(),
         error: None,
         version: recorded.sequence,

@@ -146,11 +146,45 @@ pub async fn note_report(pool: &PgPool, instance: Uuid, now: DateTime<Utc>) -> R
     .map(|_| ())
 }
 
-/// Forgets when anybody spoke of an instance that is gone.
+/// Claims `instances` for `controller` until `until`, those that no other one has; gives back the others that it has had.
+/// Gives back which it has.
 ///
 /// # Errors
 /// The database's error.
-pub async fn forget_reports(pool: &PgPool, instance: Uuid) -> Result<(), sqlx::Error> {
-    let delete = sqlx::query("DELETE FROM ops.plugin_presence WHERE instance_id = $1");
-    delete.bind(instance).execute(pool).await.map(|_| ())
+pub async fn claim_instances(
+    pool: &PgPool,
+    controller: &str,
+    instances: &[Uuid],
+    now: DateTime<Utc>,
+    until: DateTime<Utc>,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "WITH given_back AS (DELETE FROM ops.plugin_claims WHERE controller = $1 AND instance_id <> ALL($2))
+         INSERT INTO ops.plugin_claims AS c (instance_id, controller, until)
+         SELECT id, $1, $4 FROM read.plugin_instances WHERE id = ANY($2) ORDER BY id
+         ON CONFLICT (instance_id) DO UPDATE SET controller = excluded.controller, until = excluded.until
+          WHERE c.controller = excluded.controller OR c.until <= $3
+         RETURNING instance_id",
+    )
+    .bind(controller)
+    .bind(instances)
+    .bind(now)
+    .bind(until)
+    .fetch_all(pool)
+    .await
+}
+
+/// Forgets who ran an instance that is gone, and when anybody spoke of it.
+///
+/// # Errors
+/// The database's error.
+pub async fn forget_controllers(pool: &PgPool, instance: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "WITH claims AS (DELETE FROM ops.plugin_claims WHERE instance_id = $1)
+         DELETE FROM ops.plugin_presence WHERE instance_id = $1",
+    )
+    .bind(instance)
+    .execute(pool)
+    .await
+    .map(|_| ())
 }

@@ -1,6 +1,6 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use signalbox_domain::fleet::PluginClass;
+use signalbox_domain::fleet::{InstanceConfig, PluginClass};
 use sqlx::{FromRow, types::Json};
 use uuid::Uuid;
 
@@ -56,8 +56,8 @@ pub struct InstanceRow {
     pub demo_mode: bool,
     /// Whether a controller is to run it.
     pub enabled: bool,
-    /// A JSON object as text.
-    pub config: Option<String>,
+    /// How the device is reached, and the like.
+    pub config: Option<Json<InstanceConfig>>,
     /// As it was last reported.
     pub status: String,
     /// What was wrong then.

@@ -2,9 +2,9 @@
 
 use signalbox_domain::{
     fleet::{
-        Direction, InstanceChanges, InstanceSpec, InstanceStatus, MappingChanges, MappingSpec, NewInstance,
-        NewPackage, PluginClass, PluginInstance, PluginInstanceCommand, PluginPackage, PluginPackageCommand,
-        PluginRef,
+        Direction, InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, MappingChanges,
+        MappingSpec, NewInstance, NewPackage, PluginClass, PluginInstance, PluginInstanceCommand,
+        PluginPackage, PluginPackageCommand, PluginRef,
     },
     kernel::MappingId,
 };
@@ -23,7 +23,7 @@ pub(crate) async fn plugins(writer: &Writer, number: i64) {
     let plugin = PluginRef { id: class_id(number), is_built_in: false };
     let new = NewInstance { owner: OWNER, plugin, spec };
     writer.run::<PluginInstance>(instance, PluginInstanceCommand::Create { new, mappings }).await;
-    let config = Some(Some("{}".to_owned()));
+    let config = Some(Some(InstanceConfig::Sealed("v1.key.{}".to_owned())));
     let changes = InstanceChanges { enabled: Some(false), config, ..Default::default() };
     writer.run::<PluginInstance>(instance, PluginInstanceCommand::Change(changes)).await;
     let changes = MappingChanges { unit: Some("K".to_owned()), ..Default::default() };

@@ -251,6 +251,49 @@ async fn a_controller_sends_values_and_hears_only_what_is_wrong() {
 }
 
 #[tokio::test]
+async fn a_message_with_an_id_is_confirmed_and_taken_once_however_it_comes_again() {
+    let world = World::start().await;
+    let operator = world.user("operator", "operator").await;
+    let event = event(&world, "pump").await;
+    let item =
+        |number: f64| json!({"value": number, "event_public_id": event, "timestamp": "2026-03-01T10:00:00Z"});
+    let batch = json!([item(1.0), item(2.0), {"value": 3, "event_public_id": "unknown"}]);
+    let rejected = json!([{"index": 2, "reason": "unknown event"}]);
+    let ack = json!({"type": "ack", "id": "a", "accepted": 2, "rejected": rejected});
+    let mut socket = Socket::open(&operator, TELEMETRY).await;
+    socket.say(json!({"id": "a", "datapoints": batch})).await;
+    assert_eq!(socket.message().await, ack);
+    // The answer was lost: over another socket, and over HTTP.
+    let mut socket = Socket::open(&operator, TELEMETRY).await;
+    socket.say(json!({"id": "a", "datapoints": batch})).await;
+    assert_eq!(socket.message().await, ack);
+    let request = operator.request(reqwest::Method::POST, &format!("{DATAPOINTS}/batch"));
+    let request = request.header("idempotency-key", "a").json(&json!({ "datapoints": batch }));
+    assert_eq!(operator.send(request).await.expect(201)["rejected"], rejected);
+    assert_eq!(listed(&world.admin, "").await.1, 2);
+    // Other values are another batch, also under the same id; so are the same of somebody else.
+    socket.say(json!({"id": "a", "datapoints": [item(3.0)]})).await;
+    assert_eq!(socket.message().await["accepted"], 1);
+    let mut another = Socket::open(&world.admin, TELEMETRY).await;
+    another.say(json!({"id": "a", "datapoints": batch})).await;
+    assert_eq!(another.message().await, ack);
+    eventually(seconds(20), async || listed(&world.admin, "").await.1 == 5).await;
+    for (message, kind) in [
+        (json!({"id": "b", "datapoints": []}), "ack"),
+        (json!({"id": "b"}), "ack"),
+        (json!({"id": 5, "datapoints": [item(1.0)]}), "error"),
+        (json!({"id": "with blanks", "datapoints": [item(1.0)]}), "error"),
+        (json!({"id": "c", "datapoints": vec![item(1.0); 501]}), "error"),
+    ] {
+        socket.say(message.clone()).await;
+        let said = socket.message().await;
+        assert_eq!((&said["type"], &said["id"]), (&json!(kind), &message["id"]), "{said}");
+    }
+    assert_eq!(listed(&world.admin, "").await.1, 5);
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn many_sockets_see_the_newest_value_of_every_event() {
     let world = World::start().await;
     let events = events(&world, 30).await;

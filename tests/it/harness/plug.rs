@@ -1,6 +1,6 @@
 //! A wire to the service that can be pulled out.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Mutex};
 
 use tokio::{
     io::copy_bidirectional,
@@ -12,7 +12,8 @@ use tokio::{
 /// Passes connections on while it is plugged in; pulling it out ends them.
 pub struct Plug {
     address: SocketAddr,
-    is_in: watch::Sender<bool>,
+    socket: Mutex<SocketAddr>,
+    leads_to: watch::Sender<Option<SocketAddr>>,
     server: JoinHandle<()>,
 }
 
@@ -20,16 +21,17 @@ impl Plug {
     pub async fn to(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let is_in = watch::Sender::new(true);
-        let watched = is_in.subscribe();
+        let leads_to = watch::Sender::new(Some(target));
+        let watched = leads_to.subscribe();
         let server = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                if *watched.borrow() {
+                let target = *watched.borrow();
+                if let Some(target) = target {
                     tokio::spawn(carry(client, target, watched.clone()));
                 }
             }
         });
-        Self { address, is_in, server }
+        Self { address, socket: Mutex::new(target), leads_to, server }
     }
 
     pub fn url(&self) -> String {
@@ -37,11 +39,17 @@ impl Plug {
     }
 
     pub fn pull_out(&self) {
-        self.is_in.send_replace(false);
+        self.leads_to.send_replace(None);
     }
 
     pub fn put_in(&self) {
-        self.is_in.send_replace(true);
+        self.leads_to.send_replace(Some(*self.socket.lock().unwrap()));
+    }
+
+    /// Pulls it out, and puts it in where it leads to `target`.
+    pub fn put_into(&self, target: SocketAddr) {
+        *self.socket.lock().unwrap() = target;
+        self.put_in();
     }
 }
 
@@ -51,10 +59,10 @@ impl Drop for Plug {
     }
 }
 
-async fn carry(mut client: TcpStream, target: SocketAddr, mut is_in: watch::Receiver<bool>) {
+async fn carry(mut client: TcpStream, target: SocketAddr, mut leads_to: watch::Receiver<Option<SocketAddr>>) {
     let Ok(mut service) = TcpStream::connect(target).await else { return };
     tokio::select! {
         _ = copy_bidirectional(&mut client, &mut service) => {}
-        _ = is_in.wait_for(|is_in| !is_in) => {}
+        _ = leads_to.wait_for(|now| *now != Some(target)) => {}
     }
 }

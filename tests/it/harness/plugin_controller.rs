@@ -14,22 +14,14 @@ use super::seconds;
 pub struct PluginController(Child);
 
 impl PluginController {
-    /// Starts it against the service at `url`, with pauses that suit a test; it keeps its buffer below `state`.
-    pub fn start(url: &str, token: &str, state: &Path) -> Self {
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("controller/src");
+    /// Starts it against the service at `url`, with pauses that suit a test and with `options`; it keeps its buffer below
+    /// `state`.
+    pub fn start(url: &str, token: &str, state: &Path, options: &[&str]) -> Self {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let path = std::env::join_paths([top.join("controller/src"), top.join(".tools/python")]).unwrap();
         let mut command = Command::new("python3");
-        command.args([
-            "-m",
-            "signalbox_controller",
-            "--url",
-            url,
-            "--poll",
-            "0.1",
-            "--sync",
-            "0.3",
-            "--state",
-        ]);
-        command.arg(state).env("PYTHONPATH", sources).env("SIGNALBOX_TOKEN", token);
+        command.args(["-m", "signalbox_controller", "--url", url, "--poll", "0.1", "--sync", "0.3"]);
+        command.args(options).arg("--state").arg(state).env("PYTHONPATH", path).env("SIGNALBOX_TOKEN", token);
         Self(command.stdin(Stdio::null()).kill_on_drop(true).spawn().unwrap())
     }
 
@@ -39,5 +31,10 @@ impl PluginController {
         kill_process(pid, Signal::TERM).unwrap();
         let status = timeout(seconds(20), self.0.wait()).await.expect("the controller did not stop").unwrap();
         assert!(status.success(), "{status}");
+    }
+
+    /// Kills it, as when its machine fails; its instances see that it is gone.
+    pub async fn kill(mut self) {
+        self.0.kill().await.unwrap();
     }
 }

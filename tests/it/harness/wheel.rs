@@ -2,7 +2,7 @@
 
 use std::io::{Cursor, Write};
 
-use reqwest::Method;
+use reqwest::{Method, RequestBuilder};
 use zip::{ZipWriter, write::SimpleFileOptions};
 
 use super::{Answer, Client};
@@ -17,8 +17,14 @@ impl Wheel {
     /// A wheel of the distribution `name` with metadata and an entry point of `group` that leads to `Plugin` in the module
     /// `<name>`, whose source is `source`.
     pub fn new(name: &str, group: &str, source: &str) -> Self {
+        Self::that_needs(name, group, source, &[])
+    }
+
+    /// Such a wheel that needs other packages, as `Requires-Dist` names them.
+    pub fn that_needs(name: &str, group: &str, source: &str, needs: &[&str]) -> Self {
         let info = format!("{name}-1.0.0.dist-info");
-        let metadata = format!("Metadata-Version: 2.1\nName: {name}\nVersion: 1.0.0\n");
+        let needs: String = needs.iter().map(|needed| format!("Requires-Dist: {needed}\n")).collect();
+        let metadata = format!("Metadata-Version: 2.1\nName: {name}\nVersion: 1.0.0\n{needs}");
         let entry_points = format!("[{group}]\n{name} = {name}:Plugin\n");
         Self::bare(name)
             .with(&format!("{name}/__init__.py"), source.as_bytes())
@@ -59,6 +65,12 @@ impl Wheel {
 
     /// Uploads `bytes` as a file called `name`.
     pub async fn upload_bytes(client: &Client, name: &str, bytes: &[u8]) -> Answer {
+        let request = client.request(Method::POST, "/api/v1/plugins/packages/upload");
+        Self::upload_by(client, request, name, bytes).await
+    }
+
+    /// Uploads `bytes` by `request`, which has headers already.
+    pub async fn upload_by(client: &Client, request: RequestBuilder, name: &str, bytes: &[u8]) -> Answer {
         let mut body = format!(
             "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\
              Content-Type: application/octet-stream\r\n\r\n"
@@ -66,7 +78,6 @@ impl Wheel {
         .into_bytes();
         body.extend_from_slice(bytes);
         body.extend(b"\r\n--b--\r\n");
-        let request = client.request(Method::POST, "/api/v1/plugins/packages/upload");
         client.send(request.header("content-type", "multipart/form-data; boundary=b").body(body)).await
     }
 }

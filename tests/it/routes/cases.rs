@@ -257,6 +257,9 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
             PluginInstance,
             Some(json!({"instance_name": "new", "demo_mode": true, "enabled": true, "config_json": "{}"})),
         ),
+        "claim_plugin_instances" => {
+            (Operator, Nothing, Some(json!({"controller": "cellar", "instances": []})))
+        }
         "report_plugin_instance" => {
             (Operator, PluginInstance, Some(json!({"status": "error", "error_message": "no device"})))
         }

@@ -1,7 +1,7 @@
 use signalbox_domain::{
     fleet::{
-        Direction, InstanceSpec, InstanceStatus, MappingChanges, MappingSpec, NewInstance, NewPackage,
-        PluginChannel, PluginClass, PluginInstanceEvent, PluginPackageEvent, PluginRef,
+        Direction, InstanceConfig, InstanceSpec, InstanceStatus, MappingChanges, MappingSpec, NewInstance,
+        NewPackage, PluginChannel, PluginClass, PluginInstanceEvent, PluginPackageEvent, PluginRef,
     },
     kernel::{ChannelId, MappingId, UserId},
 };
@@ -53,7 +53,7 @@ pub(super) fn after_instance(event: Option<&PluginInstanceEvent>) -> Option<Plug
         name: "Roof".to_owned(),
         demo_mode: false,
         enabled: true,
-        config: Some(r#"{"port": 502}"#.to_owned()),
+        config: Some(InstanceConfig::Sealed("v1.key.bm9uY2U".to_owned())),
     };
     let Some(event) = event else {
         let plugin = PluginRef { id: "weather".to_owned(), is_built_in: false };

@@ -126,6 +126,45 @@ async fn a_controller_sends_values_over_its_socket() {
     world.finish().await;
 }
 
+/// Its day from an empty system on, by both ways of telemetry: seeding, values of all channels, outputs, notes.
+#[tokio::test]
+async fn a_controller_does_all_that_it_does_by_both_ways() {
+    for telemetry in [Telemetry::Http, Telemetry::Socket] {
+        let world = World::start().await;
+        let controller = Controller::start(world.anonymous(), password(), telemetry).await;
+        controller.seed().await;
+        let plugins = controller.plugins().await;
+        let channels = &plugins[0].1;
+        let linked = channels.iter().filter_map(|channel| channel.event_public_id.clone());
+        let events: Vec<_> = linked.collect();
+        assert_eq!(events.len(), 9, "{telemetry:?}");
+        for tick in 0..10 {
+            controller.tick(&values(&events, tick)).await;
+        }
+        // Its largest batch: five hundred values, of which the last of each event is its newest.
+        let many: Vec<_> = (0..500).map(|number| (events[number % 9].clone(), number as f64)).collect();
+        controller.tick(&many).await;
+        eventually(seconds(20), async || {
+            let newest = controller.latest().await;
+            many[491..].iter().all(|(event, value)| newest.get(event) == Some(value))
+        })
+        .await;
+        assert_eq!(world.admin.get("/api/v1/datapoints").await.expect(200)["total"], 590);
+        // Somebody at a page moves an output; it sees the order at its next look.
+        let order = json!({"event_public_id": events[8], "value": 12.5});
+        world.admin.post("/api/v1/datapoints", order).await.expect(201);
+        assert_eq!(controller.latest().await.get(&events[8]), Some(&12.5), "{telemetry:?}");
+        controller.set(&events[7], 1.0).await;
+        // An instance that is turned off is gone at its next look.
+        let instance = format!("/api/v1/plugins/{}", plugins[0].0.public_id);
+        world.admin.put(&instance, json!({"enabled": false})).await.expect(200);
+        assert_eq!(controller.plugins().await.len(), 0);
+        controller.stop().await;
+        assert_eq!(notes(&world).await.len(), 2);
+        world.finish().await;
+    }
+}
+
 #[tokio::test]
 async fn a_controller_with_an_api_token_of_an_operator_needs_no_login() {
     let world = World::with(|config| {

@@ -1,7 +1,15 @@
 //! Wheels that are made to do harm: refused before anything is unpacked, or contained when their code runs.
 
-use serde_json::Value;
-use tokio::{net::TcpListener, time::Instant};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::{
+    net::TcpListener,
+    time::{Instant, sleep},
+};
 
 use super::WEATHER;
 use crate::harness::{Wheel, World, seconds};
@@ -62,6 +70,100 @@ async fn upload(world: &World, code: &str) -> (u16, String) {
     let path = format!("/api/v1/plugins/packages/{}", made["public_id"].as_str().unwrap());
     world.admin.delete(&path).await.expect(200);
     (status, class.unwrap_or(Value::Null)["description"].as_str().unwrap_or_default().to_owned())
+}
+
+/// The sizes that it says are made smaller; what is unpacked is counted.
+#[tokio::test]
+async fn an_archive_that_lies_about_its_sizes_is_refused_and_leaves_nothing() {
+    let world = World::start().await;
+    let before = files(&world);
+    let mut bytes = wheel().with("hostile/zeros", &vec![0; 16 << 20]).bytes();
+    let honest = u32::to_le_bytes(16 << 20);
+    let places: Vec<_> = (0..bytes.len() - 4).filter(|place| bytes[*place..*place + 4] == honest).collect();
+    assert!(!places.is_empty());
+    for place in places {
+        bytes[place..place + 4].copy_from_slice(&u32::to_le_bytes(1 << 10));
+    }
+    let refused = Wheel::upload_bytes(&world.admin, "hostile.whl", &bytes).await;
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    let left = files(&world).into_iter().filter(|file| !before.contains(file));
+    assert_eq!(left.collect::<Vec<_>>(), ["plugins", "plugins/environments"]);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn what_a_wheel_brings_replaces_neither_the_library_nor_the_sdk() {
+    let world = World::start().await;
+    let source = format!("import json\nfound = json.__file__\n{WEATHER}");
+    let source = source.replace("description=\"Masts\"", "description=str(found)");
+    let mut wheel = Wheel::new("hostile", "signalbox.plugins", &source);
+    let harm = b"raise SystemExit('harm')";
+    for name in ["json/__init__.py", "signalbox_plugins/__init__.py", "sitecustomize.py", "usercustomize.py"]
+    {
+        wheel = wheel.with(name, harm);
+    }
+    wheel.with("hostile.pth", b"import os; os._exit(7)\n").upload(&world.admin).await.expect(201);
+    let classes = world.admin.get("/api/v1/plugins/available").await.expect(200);
+    let class = classes.as_array().unwrap().iter().find(|class| class["id"] == "weather").unwrap().clone();
+    assert!(!class["description"].as_str().unwrap().contains("environments"), "{class}");
+    world.finish().await;
+}
+
+/// While a package does its worst, other requests are answered as ever.
+#[tokio::test]
+async fn nobody_else_notices() {
+    let world = World::start().await;
+    let event = world.admin.post("/api/v1/events", json!({"name": "e", "type": "sensor"})).await.expect(201);
+    let done = AtomicBool::new(false);
+    let harm = async {
+        for code in [
+            "while True: pass",
+            "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass",
+            "import threading\nwhile True: threading.Thread(target=lambda: [0] * 10**7).start()",
+        ] {
+            let (status, told) = upload(&world, code).await;
+            assert_eq!(status, 500, "{code}: {told}");
+        }
+        done.store(true, Ordering::Relaxed);
+    };
+    let others = async {
+        let mut slowest = Duration::ZERO;
+        while !done.load(Ordering::Relaxed) {
+            let begun = Instant::now();
+            let point = json!({"event_public_id": event["public_id"], "value": 1});
+            world.admin.post("/api/v1/datapoints", point).await.expect(201);
+            world.admin.get("/api/v1/datapoints/latest").await.expect(200);
+            assert_eq!(world.anonymous().get("/readyz").await.status, 200);
+            slowest = slowest.max(begun.elapsed());
+            sleep(Duration::from_millis(50)).await;
+        }
+        slowest
+    };
+    let (slowest, ()) = tokio::join!(others, harm);
+    println!("slowest three requests beside hostile code: {slowest:?}");
+    assert!(slowest < seconds(10), "{slowest:?}");
+    world.finish().await;
+}
+
+/// A plugin can also do its worst when it is asked for its channels.
+#[tokio::test]
+async fn code_that_loops_when_an_instance_is_made_is_ended() {
+    let world = World::start().await;
+    let source = WEATHER.replace(
+        "    def get_channels(self):",
+        "    def get_channels(self):\n        while self.config.stations == 4: pass",
+    );
+    Wheel::new("hostile", "signalbox.plugins", &source).upload(&world.admin).await.expect(201);
+    let make = async |name: &str, stations: u32| {
+        let config = json!({ "stations": stations }).to_string();
+        let body = json!({"plugin_id": "weather", "instance_name": name, "config_json": config});
+        world.admin.post("/api/v1/plugins", body).await
+    };
+    let told = make("one", 4).await.error(422);
+    assert!(told.contains("computing time") || told.contains("longer than"), "{told}");
+    assert_eq!(world.admin.get("/api/v1/events").await.expect(200)["total"], 0);
+    make("two", 3).await.expect(201);
+    world.finish().await;
 }
 
 #[tokio::test]
@@ -126,19 +228,35 @@ async fn code_sees_no_secret_and_changes_no_file() {
     let (status, told) = upload(&world, "import os\nfound = dict(os.environ)").await;
     assert_eq!(status, 201, "{told}");
     assert!(!told.contains("postgres") && !told.contains("DATABASE"), "{told}");
-    for path in [format!("{folder}/secret"), "/proc/1/environ".to_owned(), "/etc/passwd".to_owned()] {
+    let server = std::process::id();
+    for path in [
+        format!("{folder}/secret"),
+        "/proc/1/environ".to_owned(),
+        "/etc/passwd".to_owned(),
+        format!("/proc/{server}/environ"),
+        format!("/proc/{server}/cmdline"),
+        format!("/proc/{server}/mem"),
+        format!("/proc/{server}/maps"),
+    ] {
         let (status, told) = upload(&world, &format!("found = open({path:?}).read()")).await;
         assert!(status == 500 && told.contains("PermissionError"), "{path}: {status} {told}");
     }
     let (_, told) = upload(&world, "import os\nfound = open(f'/proc/{os.getppid()}/environ').read()").await;
     assert!(told.contains("PermissionError"), "{told}");
+    // Nor of the memory of the server, or over the socket of its database.
     for code in [
+        format!("import ctypes\nassert ctypes.CDLL(None).ptrace(16, {server}, 0, 0) == 0, 'Error'"),
+        format!(
+            "import ctypes\nassert ctypes.CDLL(None).process_vm_readv({server}, 0, 0, 0, 0, 0) == 0, 'Error'"
+        ),
+        "import socket\nsocket.socket(socket.AF_UNIX)".to_owned(),
+        "import os\nos.execv('/bin/sh', ['sh', '-c', 'cat /etc/passwd'])".to_owned(),
         format!("open('{folder}/written', 'w')"),
         format!("import os\nos.unlink('{folder}/secret')"),
         format!("import os\nos.rename('{folder}/secret', '{folder}/other')"),
     ] {
         let (status, told) = upload(&world, &code).await;
-        assert!(status == 500 && told.contains("Error"), "{code}: {status} {told}");
+        assert!(status == 500 && !told.contains("root:"), "{code}: {status} {told}");
     }
     assert_eq!(std::fs::read_to_string(world.config.storage.folder.join("secret")).unwrap(), secret);
     world.finish().await;

@@ -201,3 +201,64 @@ async fn a_status_is_believed_for_a_minute_and_recorded_when_it_changes() {
     assert_eq!(report("demo", None).await["status"], "demo");
     world.finish().await;
 }
+
+#[tokio::test]
+async fn a_password_in_a_configuration_is_shown_and_kept_encrypted() {
+    let world = World::start().await;
+    let config = r#"{"poll_interval_ms": 500, "password": "geheim"}"#;
+    let body = json!({"plugin_id": "system", "instance_name": "One", "auto_create_events": false,
+        "config_json": config});
+    let made = instance(&world, body).await;
+    let path = path(&made);
+    let shown = world.admin.get(&path).await.expect(200);
+    let listed = world.admin.get("/api/v1/plugins").await.expect(200);
+    assert_eq!((&shown["config_json"], &listed["data"][0]["config_json"]), (&json!(config), &json!(config)));
+    // The same again changes nothing, although it would be sealed otherwise.
+    world.admin.put(&path, json!({"config_json": format!(" {config}")})).await.expect(200);
+    assert_eq!(world.count_events("plugin_instance_updated").await, 0);
+    let other = config.replace("geheim", "auch geheim");
+    let changed = world.admin.put(&path, json!({"config_json": other})).await.expect(200);
+    assert_eq!(changed["config_json"], json!(other));
+    let kept = "SELECT count(*) FROM (SELECT payload::text AS text FROM events
+            UNION ALL SELECT config::text FROM read.plugin_instances) kept WHERE text LIKE '%geheim%'";
+    let kept: i64 = sqlx::query_scalar(kept).fetch_one(&world.servers.pool).await.unwrap();
+    assert_eq!(kept, 0);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn an_instance_is_claimed_by_one_controller_until_it_lets_go_or_is_silent() {
+    let clock = Clock::manual(Clock::system().now().trunc_subsecs(6));
+    let world = World::at(clock.clone(), |_| {}).await;
+    let mut ids = Vec::new();
+    for name in ["One", "Two"] {
+        let body = json!({"plugin_id": "system", "instance_name": name, "auto_create_events": false});
+        ids.push(instance(&world, body).await["public_id"].as_str().unwrap().to_owned());
+    }
+    let (one, two) = (ids[0].clone(), ids[1].clone());
+    let operator = world.user("operator", "operator").await;
+    let claim = async |controller: &str, instances: &[&String]| {
+        let body = json!({"controller": controller, "instances": instances});
+        let held = operator.post("/api/v1/plugins/claims", body).await.expect(200);
+        let mut held: Vec<String> = serde_json::from_value(held["instances"].clone()).unwrap();
+        held.sort();
+        held
+    };
+    let mut both = ids.clone();
+    both.sort();
+    assert_eq!(claim("a", &[&one, &two, &"unknown".to_owned()]).await, both);
+    assert_eq!(claim("b", &[&one, &two]).await, Vec::<String>::new());
+    clock.advance(TimeDelta::seconds(20));
+    // What it does not claim again is free at once.
+    assert_eq!(claim("a", &[&one]).await, vec![one.clone()]);
+    assert_eq!(claim("b", &[&one, &two]).await, vec![two.clone()]);
+    clock.advance(TimeDelta::seconds(20));
+    assert_eq!(claim("b", &[&one, &two]).await, vec![two.clone()]);
+    clock.advance(TimeDelta::seconds(11));
+    assert_eq!(claim("b", &[&one, &two]).await, both);
+    assert_eq!(claim("a", &[&one, &two]).await, Vec::<String>::new());
+    let many = vec![one; 1001];
+    let body = json!({"controller": "a", "instances": many});
+    operator.post("/api/v1/plugins/claims", body).await.error(422);
+    world.finish().await;
+}

@@ -26,3 +26,37 @@ class Plugin(DevicePlugin):
     async def _do_read(self, channel_id): return 1.0
     async def _do_write(self, channel_id, value): pass
 "#;
+
+/// A plugin as those of the WebMACS family are written, with the libraries that they use.
+const OF_WEBMACS: &str = r#"
+from __future__ import annotations
+from typing import TYPE_CHECKING, ClassVar
+import structlog
+from pydantic import Field
+from webmacs_plugins_core.base import SyncDevicePlugin
+from webmacs_plugins_core.channels import ChannelDescriptor, ChannelDirection, ConversionSpec, SimulationSpec
+from webmacs_plugins_core.config import PluginInstanceConfig, PluginMeta
+if TYPE_CHECKING:
+    from webmacs_plugins_core.types import ChannelValue
+
+logger = structlog.get_logger()
+
+class MeterConfig(PluginInstanceConfig):
+    host: str = Field(default="192.168.1.1", min_length=1, description="Address", json_schema_extra={"ui_order": 10})
+    port: int = Field(default=502, ge=1, le=65535)
+
+class Plugin(SyncDevicePlugin):
+    meta = PluginMeta(id="meter", name="Meter", version="0.3.0", protocol="modbus", tags=["a"])
+    config_schema: ClassVar[type[PluginInstanceConfig]] = MeterConfig
+
+    def get_channels(self) -> list[ChannelDescriptor]:
+        return [ChannelDescriptor(id="power", name="Power", direction=ChannelDirection.input, unit="kW",
+                    read_conversion=ConversionSpec(type="linear", params={"scale": 0.1}),
+                    simulation=SimulationSpec(profile="random_walk", base_value=5, amplitude=2)),
+                ChannelDescriptor(id="limit", name="Limit", direction=ChannelDirection.bidirectional, safe_value=0.0)]
+
+    def connect_sync(self) -> None: logger.info("meter_connected", host=self.config.host)
+    def disconnect_sync(self) -> None: ...
+    def read_sync(self, channel_id: str) -> ChannelValue | None: return 50
+    def write_sync(self, channel_id: str, value: ChannelValue) -> None: ...
+"#;

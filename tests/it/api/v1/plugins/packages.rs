@@ -1,41 +1,18 @@
+use std::{
+    fs::File,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use chrono::TimeDelta;
+use futures::stream;
+use reqwest::Method;
 use serde_json::{Value, json};
+use signalbox_blob_store::{BlobKey, BlobStore, Receive, Start};
+use uuid::{NoContext, Timestamp, Uuid};
 
-use super::WEATHER;
-use crate::harness::{Wheel, World, sha256};
-
-/// A plugin as those of the WebMACS family are written, with the libraries that they use.
-const OF_WEBMACS: &str = r#"
-from __future__ import annotations
-from typing import TYPE_CHECKING, ClassVar
-import structlog
-from pydantic import Field
-from webmacs_plugins_core.base import SyncDevicePlugin
-from webmacs_plugins_core.channels import ChannelDescriptor, ChannelDirection, ConversionSpec, SimulationSpec
-from webmacs_plugins_core.config import PluginInstanceConfig, PluginMeta
-if TYPE_CHECKING:
-    from webmacs_plugins_core.types import ChannelValue
-
-logger = structlog.get_logger()
-
-class MeterConfig(PluginInstanceConfig):
-    host: str = Field(default="192.168.1.1", min_length=1, description="Address", json_schema_extra={"ui_order": 10})
-    port: int = Field(default=502, ge=1, le=65535)
-
-class Plugin(SyncDevicePlugin):
-    meta = PluginMeta(id="meter", name="Meter", version="0.3.0", protocol="modbus", tags=["a"])
-    config_schema: ClassVar[type[PluginInstanceConfig]] = MeterConfig
-
-    def get_channels(self) -> list[ChannelDescriptor]:
-        return [ChannelDescriptor(id="power", name="Power", direction=ChannelDirection.input, unit="kW",
-                    read_conversion=ConversionSpec(type="linear", params={"scale": 0.1}),
-                    simulation=SimulationSpec(profile="random_walk", base_value=5, amplitude=2)),
-                ChannelDescriptor(id="limit", name="Limit", direction=ChannelDirection.bidirectional, safe_value=0.0)]
-
-    def connect_sync(self) -> None: logger.info("meter_connected", host=self.config.host)
-    def disconnect_sync(self) -> None: ...
-    def read_sync(self, channel_id: str) -> ChannelValue | None: return 50
-    def write_sync(self, channel_id: str, value: ChannelValue) -> None: ...
-"#;
+use super::{OF_WEBMACS, WEATHER};
+use crate::harness::{Client, Wheel, World, eventually, seconds, sha256};
 
 async fn packages(world: &World) -> Vec<Value> {
     world.admin.get("/api/v1/plugins/packages").await.expect(200).as_array().unwrap().clone()
@@ -103,7 +80,8 @@ async fn a_wheel_is_installed_listed_fetched_and_uninstalled() {
 #[tokio::test]
 async fn a_wheel_of_the_webmacs_family_is_installed_as_it_is() {
     let world = World::start().await;
-    let wheel = Wheel::new("webmacs_plugin_meter", "webmacs.plugins", OF_WEBMACS);
+    let needs = ["webmacs-plugins-core>=1.0.0", "structlog>=24.0", "pydantic>=2.0"];
+    let wheel = Wheel::that_needs("webmacs_plugin_meter", "webmacs.plugins", OF_WEBMACS, &needs);
     let made = wheel.upload(&world.admin).await.expect(201);
     assert_eq!(made["plugin_ids"], json!(["meter"]));
     let classes = world.admin.get("/api/v1/plugins/available").await.expect(200);
@@ -143,5 +121,113 @@ async fn what_is_no_wheel_with_plugins_is_refused() {
     assert_eq!(packages(&world).await, Vec::<Value>::new());
     // What failed has left nothing in the way.
     fine().upload(&world.admin).await.expect(201);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn what_a_wheel_needs_is_there_or_it_is_refused_and_told_what_is_missing() {
+    let world = World::start().await;
+    let upload = async |needs: &[&str]| {
+        let wheel = Wheel::that_needs("weather_plugin", "signalbox.plugins", WEATHER, needs);
+        wheel.upload(&world.admin).await
+    };
+    let refused = upload(&[
+        "pymodbus-that-is-not-there (>=3.0)",
+        "another-one[serial]>=1; python_version >= '3.8'",
+        "signalbox-controller",
+    ])
+    .await;
+    let told = refused.error(422);
+    assert!(told.contains("pymodbus-that-is-not-there (>=3.0)") && told.contains("another-one"), "{told}");
+    assert!(!told.contains("signalbox-controller") && packages(&world).await.is_empty(), "{told}");
+    // The SDK in all its names, libraries that it stands in for, other machines, extras.
+    upload(&[
+        "webmacs-plugins-core>=1.0.0",
+        "signalbox_plugins",
+        "pydantic>=2",
+        "structlog",
+        "pywin32; sys_platform == 'win32'",
+        "tomli>=2; python_version < '3.11'",
+        "pytest; extra == 'test'",
+    ])
+    .await
+    .expect(201);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_wheel_may_hold_what_it_needs() {
+    let world = World::start().await;
+    let source = format!("import vendored\n{WEATHER}");
+    Wheel::that_needs("weather_plugin", "signalbox.plugins", &source, &["vendored==2.*"])
+        .with("vendored/__init__.py", b"")
+        .with("vendored-2.1.dist-info/METADATA", b"Metadata-Version: 2.1\nName: vendored\nVersion: 2.1\n")
+        .upload(&world.admin)
+        .await
+        .expect(201);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn an_upload_with_a_key_that_is_repeated_is_one() {
+    let mut world = World::start().await;
+    let elsewhere = world.another_gateway().await;
+    let name = "weather_plugin-1.0.0-py3-none-any.whl";
+    let wheel = |plugin: &str| Wheel::new("weather_plugin", "signalbox.plugins", plugin).bytes();
+    let upload = async |client: &Client, key: &str, bytes: &[u8]| {
+        let request = client.request(Method::POST, "/api/v1/plugins/packages/upload");
+        Wheel::upload_by(client, request.header("idempotency-key", key), name, bytes).await
+    };
+    let (bytes, there) = (wheel(WEATHER), world.admin.at(&elsewhere));
+    let made = upload(&world.admin, "one", &bytes).await.expect(201);
+    assert_eq!(upload(&there, "one", &bytes).await.expect(201), made);
+    // Also when the gateway died before it had kept its answer.
+    sqlx::query("UPDATE ops.idempotent_requests SET status = NULL")
+        .execute(&world.servers.pool)
+        .await
+        .unwrap();
+    assert_eq!(upload(&there, "one", &bytes).await.expect(201), made);
+    let path = format!("/api/v1/plugins/packages/{}/wheel", made["public_id"].as_str().unwrap());
+    world.admin.get(&path).await.expect_bytes(&bytes);
+    upload(&world.admin, "one", &wheel(&WEATHER.replace("1.2.3", "1.2.4"))).await.error(422);
+    upload(&world.admin, "two", &bytes).await.error(409);
+    assert_eq!(packages(&world).await.len(), 1);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn what_uploads_leave_behind_that_are_cut_off_is_swept() {
+    let mut world = World::start().await;
+    let made =
+        Wheel::new("weather_plugin", "signalbox.plugins", WEATHER).upload(&world.admin).await.expect(201);
+    let folder = &world.config.storage.folder;
+    let id = |hours: i64| {
+        let made = world.clock.now() - TimeDelta::hours(hours);
+        Uuid::new_v7(Timestamp::from_unix(NoContext, made.timestamp().unsigned_abs(), 0))
+    };
+    let wheels = BlobStore::open(folder.join("wheels")).unwrap();
+    let (old, new) = (id(26), id(1));
+    for id in [old, new] {
+        let receive = Receive { start: Start::Anew, limit: 10, expected_sha256: None, total: None };
+        let bytes = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"x"))]);
+        wheels.receive(&BlobKey::new(id, "wheel"), receive, bytes, |_| ()).await.unwrap();
+    }
+    let environments = folder.join("plugins/environments");
+    let known = environments.join(packages(&world).await[0]["sha256"].as_str().unwrap());
+    let left = environments.join("0".repeat(64));
+    std::fs::create_dir(&left).unwrap();
+    for folder in [&known, &left] {
+        let yesterday = SystemTime::now() - Duration::from_secs(24 * 3600);
+        File::open(folder).unwrap().set_modified(yesterday).unwrap();
+    }
+    // A gateway sweeps when it starts, and now and then.
+    world.another_gateway().await;
+    eventually(seconds(20), async || !left.exists()).await;
+    let installed: Uuid = made["public_id"].as_str().unwrap().parse().unwrap();
+    let mut kept = wheels.list_transfers().await.unwrap();
+    let mut expected = vec![installed, new];
+    kept.sort();
+    expected.sort();
+    assert_eq!((kept, known.exists()), (expected, true));
     world.finish().await;
 }

@@ -1,0 +1,45 @@
+//! A gateway as a process of its own, which can be killed.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    process::Stdio,
+};
+
+use signalbox_config::Config;
+use tokio::{
+    net::TcpStream,
+    process::{Child, Command},
+};
+
+use super::{Client, eventually, seconds};
+
+/// A running gateway on the servers of a test.
+pub struct RealGateway {
+    process: Child,
+    pub address: SocketAddr,
+}
+
+impl RealGateway {
+    /// Starts it and waits until it answers.
+    pub async fn start(config: &Config) -> Self {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_signalbox"));
+        command.args(["serve", "--role", "gateway"]).stdin(Stdio::null()).kill_on_drop(true);
+        command
+            .env("DATABASE_URL", config.database.url.expose())
+            .env("NATS_URL", config.nats.url.expose())
+            .env("SIGNALBOX_SERVER__ADDRESS", address.to_string())
+            .env("SIGNALBOX_STORAGE__FOLDER", &config.storage.folder)
+            .env("SIGNALBOX_LIMITS__REQUEST_BURST", config.limits.request_burst.to_string());
+        let process = command.spawn().unwrap();
+        eventually(seconds(60), async || TcpStream::connect(address).await.is_ok()).await;
+        let client = Client::new(address);
+        eventually(seconds(60), async || client.get("/readyz").await.status == 200).await;
+        Self { process, address }
+    }
+
+    /// Kills it, as when its machine fails.
+    pub async fn kill(mut self) {
+        self.process.kill().await.unwrap();
+    }
+}
