@@ -67,7 +67,10 @@ pub(super) async fn tail(pool: &PgPool, args: TailArgs) -> anyhow::Result<()> {
     for event in search(pool, &newest, LogOrder::NewestFirst, count).await?.into_iter().rev() {
         print(event, json)?;
     }
-    while follow {
+    if !follow {
+        return Ok(());
+    }
+    loop {
         let new = LogFilter { first: Some(seen + 1), ..filter.clone() };
         let events = search(pool, &new, LogOrder::OldestFirst, PIECE).await?;
         let is_all = (events.len() as i64) < PIECE;
@@ -79,7 +82,6 @@ pub(super) async fn tail(pool: &PgPool, args: TailArgs) -> anyhow::Result<()> {
             sleep(POLL).await;
         }
     }
-    Ok(())
 }
 
 fn print(event: RecordedEvent, json: bool) -> anyhow::Result<()> {

@@ -3,9 +3,9 @@ use serde_json::Value;
 /// What stands in the place of what is not shown.
 const HIDDEN: &str = "[hidden]";
 /// Fields of events that hold what a secret became: hashes, and sealed texts.
-const HASHES: [&str; 3] = ["password_hash", "secret_sha256", "sealed_secret"];
-/// Fields that hold JSON of a user as text.
-const DOCUMENTS: [&str; 1] = ["config"];
+const HASHES: [&str; 4] = ["password_hash", "secret_sha256", "sealed", "sealed_secret"];
+/// Fields that hold JSON of a user as text: widgets' settings, and those of plugins as they were kept at first.
+const DOCUMENTS: [&str; 2] = ["config", "plain"];
 /// Words in the names of a user's own fields that promise a secret.
 const SECRETS: [&str; 7] = ["password", "passwd", "secret", "token", "credential", "apikey", "privatekey"];
 
@@ -62,10 +62,10 @@ mod tests {
     #[test]
     fn what_secrets_became_is_hidden_wherever_it_stands() {
         let mut data = json!({"to": {"sealed_secret": "v1.k.x", "url": "http://a"}, "sealed_secret": null,
-            "items": [{"secret_sha256": "ab"}], "password_hash": "$argon2id$"});
+            "items": [{"secret_sha256": "ab"}], "password_hash": "$argon2id$", "config": {"sealed": "v1.k.y"}});
         redact(&mut data);
         let shown = json!({"to": {"sealed_secret": HIDDEN, "url": "http://a"}, "sealed_secret": null,
-            "items": [{"secret_sha256": HIDDEN}], "password_hash": HIDDEN});
+            "items": [{"secret_sha256": HIDDEN}], "password_hash": HIDDEN, "config": {"sealed": HIDDEN}});
         assert_eq!(data, shown);
     }
 

@@ -143,8 +143,12 @@ async fn deliveries(
 fn outcome(event: &RecordedEvent) -> Option<Outcome> {
     let word = event.event_type.as_str();
     match word {
-        "transfer_completed" | "extraction_completed" => Some(Outcome::Succeeded),
-        "transfer_failed" | "extraction_failed" => Some(Outcome::Failed),
+        "transfer_completed" | "extraction_completed" | "firmware_completed" | "firmware_rolled_back" => {
+            Some(Outcome::Succeeded)
+        }
+        "transfer_failed" | "extraction_failed" | "firmware_failed" | "firmware_rollback_failed" => {
+            Some(Outcome::Failed)
+        }
         "transfer_cancelled" | "extraction_cancelled" => Some(Outcome::Cancelled),
         "transfer_requeued" | "extraction_released" => Some(Outcome::Retried),
         _ if event.aggregate_type == Consignment::TYPE => of_attempts(event),

@@ -38,8 +38,9 @@ pub(super) async fn write(context: &Context, events: &[RecordedEvent]) -> Result
                 entries.push((recorded.position, id, about_health(recorded)?));
             }
             Firmware::TYPE => {
+                let id = key(recorded.aggregate_id, recorded.sequence);
                 let entry = about_firmware(context, recorded).await?;
-                entries.extend(entry.map(|entry| (key(recorded.aggregate_id, recorded.sequence), entry)));
+                entries.extend(entry.map(|entry| (recorded.position, id, entry)));
             }
             _ => {}
         }

@@ -25,6 +25,7 @@ impl Decider for Firmware {
     const TYPE: &'static str = "firmware";
     const CONTEXT: &'static str = "fleet";
     const STATE_VERSION: i32 = 1;
+    const ONE_STORY: bool = true;
     type Command = FirmwareCommand;
     type Event = FirmwareEvent;
 

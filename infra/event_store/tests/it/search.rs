@@ -12,8 +12,11 @@ fn time(position: i64) -> DateTime<Utc> {
     "2026-01-01T00:00:00Z".parse::<DateTime<Utc>>().unwrap() + TimeDelta::seconds(position)
 }
 
+/// Whether the event at a position fits.
+type Fits = fn(i64) -> bool;
+
 /// Filters, and the positions that each of them wants.
-fn filters() -> Vec<(LogFilter, fn(i64) -> bool)> {
+fn filters() -> Vec<(LogFilter, Fits)> {
     let text = |text: &str| Some(text.to_owned());
     let any = LogFilter::default;
     let id: Uuid = "018f0000-0000-7000-8000-000000000011".parse().unwrap();
