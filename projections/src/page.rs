@@ -1,6 +1,7 @@
 //! What lists have in common: which rows are wanted, and the conditions of their filters.
 
 use chrono::{DateTime, Utc};
+use signalbox_database::begin;
 use sqlx::{Encode, FromRow, PgPool, Postgres, QueryBuilder, Type, postgres::PgRow};
 
 /// Which rows of a list are wanted.
@@ -29,7 +30,7 @@ pub(crate) async fn list<'q, R: for<'r> FromRow<'r, PgRow> + Send + Unpin>(
     let mut count = QueryBuilder::new("SELECT count(*)");
     from(&mut count);
     // Both see the same moment: a total of one beside an empty page would be no answer.
-    let mut moment = pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
+    let mut moment = begin(pool, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
     let rows = rows.build_query_as().fetch_all(&mut *moment).await?;
     let total = count.build_query_scalar().fetch_one(&mut *moment).await?;
     moment.commit().await?;

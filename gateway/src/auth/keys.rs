@@ -137,7 +137,7 @@ pub async fn rotate(pool: &PgPool, clock: &Clock) -> Result<String, sqlx::Error>
     let mut secret = [0; 32];
     OsRng.try_fill_bytes(&mut secret).map_err(|error| sqlx::Error::Io(std::io::Error::other(error)))?;
     let (kid, now) = (clock.new_id().simple().to_string(), clock.now());
-    let mut transaction = pool.begin().await?;
+    let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
     sqlx::query("INSERT INTO ops.signing_keys (kid, secret, created_at) VALUES ($1, $2, $3)")
         .bind(&kid)
         .bind(secret.as_slice())

@@ -3,6 +3,7 @@
 //! Three schemas: `public` holds the truth (the log and what is appended with it), `read` the read models,
 //! which can be thrown away and rebuilt, `ops` what serves the running processes (keys, presence, idempotency).
 
+mod begin;
 mod own;
 
 use std::{str::FromStr, time::Duration};
@@ -13,6 +14,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
+pub use begin::begin;
 pub use own::{BY_KEY, OwnConnection};
 
 static MIGRATOR: Migrator = sqlx::migrate!("./migrations");

@@ -164,7 +164,7 @@ impl Search<'_> {
              SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off",
             PATIENCE.as_millis()
         );
-        let mut reading = self.pool.begin_with(begin).await?;
+        let mut reading = signalbox_database::begin(self.pool, begin).await?;
         self.found.append(&mut query.build_query_as().fetch_all(&mut *reading).await?);
         reading.commit().await
     }

@@ -1,5 +1,6 @@
 use futures::TryStreamExt;
 use serde::Serialize;
+use signalbox_database::begin;
 use sqlx::{Executor, PgConnection, PgPool};
 use tokio::io::{AsyncWrite, AsyncWriteExt, BufWriter};
 
@@ -34,7 +35,7 @@ pub async fn export(
     out: impl AsyncWrite + Unpin,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<Carried, ExportError> {
-    let mut moment = pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
+    let mut moment = begin(pool, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
     moment.execute("SET LOCAL TimeZone = 'UTC'").await?;
     let mut out = BufWriter::with_capacity(BUFFER, out);
     let (events, datapoint_rows) = counts(&mut moment).await?;

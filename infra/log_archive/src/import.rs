@@ -1,6 +1,7 @@
 use std::io;
 
 use serde::Deserialize;
+use signalbox_database::begin;
 use signalbox_datapoint_log::add_day;
 use sqlx::{Executor, PgConnection, PgPool};
 use tokio::{
@@ -60,7 +61,7 @@ pub async fn import(
     archive: impl AsyncRead + Unpin + Send,
     progress: impl FnMut(u64, u64) + Send,
 ) -> Result<Carried, ImportError> {
-    let mut transaction = pool.begin().await?;
+    let mut transaction = begin(pool, "BEGIN").await?;
     // Nobody begins to use the system meanwhile.
     transaction.execute("LOCK TABLE events, datapoint_log, log_head IN ACCESS EXCLUSIVE MODE").await?;
     check_empty(&mut transaction).await?;

@@ -10,7 +10,7 @@ use crate::world::World;
 
 /// An event that no program has written: a user is renamed, but the new name is missing.
 async fn poison(world: &World, user: uuid::Uuid, sequence: i64) -> i64 {
-    let mut transaction = world.pool().begin().await.unwrap();
+    let mut transaction = signalbox_database::begin(world.pool(), "BEGIN").await.unwrap();
     let sql = "UPDATE log_head SET position = position + 1 WHERE log = 'events' RETURNING position";
     let position: i64 = sqlx::query_scalar(sql).fetch_one(&mut *transaction).await.unwrap();
     sqlx::query(

@@ -198,6 +198,7 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "stop_experiment" | "delete_experiment" => (Operator, Experiment, None),
         "list_log" | "follow_log" | "get_log_chain" => (Admin, Nothing, None),
         "get_log_event" => (Admin, LogEvent, None),
+        "metrics" => (Admin, Nothing, None),
         "get_log_correlation" => (Admin, Subject::Correlation, None),
         "get_log_stream" => (Admin, LogStream, None),
         "get_log_entry" => (AnyUser, LogEntry, None),

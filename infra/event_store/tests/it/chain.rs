@@ -42,7 +42,7 @@ async fn fault(pool: &PgPool) -> Option<Fault> {
 
 /// What somebody can do who rules over the database.
 async fn tamper(pool: &PgPool, statement: &str) {
-    let mut transaction = pool.begin().await.unwrap();
+    let mut transaction = signalbox_database::begin(pool, "BEGIN").await.unwrap();
     transaction.execute("SET LOCAL session_replication_role = replica").await.unwrap();
     transaction.execute(statement).await.unwrap();
     transaction.commit().await.unwrap();

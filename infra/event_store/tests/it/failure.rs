@@ -51,7 +51,7 @@ async fn a_stream_that_cannot_be_loaded_now_is_unavailable() {
 async fn a_load_that_is_cut_off_is_unavailable() {
     let log = Log::start().await;
     let id = log.user("ada", Role::Viewer).await;
-    let mut lock = log.pool.begin().await.unwrap();
+    let mut lock = signalbox_database::begin(&log.pool, "BEGIN").await.unwrap();
     lock.execute("LOCK TABLE events IN ACCESS EXCLUSIVE MODE").await.unwrap();
     let loading = {
         let log = log.clone();

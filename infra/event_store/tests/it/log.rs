@@ -86,7 +86,7 @@ impl Log {
 
     /// A transaction that holds the lock under which positions are handed out.
     pub(crate) async fn hold_head(&self) -> Transaction<'static, Postgres> {
-        let mut transaction = self.pool.begin().await.unwrap();
+        let mut transaction = signalbox_database::begin(&self.pool, "BEGIN").await.unwrap();
         sqlx::query("SELECT position FROM log_head WHERE log = 'events' FOR UPDATE")
             .execute(&mut *transaction)
             .await

@@ -5,7 +5,7 @@ use sqlx::PgPool;
 /// Appends events until there are `count`: of 100 streams of one type and one of another, every tenth by another actor, every hundredth of
 /// another kind, in groups of seven with one correlation.
 pub(crate) async fn make_events(pool: &PgPool, count: i64) {
-    let mut transaction = pool.begin().await.unwrap();
+    let mut transaction = signalbox_database::begin(pool, "BEGIN").await.unwrap();
     sqlx::query(
         "INSERT INTO events (position, aggregate_type, aggregate_id, sequence, event_type, event_version, payload, metadata, recorded_at)
          SELECT n, CASE WHEN n % 100 = 0 THEN 'rare' ELSE 'common' END,

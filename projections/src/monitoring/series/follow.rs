@@ -112,7 +112,7 @@ impl Folder {
     /// # Errors
     /// [`SeriesError`]; nothing has changed then.
     pub async fn step(&mut self) -> Result<FoldStep, SeriesError> {
-        let mut transaction = self.pool.begin().await?;
+        let mut transaction = signalbox_database::begin(&self.pool, "BEGIN").await?;
         // Derived data, as in the runner of the other projections.
         sqlx::query("SET LOCAL synchronous_commit = off").execute(&mut *transaction).await?;
         begin_fold(&mut transaction).await?;

@@ -13,7 +13,7 @@ use super::{
 /// # Errors
 /// [`SeriesError`].
 pub async fn drop_old_days(pool: &PgPool, oldest: NaiveDate) -> Result<i32, SeriesError> {
-    let mut transaction = pool.begin().await?;
+    let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
     begin_fold(&mut transaction).await?;
     let progress = Progress::read(&mut transaction, "series").await?;
     let oldest = oldest.min(progress.day);

@@ -63,7 +63,7 @@ impl Tail {
 impl Snapshot {
     pub(super) async fn open(pool: &PgPool) -> Result<Self, SeriesError> {
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE series.progress IN ACCESS SHARE MODE";
-        Ok(Self(pool.begin_with(begin).await?))
+        Ok(Self(signalbox_database::begin(pool, begin).await?))
     }
 
     pub(super) fn connection(&mut self) -> &mut PgConnection {

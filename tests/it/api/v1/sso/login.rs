@@ -22,7 +22,7 @@ async fn somebody_new_logs_in_at_the_provider_and_has_an_account() {
     assert_eq!(me["email"], "ada@example.org");
     assert_eq!((&me["username"], &me["role"]), (&json!("ada"), &json!("viewer")));
     assert_eq!(me["sso_provider"], "Plant");
-    assert_eq!(site.last_entry().await["content"], "ada logged in from 127.0.0.1.");
+    assert_eq!(site.last_entry("info", "ada").await["content"], "ada logged in from 127.0.0.1.");
     assert_eq!(site.log_in("ada").await, me, "the second time it is the same account");
     let story = site.world.story("user").await;
     assert!(story.contains("user_identity_linked system:single-sign-on"), "{story}");
