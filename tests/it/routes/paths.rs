@@ -30,7 +30,7 @@ async fn no_route_takes_an_id_that_names_nothing() {
         ] {
             let answer = client.send(route.request(client, &route.path_with(id))).await;
             // Clients make another path of the dots, which may be there.
-            let is_elsewhere = id == "%2e%2e" && answer.status == 405;
+            let is_elsewhere = id == "%2e%2e" && [200, 405].contains(&answer.status);
             assert!(answer.status == 404 || is_elsewhere, "{} with {id}: {}", route.name(), answer.text());
         }
     }
