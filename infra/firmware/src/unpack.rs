@@ -189,7 +189,7 @@ mod tests {
     type Tar = Builder<GzEncoder<File>>;
 
     fn archive(add: impl FnOnce(&mut Tar)) -> File {
-        let mut tar = Builder::new(GzEncoder::new(tempfile::tempfile().unwrap(), Compression::fast()));
+        let mut tar = Builder::new(GzEncoder::new(tempfile::tempfile().unwrap(), Compression::best()));
         add(&mut tar);
         let mut file = tar.into_inner().unwrap().finish().unwrap();
         file.rewind().unwrap();

@@ -46,6 +46,10 @@ async fn users_are_found_by_name_and_address_in_any_case() {
     assert_eq!(page.iter().map(|user| user.id).collect::<Vec<_>>(), [bob, ada], "newest first");
     assert_eq!((list(1, 1).await.0[0].id, total), (ada, 2));
     assert!(identity::has_users(pool).await.unwrap());
+    assert_eq!(identity::user_by_email(pool, "ADA@example.ORG").await.unwrap().unwrap().id, ada);
+    assert_eq!(identity::user_by_email(pool, "ada").await.unwrap(), None);
+    assert_eq!(identity::user_by_identity(pool, "https://id.example.org", "ada").await.unwrap(), None);
+    assert!(!identity::is_removed_identity(pool, "https://id.example.org", "ada").await.unwrap());
     assert_eq!(identity::user(pool, STRANGER).await.unwrap(), None);
     let filter = UserFilter { role: Some("viewer"), name: Some("BOB@ex".to_owned()) };
     let (found, total) = identity::users(pool, &filter, ALL).await.unwrap();
