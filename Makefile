@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(shell tools/target-dir)
 CARGO_BUILD := cargo build --release --locked -p signalbox -p signalbox-agent --bin signalbox --bin signalbox-agent
 
 .DEFAULT_GOAL := help
-.PHONY: help up build test lint fmt demo demo-sensors bench bench-extraction bench-monitoring chaos fuzz bootstrap
+.PHONY: help up build test lint fmt demo demo-sensors bench bench-extraction bench-log bench-monitoring scale chaos fuzz bootstrap
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -42,8 +42,15 @@ bench-monitoring: build ## Measure datapoints: in, out, on disk and live; BENCH_
 bench-extraction: build ## Measure extraction of documents beside its peers; BENCH_PARTS='digital ocr' for some of it
 	@tools/bench-extraction $(BENCH_PARTS)
 
+bench-log: build ## Carry, verify and rebuild a log of BENCH_EVENTS (1,000,000); BENCH_PARTS=carry,rebuild for some of it
+	BENCH_EVENTS=$(or $(BENCH_EVENTS),1000000) cargo bench --locked -p signalbox --bench signalbox -- log
+
 chaos: build ## Kill parts of the system under load and check that nothing is lost
 	cargo test --release --locked -p signalbox --test chaos -- --ignored --nocapture --test-threads 1
+
+scale: build ## Measure more workers and gateways, and how long a part of them is missed that is killed
+	cargo bench --locked -p signalbox --bench signalbox -- workers
+	cargo test --release --locked -p signalbox --test scale -- --ignored --nocapture --test-threads 1
 
 fuzz: ## Feed made-up bytes to the decoder of datapoints for FUZZ_SECONDS (60); needs cargo-fuzz
 	cd infra/datapoint_log && RUSTC_BOOTSTRAP=1 cargo fuzz run codec --sanitizer none -- \

@@ -120,6 +120,7 @@ impl Commander {
             causation: None,
             correlation: "bench".to_owned(),
             traceparent: None,
+            restored_version: None,
         };
         let execution = Execution { aggregate_id, expected_version: None, metadata, command };
         execute::<D>(&self.pool, &self.appender, execution).await?;

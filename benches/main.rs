@@ -12,6 +12,7 @@ mod append;
 mod commands;
 mod files;
 mod load;
+mod log;
 mod memory;
 mod monitoring;
 mod plain_server;
@@ -22,14 +23,25 @@ mod size;
 #[allow(dead_code, unused_imports, reason = "shared with the chaos test, which uses other parts")]
 mod system;
 mod webhooks;
+mod workers;
 
 use std::{env, process::ExitCode};
 
 use anyhow::bail;
 
 /// All of them, in the order in which they run.
-const BENCHES: [&str; 8] =
-    ["commands", "append", "rebuild", "files", "memory", "polling", "monitoring", "webhooks"];
+const BENCHES: [&str; 10] = [
+    "commands",
+    "append",
+    "rebuild",
+    "files",
+    "memory",
+    "polling",
+    "monitoring",
+    "webhooks",
+    "log",
+    "workers",
+];
 
 fn main() -> ExitCode {
     // Cargo adds the flag by itself.
@@ -66,6 +78,8 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
                 "memory" => memory::run().await?,
                 "polling" => polling::run().await?,
                 "webhooks" => webhooks::run().await?,
+                "log" => log::run().await?,
+                "workers" => workers::run().await?,
                 _ => monitoring::run().await?,
             }
         }

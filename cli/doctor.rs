@@ -1,5 +1,5 @@
 //! `signalbox doctor`: looks at everything that the service stands on, and says how to mend what is wrong. It changes nothing,
-//! but for a file in the storage folder that it writes and removes.
+//! but for a file in the storage folder, and an object in the bucket, that it writes and removes.
 
 use std::{io::Write as _, process::ExitCode, time::Duration};
 
@@ -9,6 +9,7 @@ use rustix::{
     process::{Resource, getrlimit},
 };
 use serde::Serialize;
+use signalbox_blob_store::{BlobStore, CheckError};
 use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_documents::Documents;
@@ -18,6 +19,8 @@ use sqlx::PgPool;
 use tokio::{process::Command, time::timeout};
 
 use crate::setup;
+
+mod replica;
 
 /// No check lasts longer.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -81,16 +84,27 @@ impl Finding {
 pub(crate) async fn run(config: &Config, args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let mut findings = Vec::new();
     match timeout(PATIENCE, setup::database(config)).await {
-        Ok(Ok(pool)) => findings.extend(database(&pool).await),
+        Ok(Ok(pool)) => {
+            findings.extend(database(&pool).await);
+            if !config.database.replica_url.is_empty() {
+                findings.extend(replica::look(config, &pool).await);
+            }
+        }
         Ok(Err(error)) => findings.push(Finding::unasked("database", &error)),
         Err(_) => findings.push(slow("database")),
     }
     match timeout(PATIENCE, setup::bus(config)).await {
-        Ok(Ok(bus)) => findings.push(jetstream(&bus).await),
+        Ok(Ok(bus)) => {
+            findings.push(jetstream(&bus).await);
+            findings.extend(copies(config, &bus).await);
+        }
         Ok(Err(error)) => findings.push(Finding::unasked("bus", &error)),
         Err(_) => findings.push(slow("bus")),
     }
     findings.extend(storage(config));
+    if !config.storage.url.is_empty() {
+        findings.push(bucket(config).await);
+    }
     findings.push(open_files());
     findings.extend(documents(config).await);
     findings.push(python(config).await);
@@ -221,6 +235,40 @@ async fn jetstream(bus: &Bus) -> Finding {
     }
 }
 
+/// Whether each stream is kept by as many servers as it ought to be.
+async fn copies(config: &Config, bus: &Bus) -> Option<Finding> {
+    const CHECK: &str = "bus copies";
+    let (wanted, servers) = (config.nats.replicas, bus.servers());
+    if wanted > servers {
+        let found = format!("nats.replicas is {wanted}, but {servers} servers are known");
+        let mend = "add servers to the cluster, or set SIGNALBOX_NATS__REPLICAS to as many as there are";
+        return Some(Finding::failure(CHECK, found, mend));
+    }
+    if wanted == 1 && servers == 1 {
+        return None;
+    }
+    let standings = match timeout(PATIENCE, bus.stream_standings()).await {
+        Ok(Ok(standings)) => standings,
+        Ok(Err(error)) => return Some(Finding::unasked(CHECK, &error)),
+        Err(_) => return Some(slow(CHECK)),
+    };
+    let short: Vec<_> = standings.iter().filter(|stream| stream.current < wanted).collect();
+    Some(if short.is_empty() {
+        Finding::ok(CHECK, format!("{wanted} servers of {servers} keep each stream"))
+    } else {
+        let short = short.iter().map(|stream| format!("{} by {}", stream.name, stream.current));
+        let found = format!(
+            "{wanted} servers ought to keep each stream, but kept is {}",
+            short.collect::<Vec<_>>().join(", ")
+        );
+        Finding::warning(
+            CHECK,
+            found,
+            "see which server of the cluster is away or behind: nats server report jetstream",
+        )
+    })
+}
+
 fn storage(config: &Config) -> Vec<Finding> {
     let folder = &config.storage.folder;
     let write = || {
@@ -244,6 +292,47 @@ fn storage(config: &Config) -> Vec<Finding> {
         Err(error) => Finding::unasked("disk", &error),
     };
     vec![writable, space]
+}
+
+async fn bucket(config: &Config) -> Finding {
+    let name = "bucket";
+    let store = match BlobStore::configured(&config.storage, "blobs") {
+        Ok(store) => store,
+        Err(error) => {
+            let found = format!("{error}: {}", cause(&error));
+            return Finding::failure(
+                name,
+                found,
+                "correct the settings of [storage]; docs/storage.md explains them",
+            );
+        }
+    };
+    let (found, mend) = match timeout(PATIENCE, store.check()).await {
+        Err(_) => return slow(name),
+        Ok(Ok(())) => {
+            let found = format!("{} can be written, read, listed and deleted from", config.storage.url);
+            return Finding::ok(name, found);
+        }
+        // Servers answer in several lines.
+        Ok(Err(error)) => (error.to_string().lines().collect::<Vec<_>>().join(" "), mend_bucket(&error)),
+    };
+    Finding::failure(name, format!("{}: {found}", config.storage.url), mend)
+}
+
+fn mend_bucket(error: &CheckError) -> &'static str {
+    match error {
+        CheckError::Refused { .. } => {
+            "see that storage.endpoint answers, that the bucket exists, and that storage.access_key_id may read, write, list and \
+             delete objects in it (docs/storage.md names the permissions)"
+        }
+        CheckError::Unconditional | CheckError::Altered => {
+            "take a server that heeds If-None-Match and If-Match of PutObject, such as Amazon S3, MinIO or SeaweedFS"
+        }
+    }
+}
+
+fn cause(error: &dyn std::error::Error) -> String {
+    error.source().map(ToString::to_string).unwrap_or_default()
 }
 
 fn gib(bytes: u64) -> String {

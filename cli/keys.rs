@@ -1,4 +1,5 @@
 use clap::Subcommand;
+use serde_json::json;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
 
@@ -8,14 +9,22 @@ use crate::setup;
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
     /// Sign new logins with a new key. The key before still verifies; older ones are retired.
-    Rotate,
+    Rotate {
+        /// JSON for programs.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Runs a command on signing keys.
 pub(crate) async fn run(config: Config, command: KeysCommand) -> anyhow::Result<()> {
-    let KeysCommand::Rotate = command;
+    let KeysCommand::Rotate { json } = command;
     let pool = setup::database(&config).await?;
     let kid = signalbox_gateway::rotate_signing_key(&pool, &Clock::system()).await?;
-    println!("New logins are signed with key {kid}. Gateways take it up within 5 s.");
+    if json {
+        println!("{}", json!({ "kid": kid }));
+    } else {
+        println!("New logins are signed with key {kid}. Gateways take it up within 5 s.");
+    }
     Ok(())
 }

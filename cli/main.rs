@@ -5,6 +5,8 @@ mod embedded;
 mod extract;
 mod keys;
 mod log;
+mod manual;
+mod progress;
 mod projections;
 mod serve;
 mod setup;
@@ -35,7 +37,11 @@ enum Command {
     /// Serve roles against a configured database and bus.
     Serve(serve::ServeArgs),
     /// Bring the database schema up to date.
-    Migrate,
+    Migrate {
+        /// JSON for programs.
+        #[arg(long)]
+        json: bool,
+    },
     /// Manage users.
     #[command(subcommand)]
     User(user::UserCommand),
@@ -55,6 +61,10 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Print the description of the interface (OpenAPI).
     Openapi,
+    /// Print what makes a shell complete commands, flags and their values.
+    Completions(manual::CompletionsArgs),
+    /// Print the manual page, or write one for each command.
+    Man(manual::ManArgs),
     /// Extract the text of documents, on this machine and without any server.
     Extract(extract::ExtractArgs),
     /// Parse documents for the process that starts this one.
@@ -77,16 +87,29 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("signalbox: {error:#}");
+            eprintln!("signalbox: {}", told_once(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error with its causes; many errors tell their cause in their own message, which is not said twice.
+fn told_once(error: &anyhow::Error) -> String {
+    let causes = error.chain().map(ToString::to_string);
+    let told =
+        |told: String, cause: String| if told.contains(&cause) { told } else { format!("{told}: {cause}") };
+    causes.reduce(told).unwrap_or_default()
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     if matches!(cli.command, Command::Openapi) {
         println!("{}", serde_json::to_string_pretty(&signalbox_gateway::openapi())?);
         return Ok(ExitCode::SUCCESS);
+    }
+    match cli.command {
+        Command::Completions(args) => return manual::complete(&args).map(|()| ExitCode::SUCCESS),
+        Command::Man(args) => return manual::write(&args).map(|()| ExitCode::SUCCESS),
+        _ => {}
     }
     // First, and with nothing of the rest: this process meets hostile files.
     if matches!(cli.command, Command::ParseDocuments) {
@@ -108,7 +131,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         match cli.command {
             Command::Up => up::run(config).await,
             Command::Serve(args) => serve::run(config, args).await,
-            Command::Migrate => setup::migrate(&config).await,
+            Command::Migrate { json } => setup::migrate(&config, json).await,
             Command::User(command) => user::run(config, command).await,
             Command::Token(command) => token::run(config, command).await,
             Command::Projections(command) => return projections::run(config, command).await,
@@ -116,8 +139,62 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Keys(command) => keys::run(config, command).await,
             Command::Doctor(args) => return doctor::run(&config, &args).await,
             Command::Extract(args) => return extract::run(&config, args).await,
-            Command::Openapi | Command::ParseDocuments | Command::DescribePlugins { .. } => Ok(()),
+            Command::Openapi
+            | Command::Completions(_)
+            | Command::Man(_)
+            | Command::ParseDocuments
+            | Command::DescribePlugins { .. } => Ok(()),
         }
         .map(|()| ExitCode::SUCCESS)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Those that only start something, or print what is made for a program anyway.
+    const WITHOUT_JSON: [&str; 7] = ["up", "serve", "openapi", "completions", "man", "extract", "head"];
+
+    fn check(command: &clap::Command, found: &mut Vec<String>) {
+        let name = command.get_name();
+        let shown =
+            |text: Option<&clap::builder::StyledStr>| text.is_some_and(|text| !text.to_string().is_empty());
+        if !shown(command.get_about()) {
+            found.push(format!("{name} does not say what it does"));
+        }
+        let unexplained = command.get_arguments().filter(|argument| !shown(argument.get_help()));
+        found.extend(unexplained.map(|argument| format!("{name}: {} is not explained", argument.get_id())));
+        let is_leaf = !command.has_subcommands();
+        let has_json = command.get_arguments().any(|argument| argument.get_id() == "json");
+        if is_leaf && !has_json && !WITHOUT_JSON.contains(&name) {
+            found.push(format!("{name} has no --json"));
+        }
+        command
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set())
+            .for_each(|command| check(command, found));
+    }
+
+    #[test]
+    fn every_command_and_flag_is_explained_and_what_is_told_is_told_to_programs_too() {
+        let command = Cli::command();
+        let mut found = Vec::new();
+        let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
+        commands.for_each(|command| check(command, &mut found));
+        assert!(found.is_empty(), "{found:#?}");
+    }
+
+    #[test]
+    fn no_cause_is_told_twice() {
+        let refused = std::io::Error::other("connection refused");
+        let telling =
+            anyhow::Error::new(refused).context("PostgreSQL cannot be reached: connection refused; start it");
+        let wrapped = telling.context("the schema was not looked at");
+        let expected =
+            "the schema was not looked at: PostgreSQL cannot be reached: connection refused; start it";
+        assert_eq!(told_once(&wrapped), expected);
+    }
 }

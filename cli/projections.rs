@@ -1,27 +1,26 @@
 use std::process::ExitCode;
 
-use anyhow::bail;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use serde_json::{Value, json};
 use signalbox_config::Config;
 use signalbox_event_store::head_position;
 use signalbox_projections::{
     Projection, RebuildReport,
     automation::AutomationProjection,
-    checkpoint, compare,
+    checkpoint, compare_watched,
     extraction::ExtractionProjection,
     fleet::FleetProjection,
     identity::IdentityProjection,
     monitoring::{
         MonitoringProjection,
-        series::{SeriesReport, compare_series, rebuild_series},
+        series::{SeriesReport, compare_series_watched, rebuild_series_watched},
     },
-    rebuild,
+    rebuild_watched,
     transfer::TransferProjection,
 };
 use sqlx::PgPool;
 
-use crate::setup;
+use crate::{progress, setup};
 
 /// Exit status when a read model is not as its log says.
 const DIFFERENT: u8 = 3;
@@ -46,7 +45,8 @@ pub(crate) enum ProjectionsCommand {
 /// Which read models are meant.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
-    /// Which one: automation, datapoints, extraction, fleet, identity, monitoring or transfer; all, if absent.
+    /// Which one; all, if absent.
+    #[arg(value_parser = PossibleValuesParser::new(NAMES.into_iter().chain([DATAPOINTS])))]
     name: Option<String>,
     /// One line of JSON for each.
     #[arg(long)]
@@ -115,9 +115,6 @@ async fn status(pool: &PgPool, json: bool) -> anyhow::Result<ExitCode> {
 
 /// Builds what is meant anew; gives back how many rows differed.
 async fn build(pool: &PgPool, Which { name, json }: Which, aim: Aim) -> anyhow::Result<i64> {
-    if let Some(unknown) = name.as_deref().filter(|name| *name != DATAPOINTS && !NAMES.contains(name)) {
-        bail!("there is no read model {unknown}: choose among {DATAPOINTS}, {}", NAMES.join(", "));
-    }
     let is_meant = |known: &str| name.as_deref().is_none_or(|name| name == known);
     let mut outcome = Outcome { json, differences: 0 };
     if is_meant(AutomationProjection::NAME) {
@@ -136,11 +133,14 @@ async fn build(pool: &PgPool, Which { name, json }: Which, aim: Aim) -> anyhow::
         outcome.build::<MonitoringProjection>(pool, aim).await?;
     }
     if is_meant(DATAPOINTS) {
+        let bar = progress::bar(DATAPOINTS, "datapoints");
+        let moved = |done: i64, all: i64| progress::show(&bar, done as u64, all as u64);
         let report = match aim {
-            Aim::Rebuild => rebuild_series(pool).await?,
-            Aim::Compare => compare_series(pool).await?,
+            Aim::Rebuild => rebuild_series_watched(pool, &moved).await,
+            Aim::Compare => compare_series_watched(pool, &moved).await,
         };
-        let SeriesReport { points, differences } = report;
+        bar.finish_and_clear();
+        let SeriesReport { points, differences } = report?;
         let text = format!("{points} datapoints; {differences} chunks differed from the live ones");
         let facts = json!({"projection": DATAPOINTS, "points": points, "differences": differences});
         outcome.tell(DATAPOINTS, differences, &text, &facts);
@@ -153,11 +153,14 @@ async fn build(pool: &PgPool, Which { name, json }: Which, aim: Aim) -> anyhow::
 
 impl Outcome {
     async fn build<P: Projection>(&mut self, pool: &PgPool, aim: Aim) -> anyhow::Result<()> {
+        let bar = progress::bar(P::NAME, "events");
+        let moved = |done: i64, all: i64| progress::show(&bar, done as u64, all as u64);
         let report = match aim {
-            Aim::Rebuild => rebuild::<P>(pool).await?,
-            Aim::Compare => compare::<P>(pool).await?,
+            Aim::Rebuild => rebuild_watched::<P>(pool, &moved).await,
+            Aim::Compare => compare_watched::<P>(pool, &moved).await,
         };
-        let RebuildReport { events, rows, differences } = report;
+        bar.finish_and_clear();
+        let RebuildReport { events, rows, differences } = report?;
         let text =
             format!("{rows} rows from {events} events; {differences} rows differed from the live ones");
         let facts =

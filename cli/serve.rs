@@ -1,8 +1,8 @@
-use std::{env, net::SocketAddr, path::PathBuf};
+use std::{env, io, net::SocketAddr, path::PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use signalbox_blob_store::BlobStore;
+use signalbox_blob_store::{BlobStore, CheckError};
 use signalbox_clock::Clock;
 use signalbox_config::{Config, Secret};
 use signalbox_documents::Documents;
@@ -11,21 +11,14 @@ use signalbox_firmware::Updates;
 use signalbox_gateway::{FirstAdmin, Gateway, Inspectors, ensure_admin};
 use signalbox_messaging::{Bus, Mailbox};
 use signalbox_plugins::Plugins;
-use signalbox_projections::{
-    Runner,
-    automation::AutomationProjection,
-    extraction::ExtractionProjection,
-    fleet::FleetProjection,
-    identity::IdentityProjection,
-    monitoring::{MonitoringProjection, series::Folder},
-    transfer::TransferProjection,
-};
 use signalbox_sealing::Sealer;
+use signalbox_telemetry::{Traces, start_traces};
 use signalbox_texts::Texts;
 use sqlx::PgPool;
 use tokio::{
     net::TcpListener,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
+    sync::OnceCell,
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
@@ -53,6 +46,17 @@ pub(crate) enum Role {
     Workers,
 }
 
+impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gateway => "gateway",
+            Self::Commands => "commands",
+            Self::Projections => "projections",
+            Self::Workers => "workers",
+        }
+    }
+}
+
 /// All roles.
 pub(crate) const ALL: [Role; 4] = [Role::Commands, Role::Projections, Role::Workers, Role::Gateway];
 
@@ -60,23 +64,55 @@ pub(crate) const ALL: [Role; 4] = [Role::Commands, Role::Projections, Role::Work
 pub(crate) struct Service {
     tasks: JoinSet<anyhow::Result<()>>,
     stop: CancellationToken,
+    traces: Traces,
+}
+
+/// Signals that ask to stop, heeded from when this is made.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub(crate) fn heed() -> io::Result<Self> {
+        let [terminate, interrupt] = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
+        Ok(Self { terminate: terminate?, interrupt: interrupt? })
+    }
+
+    /// Waits for one.
+    pub(crate) async fn come(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 /// Serves the roles until a signal asks to stop.
 pub(crate) async fn run(config: Config, args: ServeArgs) -> anyhow::Result<()> {
     let roles = if args.roles.is_empty() { ALL.to_vec() } else { args.roles };
-    let pool = setup::database(&config).await?;
+    let mut signals = Signals::heed()?;
+    let mut service = tokio::select! {
+        started = start(&config, &roles) => started?,
+        // What has only begun to start has nothing to finish.
+        () = signals.come() => return Ok(()),
+    };
+    service.until_stopped(&mut signals).await
+}
+
+async fn start(config: &Config, roles: &[Role]) -> anyhow::Result<Service> {
+    let pool = setup::database(config).await?;
     signalbox_database::migrate(&pool).await?;
-    let bus = setup::bus(&config).await?;
-    let listener = listen(&config, &roles).await?;
+    let bus = setup::bus(config).await?;
+    let listener = listen(config, roles).await?;
     let stop = CancellationToken::new();
-    let mut service = Service::start(&config, &roles, pool.clone(), bus.clone(), listener, &stop).await?;
+    let service = Service::start(config, roles, pool.clone(), bus.clone(), listener, &stop).await?;
     if roles.contains(&Role::Commands)
-        && let Some((login, password)) = first_admin(&config, &pool, &bus).await?
+        && let Some((login, password)) = first_admin(config, &pool, &bus).await?
     {
         println!("The first admin is {login} with password {}", password.expose());
     }
-    service.until_stopped().await
+    Ok(service)
 }
 
 /// The socket of the gateway, taken before anything else is started.
@@ -106,6 +142,29 @@ async fn documents(config: &Config) -> Option<Documents> {
         tracing::warn!(note, "not everything is installed that documents may need");
     }
     Some(documents)
+}
+
+/// Where files are kept. A bucket that cannot be reached yet stops nobody; one in which uploads could mix does.
+async fn blobs(config: &Config) -> anyhow::Result<BlobStore> {
+    let folder = &config.storage.folder;
+    // Also with a bucket: uploads of documents and copies of packages pass through it.
+    std::fs::create_dir_all(folder).with_context(|| {
+        format!("the folder {} cannot be made: choose another one with storage.folder", folder.display())
+    })?;
+    let blobs = BlobStore::configured(&config.storage, "blobs").with_context(|| {
+        format!("the folder {} or the bucket cannot be used for files", config.storage.folder.display())
+    })?;
+    match blobs.check().await {
+        Ok(()) => {}
+        Err(error @ (CheckError::Unconditional | CheckError::Altered)) => {
+            return Err(error)
+                .context("files cannot be kept in the bucket of storage.url: take another server");
+        }
+        Err(error) => {
+            tracing::error!(%error, "the bucket of storage.url cannot be used now; `signalbox doctor` says more");
+        }
+    }
+    Ok(blobs)
 }
 
 /// Creates the first admin if there is no user; gives back login and password of a new one.
@@ -138,10 +197,11 @@ impl Service {
         stop: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let clock = Clock::system();
+        let names: Vec<_> = roles.iter().map(|role| role.name()).collect();
+        let traces = start_traces(&config.telemetry, &names, clock.new_id())?;
         let mut tasks = JoinSet::new();
-        let blobs = BlobStore::open(config.storage.folder.join("blobs")).with_context(|| {
-            format!("the folder {} cannot be used for files", config.storage.folder.display())
-        })?;
+        // Opened and checked once for all roles that need them.
+        let files = OnceCell::new();
         for role in roles {
             let (pool, bus, clock, stop) = (pool.clone(), bus.clone(), clock.clone(), stop.clone());
             match role {
@@ -152,15 +212,7 @@ impl Service {
                     let days = config.monitoring.retention_days;
                     let retention_days = (days > 0).then_some(days);
                     tasks.spawn(async move {
-                        tokio::join!(
-                            Runner::<AutomationProjection>::run(pool.clone(), bus.clone(), stop.clone()),
-                            Runner::<ExtractionProjection>::run(pool.clone(), bus.clone(), stop.clone()),
-                            Runner::<FleetProjection>::run(pool.clone(), bus.clone(), stop.clone()),
-                            Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
-                            Runner::<MonitoringProjection>::run(pool.clone(), bus.clone(), stop.clone()),
-                            Runner::<TransferProjection>::run(pool.clone(), bus, stop.clone()),
-                            Folder::run(pool, clock, retention_days, stop),
-                        );
+                        signalbox_projections::keep_up(pool, bus, clock, retention_days, stop).await;
                         Ok(())
                     });
                 }
@@ -172,7 +224,8 @@ impl Service {
                     let firmware = Updates::new(config.storage.folder.join("updates"), &config.firmware)?;
                     // Apart from those of the gateway, so that jobs do not keep quick calls waiting.
                     let documents = documents(config).await;
-                    let (blobs, config) = (blobs.clone(), config.clone());
+                    let (blobs, config) =
+                        (files.get_or_try_init(|| blobs(config)).await?.clone(), config.clone());
                     let texts = Texts::new(pool.clone(), blobs.clone(), clock.clone(), &config.extraction);
                     let context = signalbox_workers::Context {
                         pool,
@@ -205,19 +258,18 @@ impl Service {
             let folder = config.storage.folder.join("plugins");
             let plugins = Plugins::new(folder, program, config.plugins.python.clone());
             let inspectors = Inspectors { documents, plugins };
+            let blobs = files.get_or_try_init(|| blobs(config)).await?.clone();
             let gateway =
                 Gateway::open(pool, bus, blobs, clock, config.clone(), inspectors, stop.clone()).await?;
             tasks.spawn(async move { Ok(gateway.serve(listener).await?) });
         }
-        Ok(Self { tasks, stop: stop.clone() })
+        Ok(Self { tasks, stop: stop.clone(), traces })
     }
 
     /// Waits for a signal, or for a role that ends by itself, and then for all roles to end.
-    pub(crate) async fn until_stopped(&mut self) -> anyhow::Result<()> {
-        let mut terminated = signal(SignalKind::terminate())?;
+    pub(crate) async fn until_stopped(&mut self, signals: &mut Signals) -> anyhow::Result<()> {
         let first = tokio::select! {
-            _ = tokio::signal::ctrl_c() => None,
-            _ = terminated.recv() => None,
+            () = signals.come() => None,
             ended = self.tasks.join_next() => ended,
         };
         self.stop.cancel();
@@ -225,6 +277,7 @@ impl Service {
         while let Some(ended) = self.tasks.join_next().await {
             result = result.and(ended?);
         }
+        std::mem::take(&mut self.traces).stop().await;
         result
     }
 }

@@ -1,6 +1,7 @@
 //! What every command needs: connections to PostgreSQL and NATS.
 
 use anyhow::Context as _;
+use serde_json::json;
 use signalbox_config::{Config, Secret};
 use signalbox_messaging::Bus;
 use sqlx::PgPool;
@@ -16,13 +17,17 @@ pub(crate) async fn database(config: &Config) -> anyhow::Result<PgPool> {
 /// The bus that is configured, or the private one that runs in the storage folder.
 pub(crate) async fn bus(config: &Config) -> anyhow::Result<Bus> {
     let url = address(&config.nats.url, config, embedded::BUS_FILE, "NATS_URL")?;
-    Ok(Bus::connect(url.expose()).await?)
+    Ok(Bus::connect(url.expose()).await?.with_replicas(config.nats.replicas))
 }
 
 /// Brings the schema up to date.
-pub(crate) async fn migrate(config: &Config) -> anyhow::Result<()> {
+pub(crate) async fn migrate(config: &Config, json: bool) -> anyhow::Result<()> {
     signalbox_database::migrate(&database(config).await?).await?;
-    println!("The database schema is up to date.");
+    if json {
+        println!("{}", json!({"up_to_date": true}));
+    } else {
+        println!("The database schema is up to date.");
+    }
     Ok(())
 }
 

@@ -1,20 +1,20 @@
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Subcommand;
 use serde_json::json;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
-use signalbox_domain::{
-    identity::{ApiToken, ApiTokenCommand, NewApiToken},
-    kernel::UserId,
-};
+use signalbox_domain::identity::{ApiToken, ApiTokenCommand, NewApiToken};
 use signalbox_projections::{
     Page,
     identity::queries::{self, ApiTokenFilter},
 };
 use uuid::Uuid;
 
-use crate::{setup, user::metadata};
+use crate::{
+    setup,
+    user::{find, metadata},
+};
 
 /// Days that a token lives, if nothing else is said.
 const LIFE: &str = "365";
@@ -51,6 +51,9 @@ pub(crate) enum TokenCommand {
     Revoke {
         /// Its key, as `list` shows it.
         id: Uuid,
+        /// JSON for programs.
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -59,21 +62,15 @@ pub(crate) async fn run(config: Config, command: TokenCommand) -> anyhow::Result
     match command {
         TokenCommand::Create { name, user, days, json } => create(&config, name, &user, days, json).await,
         TokenCommand::List { user, json } => list(&config, user.as_deref(), json).await,
-        TokenCommand::Revoke { id } => revoke(&config, id).await,
+        TokenCommand::Revoke { id, json } => revoke(&config, id, json).await,
     }
-}
-
-async fn owner(config: &Config, login: &str) -> anyhow::Result<Uuid> {
-    let pool = setup::database(config).await?;
-    let user = queries::user_by_login(&pool, login).await?;
-    Ok(user.with_context(|| format!("there is no user {login}: `signalbox user list` shows them"))?.id)
 }
 
 async fn create(config: &Config, name: String, login: &str, days: i64, json: bool) -> anyhow::Result<()> {
     let clock = Clock::system();
     let (secret, secret_sha256) = signalbox_gateway::new_api_token(config.identity.api_token_prefix)?;
     let expires_at = (days > 0).then(|| clock.now() + TimeDelta::days(days));
-    let user = UserId(owner(config, login).await?);
+    let user = find(&setup::database(config).await?, login).await?;
     let new = NewApiToken { user, name: name.clone(), secret_sha256, expires_at };
     let id = clock.new_id();
     let command = ApiTokenCommand::Create(new);
@@ -88,11 +85,11 @@ async fn create(config: &Config, name: String, login: &str, days: i64, json: boo
 }
 
 async fn list(config: &Config, login: Option<&str>, json: bool) -> anyhow::Result<()> {
+    let pool = setup::database(config).await?;
     let user = match login {
-        Some(login) => Some(owner(config, login).await?),
+        Some(login) => Some(find(&pool, login).await?.0),
         None => None,
     };
-    let pool = setup::database(config).await?;
     let filter = ApiTokenFilter { user, name: None };
     let (tokens, total) = queries::api_tokens(&pool, &filter, Page { limit: MOST, offset: 0 }).await?;
     for listed in &tokens {
@@ -111,11 +108,15 @@ async fn list(config: &Config, login: Option<&str>, json: bool) -> anyhow::Resul
     Ok(())
 }
 
-async fn revoke(config: &Config, id: Uuid) -> anyhow::Result<()> {
+async fn revoke(config: &Config, id: Uuid, json: bool) -> anyhow::Result<()> {
     let clock = Clock::system();
     let bus = setup::bus(config).await?;
     bus.send::<ApiToken>(id, None, &metadata(&clock), &ApiTokenCommand::Revoke).await?;
-    println!("Token {id} is void.");
+    if json {
+        println!("{}", json!({"public_id": id}));
+    } else {
+        println!("Token {id} is void.");
+    }
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     embedded::Servers,
-    serve::{ALL, Service, first_admin, listen, password_file},
+    serve::{ALL, Service, Signals, first_admin, listen, password_file},
     setup,
 };
 
@@ -17,11 +17,12 @@ const START: Duration = Duration::from_secs(30);
 /// Starts everything on this machine and runs until a signal asks to stop.
 pub(crate) async fn run(mut config: Config) -> anyhow::Result<()> {
     share_machine(&mut config);
+    let mut signals = Signals::heed()?;
     // Before anything is started: a taken port is told at once.
     let listener = listen(&config, &ALL).await?;
     let mut servers = Servers::start(&mut config).await?;
     let stop = CancellationToken::new();
-    let served = serve(&config, listener, &mut servers, &stop).await;
+    let served = serve(&config, listener, &mut servers, &stop, &mut signals).await;
     servers.stop().await;
     served
 }
@@ -38,11 +39,28 @@ async fn serve(
     listener: Option<tokio::net::TcpListener>,
     servers: &mut Servers,
     stop: &CancellationToken,
+    signals: &mut Signals,
 ) -> anyhow::Result<()> {
+    let mut service = tokio::select! {
+        started = start(config, listener, stop) => started?,
+        // What has only begun to start has nothing to finish.
+        () = signals.come() => return Ok(()),
+    };
+    tokio::select! {
+        stopped = service.until_stopped(signals) => stopped,
+        () = servers.watch(stop) => service.until_stopped(signals).await,
+    }
+}
+
+async fn start(
+    config: &Config,
+    listener: Option<tokio::net::TcpListener>,
+    stop: &CancellationToken,
+) -> anyhow::Result<Service> {
     let pool = setup::database(config).await?;
     signalbox_database::migrate(&pool).await?;
     let bus = setup::bus(config).await?;
-    let mut service = Service::start(config, &ALL, pool.clone(), bus.clone(), listener, stop).await?;
+    let service = Service::start(config, &ALL, pool.clone(), bus.clone(), listener, stop).await?;
     let greeted = async {
         let deadline = Instant::now() + START;
         loop {
@@ -60,10 +78,7 @@ async fn serve(
             bail!(error);
         }
     }
-    tokio::select! {
-        stopped = service.until_stopped() => stopped,
-        () = servers.watch(stop) => service.until_stopped().await,
-    }
+    Ok(service)
 }
 
 fn greet(config: &Config, admin: Option<(String, String)>) {

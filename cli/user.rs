@@ -9,14 +9,17 @@ use serde_json::json;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_domain::{
-    identity::{NewUser, Role, User, UserCommand as DomainCommand},
-    kernel::{Actor, Metadata},
+    identity::{
+        ApiToken, ApiTokenCommand, NewUser, Role, Session, SessionCommand, User, UserCommand as DomainCommand,
+    },
+    kernel::{Actor, ErrorKind, Metadata, UserId},
 };
 use signalbox_gateway::Passwords;
 use signalbox_projections::{
     Page,
-    identity::queries::{self, UserFilter},
+    identity::queries::{self, ApiTokenFilter, UserFilter},
 };
+use sqlx::PgPool;
 
 use crate::setup;
 
@@ -36,10 +39,23 @@ pub(crate) enum UserCommand {
         /// admin, operator or viewer.
         #[arg(long, default_value = "operator")]
         role: Role,
+        /// JSON for programs.
+        #[arg(long)]
+        json: bool,
     },
     /// List users.
     List {
         /// One line of JSON for each.
+        #[arg(long)]
+        json: bool,
+    },
+    /// End all logins of a user and make all API tokens of the user void, everywhere within a second.
+    ///
+    /// The user remains and may log in again: change the password too when somebody else may know it.
+    Revoke {
+        /// E-mail address or user name.
+        user: String,
+        /// JSON for programs.
         #[arg(long)]
         json: bool,
     },
@@ -48,21 +64,35 @@ pub(crate) enum UserCommand {
 /// Runs a command on users against the running service.
 pub(crate) async fn run(config: Config, command: UserCommand) -> anyhow::Result<()> {
     match command {
-        UserCommand::Create { email, username, role } => create(&config, email, username, role).await,
+        UserCommand::Create { email, username, role, json } => {
+            create(&config, email, username, role, json).await
+        }
         UserCommand::List { json } => list(&config, json).await,
+        UserCommand::Revoke { user, json } => revoke(&config, &user, json).await,
     }
 }
 
-async fn create(config: &Config, email: String, username: Option<String>, role: Role) -> anyhow::Result<()> {
+async fn create(
+    config: &Config,
+    email: String,
+    username: Option<String>,
+    role: Role,
+    json: bool,
+) -> anyhow::Result<()> {
     let password = read_password()?;
     ensure!((8..=256).contains(&password.chars().count()), "the password must be 8 to 256 characters long");
     let username = username.unwrap_or_else(|| email.split('@').next().unwrap_or_default().to_owned());
     let password_hash = Passwords::new(1)?.hash(password).await?;
-    let new = NewUser { number: 0, email: email.clone(), username, role, password_hash };
+    let new = NewUser { number: 0, email: email.clone(), username: username.clone(), role, password_hash };
     let clock = Clock::system();
-    let command = DomainCommand::Create(new);
-    setup::bus(config).await?.send::<User>(clock.new_id(), None, &metadata(&clock), &command).await?;
-    println!("User {email} created with role {role}.");
+    let (id, command) = (clock.new_id(), DomainCommand::Create(new));
+    setup::bus(config).await?.send::<User>(id, None, &metadata(&clock), &command).await?;
+    if json {
+        let role = role.as_str();
+        println!("{}", json!({"public_id": id, "role": role, "email": email, "username": username}));
+    } else {
+        println!("User {email} created with role {role}.");
+    }
     Ok(())
 }
 
@@ -74,6 +104,7 @@ pub(crate) fn metadata(clock: &Clock) -> Metadata {
         causation: None,
         correlation: String::new(),
         traceparent: None,
+        restored_version: None,
     }
 }
 
@@ -93,6 +124,40 @@ async fn list(config: &Config, json: bool) -> anyhow::Result<()> {
         }
     }
     ensure!(total <= MOST, "only the newest {MOST} of {total} users are listed");
+    Ok(())
+}
+
+/// The user with this e-mail address or name.
+pub(crate) async fn find(pool: &PgPool, login: &str) -> anyhow::Result<UserId> {
+    let user = queries::user_by_login(pool, login).await?;
+    let user = user.with_context(|| format!("there is no user {login}: `signalbox user list` shows them"))?;
+    Ok(UserId(user.id))
+}
+
+async fn revoke(config: &Config, login: &str, json: bool) -> anyhow::Result<()> {
+    let (pool, bus, clock) = (setup::database(config).await?, setup::bus(config).await?, Clock::system());
+    let user = find(&pool, login).await?;
+    let sessions = queries::live_sessions_of(&pool, user.0, clock.now()).await?;
+    for session in &sessions {
+        bus.send::<Session>(*session, None, &metadata(&clock), &SessionCommand::End).await?;
+    }
+    let filter = ApiTokenFilter { user: Some(user.0), name: None };
+    let (tokens, total) = queries::api_tokens(&pool, &filter, Page { limit: MOST, offset: 0 }).await?;
+    for token in &tokens {
+        let revoke = ApiTokenCommand::Revoke;
+        match bus.send::<ApiToken>(token.token.id, None, &metadata(&clock), &revoke).await {
+            // Somebody else was faster.
+            Err(rejection) if rejection.kind == ErrorKind::NotFound => {}
+            sent => drop(sent?),
+        }
+    }
+    ensure!(total <= MOST, "{MOST} of {total} API tokens of {login} are void: say it again for the others");
+    let (sessions, tokens) = (sessions.len(), tokens.len());
+    if json {
+        println!("{}", json!({"public_id": user, "sessions": sessions, "tokens": tokens}));
+    } else {
+        println!("Of {login}, {sessions} logins have ended and {tokens} API tokens are void.");
+    }
     Ok(())
 }
 

@@ -4,9 +4,11 @@ use crate::{
     agent,
     config::{Config, ConfigError, DEFAULT_PATH, Transport},
     enroll::{EnrollError, enroll},
+    manual,
     terminal::Terminal,
 };
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use std::{
     io::{self, IsTerminal},
     path::PathBuf,
@@ -32,6 +34,18 @@ enum Command {
     Run(Settings),
     /// Check address and token, and write the configuration file.
     Enroll(Settings),
+    /// Print what makes a shell complete commands and flags.
+    Completions {
+        /// The shell, e.g. `signalbox-agent completions bash > /etc/bash_completion.d/signalbox-agent`.
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// Print the manual page, or write one for each command.
+    Man {
+        /// Folder for a page of each command, e.g. /usr/local/share/man/man1; standard output and one page if absent.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
 }
 
 #[derive(Args)]
@@ -91,6 +105,8 @@ pub enum CliError {
     LogFilter(String),
     #[error("Signals cannot be handled: {0}.")]
     Signals(io::Error),
+    #[error("What was asked for cannot be written: {0}.")]
+    Write(io::Error),
 }
 
 impl Cli {
@@ -99,6 +115,8 @@ impl Cli {
         match self.command {
             Some(Command::Enroll(settings)) => settings.enroll().await,
             Some(Command::Run(settings)) => settings.run().await,
+            Some(Command::Completions { shell }) => manual::complete(shell).map_err(CliError::Write),
+            Some(Command::Man { out }) => manual::write(out.as_deref()).map_err(CliError::Write),
             None => self.run.run().await,
         }
     }

@@ -25,6 +25,7 @@ mod digest;
 mod enroll;
 mod failure;
 mod gateway;
+mod manual;
 mod outbox;
 mod protocol;
 #[cfg(test)]

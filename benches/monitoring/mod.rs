@@ -6,7 +6,7 @@
 mod export;
 mod influx;
 mod ingest;
-mod points;
+pub mod points;
 mod reads;
 mod rules;
 mod sequences;

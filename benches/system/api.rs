@@ -1,7 +1,8 @@
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
-use reqwest::{Client, Method};
+use bytes::Bytes;
+use reqwest::{Client, Method, StatusCode, header::HeaderMap};
 use serde_json::{Value, json};
 
 use super::signalbox::{EMAIL, PASSWORD};
@@ -15,6 +16,17 @@ pub struct Api {
     /// Where the gateway listens.
     pub address: SocketAddr,
     token: String,
+}
+
+/// What was answered to a call.
+#[derive(Debug, Clone)]
+pub struct Exchange {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub bytes: Bytes,
 }
 
 /// An agent that exists, and its credential.
@@ -59,7 +71,21 @@ impl Api {
 
     /// Makes one call and gives back the answer unread.
     pub async fn answer(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Vec<u8>> {
-        let mut request = self.client.request(method.clone(), format!("http://{}{path}", self.address));
+        let Exchange { status, bytes, .. } = self.exchange(method.clone(), path, body).await?;
+        if !status.is_success() {
+            bail!("{method} {path} was answered with {status}: {}", String::from_utf8_lossy(&bytes));
+        }
+        Ok(bytes.into())
+    }
+
+    /// Makes one call and gives back whatever was answered.
+    pub async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Exchange> {
+        let mut request = self.client.request(method, format!("http://{}{path}", self.address));
         if !self.token.is_empty() {
             request = request.bearer_auth(&self.token);
         }
@@ -67,11 +93,8 @@ impl Api {
             request = request.json(body);
         }
         let response = request.send().await?;
-        let (status, bytes) = (response.status(), response.bytes().await?);
-        if !status.is_success() {
-            bail!("{method} {path} was answered with {status}: {}", String::from_utf8_lossy(&bytes));
-        }
-        Ok(bytes.into())
+        let (status, headers) = (response.status(), response.headers().clone());
+        Ok(Exchange { status, headers, bytes: response.bytes().await? })
     }
 
     /// `GET path`.
@@ -86,11 +109,17 @@ impl Api {
 
     /// `POST path` that is carried out once, however often it is repeated with the same `key`.
     pub async fn post_once(&self, path: &str, key: &str, body: &Value) -> anyhow::Result<Value> {
+        self.post_telling(path, key, body).await.map(|(answer, _)| answer)
+    }
+
+    /// As [`Api::post_once`]; also gives back whether the answer says that what was written shows later.
+    pub async fn post_telling(&self, path: &str, key: &str, body: &Value) -> anyhow::Result<(Value, bool)> {
         let request = self.client.post(format!("http://{}{path}", self.address)).bearer_auth(&self.token);
         let response = request.header("Idempotency-Key", key).json(body).send().await?;
-        let (status, text) = (response.status(), response.text().await?);
+        let (status, eventual) = (response.status(), response.headers().contains_key("consistency"));
+        let text = response.text().await?;
         ensure!(status.is_success(), "POST {path} was answered with {status}: {text}");
-        Ok(serde_json::from_str(&text)?)
+        Ok((serde_json::from_str(&text)?, eventual))
     }
 
     /// Creates an agent and a token for it.

@@ -10,7 +10,7 @@ mod signalbox;
 mod wait;
 
 pub use agent::AgentSettings;
-pub use api::{AgentAccount, Api};
+pub use api::{AgentAccount, Api, Exchange};
 pub use program::Program;
 pub use servers::Servers;
 pub use signalbox::{Role, Signalbox, free_address};

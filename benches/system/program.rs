@@ -24,13 +24,23 @@ impl Program {
         log: &Path,
     ) -> anyhow::Result<Self> {
         let output = fs::File::options().create(true).append(true).open(log).context("open a log")?;
+        let mut command = Self::command(program, arguments, environment);
+        command.stdout(output.try_clone()?).stderr(output);
+        let child = command.spawn().with_context(|| format!("start {}", program.display()))?;
+        Ok(Self { child, log: log.to_owned() })
+    }
+
+    /// `program` without input, which ends with the thread that starts it.
+    pub(super) fn command(
+        program: &Path,
+        arguments: &[impl AsRef<OsStr>],
+        environment: &[(&str, String)],
+    ) -> Command {
         // setpriv becomes the program, so the number stays.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(program).args(arguments);
-        command.envs(environment.iter().map(|(name, value)| (*name, value)));
-        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-        let child = command.spawn().with_context(|| format!("start {}", program.display()))?;
-        Ok(Self { child, log: log.to_owned() })
+        command.envs(environment.iter().map(|(name, value)| (*name, value))).stdin(Stdio::null());
+        command
     }
 
     /// Its number.
@@ -46,6 +56,16 @@ impl Program {
     /// Ends it with SIGKILL.
     pub fn kill(&mut self) {
         self.end(Signal::KILL);
+    }
+
+    /// Lets it hang, with all its connections open, until [`Program::resume`].
+    pub fn pause(&self) {
+        let _ = kill_process(Pid::from_child(&self.child), Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        let _ = kill_process(Pid::from_child(&self.child), Signal::CONT);
     }
 
     /// Asks it to end, and waits for that.

@@ -1,51 +1,136 @@
 use std::{fs::Permissions, os::unix::fs::PermissionsExt, path::Path};
 
+use anyhow::Context as _;
 use async_nats::{ConnectOptions, ServerAddr, jetstream};
 use rustix::process::{Pid, Signal, kill_process};
-use signalbox_embedded::{Nats, NatsOptions, Postgres, PostgresOptions};
+use signalbox_embedded::{NatsCluster, Postgres, PostgresOptions};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tempfile::TempDir;
 
-/// A private PostgreSQL, as durable as the one of `signalbox up`, and a private nats-server.
+/// A private PostgreSQL, as durable as the one of `signalbox up`, with or without a streaming replica, and private nats-servers.
 pub struct Servers {
     // Before the folder, which they live in.
+    replica: Option<Postgres>,
     postgres: Option<Postgres>,
-    nats: Option<Nats>,
-    postgres_port: u16,
-    nats_port: u16,
+    nats: NatsCluster,
+    postgres_options: PostgresOptions,
+    /// How the replica is started again, if there is one.
+    replica_options: Option<PostgresOptions>,
     /// Address of the database, with password.
     pub database_url: String,
-    /// Address of the bus, with password.
+    /// Address of its replica, with password, if there is one.
+    pub replica_url: Option<String>,
+    /// Addresses of the bus, with password.
     pub nats_url: String,
     folder: TempDir,
 }
 
 impl Servers {
-    /// Starts both in a new folder below the one for temporary files, with an empty database.
+    /// Starts one of each in a new folder below the one for temporary files, with an empty database.
     pub async fn start() -> anyhow::Result<Self> {
+        Self::start_with(1, false).await
+    }
+
+    /// Starts what a larger installation has: three nats-servers, and a PostgreSQL with a streaming replica.
+    pub async fn start_scaled() -> anyhow::Result<Self> {
+        Self::start_with(3, true).await
+    }
+
+    async fn start_with(nats: usize, replicated: bool) -> anyhow::Result<Self> {
         let folder = new_folder()?;
-        let postgres = Postgres::start(PostgresOptions::new(folder.path().join("postgres"))).await?;
-        let nats = Nats::start(NatsOptions::new(folder.path().join("nats"))).await?;
-        let servers = Self {
-            postgres_port: postgres.port(),
-            nats_port: nats.port(),
+        let mut postgres_options = PostgresOptions::new(folder.path().join("postgres"));
+        if replicated {
+            // As docs/scale-out.md says.
+            let settings = [
+                ("max_connections", "300"),
+                ("wal_writer_delay", "5ms"),
+                ("wal_keep_size", "1GB"),
+                ("hot_standby_feedback", "on"),
+                ("max_standby_streaming_delay", "1s"),
+            ];
+            postgres_options.settings = settings.map(|(name, value)| (name.into(), value.into())).into();
+        }
+        let postgres = Postgres::start(postgres_options.clone()).await?;
+        postgres_options.port = Some(postgres.port());
+        let nats = NatsCluster::start(&folder.path().join("nats"), nats).await?;
+        let mut servers = Self {
             database_url: postgres.url("signalbox"),
+            replica_url: None,
             nats_url: nats.url(),
+            replica: None,
             postgres: Some(postgres),
-            nats: Some(nats),
+            nats,
+            postgres_options,
+            replica_options: None,
             folder,
         };
         servers.create_database("signalbox").await?;
+        if replicated {
+            servers.start_replica().await?;
+        }
         Ok(servers)
+    }
+
+    /// Starts the replica, for the first time or again on the same port.
+    pub async fn start_replica(&mut self) -> anyhow::Result<()> {
+        let options = match (&self.replica_options, &self.postgres) {
+            (Some(options), _) => options.clone(),
+            (None, Some(postgres)) => PostgresOptions {
+                data_dir: self.folder.path().join("replica"),
+                port: None,
+                primary: Some(postgres.as_primary()),
+                ..self.postgres_options.clone()
+            },
+            (None, None) => anyhow::bail!("a replica needs a running primary"),
+        };
+        let replica = Postgres::start(options.clone()).await?;
+        self.replica_url = Some(replica.url("signalbox"));
+        self.replica_options = Some(PostgresOptions { port: Some(replica.port()), ..options });
+        self.replica = Some(replica);
+        Ok(())
+    }
+
+    /// Ends the replica with SIGKILL.
+    pub fn kill_replica(&mut self) -> anyhow::Result<()> {
+        self.replica.take().map_or(Ok(()), |replica| kill(replica.pid()))
+    }
+
+    /// How many nats-servers there are.
+    pub fn nats_servers(&self) -> usize {
+        self.nats.size()
+    }
+
+    /// Ends the nats-server of that name with SIGKILL; gives back its number.
+    pub fn kill_nats(&mut self, name: &str) -> anyhow::Result<usize> {
+        let index = self.nats.index_of(name).context("no nats-server of that name")?;
+        self.nats.kill(index);
+        Ok(index)
+    }
+
+    /// Starts nats-server `index` again.
+    pub async fn start_nats(&mut self, index: usize) -> anyhow::Result<()> {
+        Ok(self.nats.restart(index).await?)
     }
 
     /// Another database on the same server, as its address.
     pub async fn create_database(&self, name: &str) -> anyhow::Result<String> {
-        let url = |name: &str| self.postgres.as_ref().map(|postgres| postgres.url(name)).unwrap_or_default();
-        let mut connection = PgConnection::connect(&url("postgres")).await?;
-        connection.execute(format!("CREATE DATABASE {name}").as_str()).await?;
-        connection.close().await?;
-        Ok(url(name))
+        self.rule(&format!("CREATE DATABASE {name}")).await?;
+        Ok(self.url(name))
+    }
+
+    /// Drops a database that nobody uses any more.
+    pub async fn drop_database(&self, name: &str) -> anyhow::Result<()> {
+        self.rule(&format!("DROP DATABASE {name} WITH (FORCE)")).await
+    }
+
+    fn url(&self, name: &str) -> String {
+        self.postgres.as_ref().map(|postgres| postgres.url(name)).unwrap_or_default()
+    }
+
+    async fn rule(&self, statement: &str) -> anyhow::Result<()> {
+        let mut connection = PgConnection::connect(&self.url("postgres")).await?;
+        connection.execute(statement).await?;
+        Ok(connection.close().await?)
     }
 
     /// A pool on the migrated database.
@@ -57,10 +142,10 @@ impl Servers {
 
     /// A plain client of JetStream, for what the bus does not show.
     pub async fn jetstream(&self) -> anyhow::Result<jetstream::Context> {
-        let address: ServerAddr = self.nats_url.parse()?;
+        let addresses = self.nats_url.split(',').map(str::parse).collect::<Result<Vec<ServerAddr>, _>>()?;
         let part = |part: Option<&str>| part.unwrap_or_default().to_owned();
-        let (user, password) = (part(address.username()), part(address.password()));
-        let client = ConnectOptions::with_user_and_password(user, password).connect(address).await?;
+        let (user, password) = (part(addresses[0].username()), part(addresses[0].password()));
+        let client = ConnectOptions::with_user_and_password(user, password).connect(addresses).await?;
         Ok(jetstream::new(client))
     }
 
@@ -74,25 +159,21 @@ impl Servers {
         if let Some(postgres) = self.postgres.take() {
             kill(postgres.pid())?;
         }
-        let options = PostgresOptions {
-            port: Some(self.postgres_port),
-            ..PostgresOptions::new(self.folder.path().join("postgres"))
-        };
-        self.postgres = Some(Postgres::start(options).await?);
+        self.postgres = Some(Postgres::start(self.postgres_options.clone()).await?);
         Ok(())
     }
 
-    /// Ends nats-server with SIGKILL and starts it again on the same port, without its streams if `wiped`.
+    /// Ends every nats-server with SIGKILL and starts it again on the same port, without its streams if `wiped`.
     pub async fn crash_nats(&mut self, wiped: bool) -> anyhow::Result<()> {
-        if let Some(nats) = self.nats.take() {
-            kill(nats.pid())?;
+        for index in 0..self.nats.size() {
+            self.nats.kill(index);
+            if wiped {
+                self.nats.wipe(index)?;
+            }
         }
-        let folder = self.folder.path().join("nats");
-        if wiped {
-            std::fs::remove_dir_all(folder.join("jetstream"))?;
+        for index in 0..self.nats.size() {
+            self.nats.restart(index).await?;
         }
-        let options = NatsOptions { port: Some(self.nats_port), ..NatsOptions::new(folder) };
-        self.nats = Some(Nats::start(options).await?);
         Ok(())
     }
 }

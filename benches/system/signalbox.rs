@@ -1,13 +1,16 @@
 use std::{
     net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
+    process::Output,
     time::Duration,
 };
 
 use anyhow::{Context as _, ensure};
+use serde_json::Value;
 
 use super::{Api, Program, Servers, wait_for};
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_signalbox");
 const START: Duration = Duration::from_secs(60);
 /// The admin's password in these systems, which are reachable from this machine only.
 pub(super) const PASSWORD: &str = "correct horse battery staple";
@@ -52,6 +55,8 @@ impl Signalbox {
         let environment = vec![
             ("DATABASE_URL", servers.database_url.clone()),
             ("NATS_URL", servers.nats_url.clone()),
+            ("SIGNALBOX_DATABASE__REPLICA_URL", servers.replica_url.clone().unwrap_or_default()),
+            ("SIGNALBOX_NATS__REPLICAS", servers.nats_servers().to_string()),
             ("SIGNALBOX_SERVER__ADDRESS", address.to_string()),
             ("SIGNALBOX_STORAGE__FOLDER", servers.folder().join("data").display().to_string()),
             ("SIGNALBOX_ADMIN_EMAIL", EMAIL.to_owned()),
@@ -70,6 +75,26 @@ impl Signalbox {
         Ok(Self { role, address, environment, log })
     }
 
+    /// The same, with the environment variable `name` set to `value`.
+    pub fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.environment.push((name, value.to_owned()));
+        self
+    }
+
+    /// Runs another command of the program on the same servers, and waits for its end.
+    pub fn run(&self, arguments: &[&str]) -> anyhow::Result<Output> {
+        Ok(Program::command(Path::new(PROGRAM), arguments, &self.environment).output()?)
+    }
+
+    /// Like [`Signalbox::run`]; gives back the lines of JSON that it printed, and fails unless it ended well.
+    pub fn run_well(&self, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
+        let output = self.run(arguments)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "`signalbox {}`: {said}", arguments.join(" "));
+        let printed = std::str::from_utf8(&output.stdout)?;
+        printed.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+    }
+
     /// Starts the process. It may still be starting up when this returns.
     pub fn start(&self) -> anyhow::Result<Program> {
         let mut arguments = vec!["serve"];
@@ -81,7 +106,7 @@ impl Signalbox {
             Role::Workers => Some("workers"),
         };
         arguments.extend(role.into_iter().flat_map(|role| ["--role", role]));
-        Program::start(Path::new(env!("CARGO_BIN_EXE_signalbox")), &arguments, &self.environment, &self.log)
+        Program::start(Path::new(PROGRAM), &arguments, &self.environment, &self.log)
     }
 
     /// Starts the process and logs the admin in at its gateway.

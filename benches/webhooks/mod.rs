@@ -3,9 +3,10 @@
 //!
 //! `BENCH_DELIVERIES`, `BENCH_ROUNDS`, `BENCH_SECONDS` of each load. `BENCH_PARTS=throughput,bad` runs some of it.
 
+pub mod backlog;
 mod bad;
 mod latency;
-mod sink;
+pub mod sink;
 mod throughput;
 
 use std::env;
@@ -16,7 +17,8 @@ use serde_json::{Value, json};
 use crate::system::Api;
 
 const PARTS: [&str; 3] = ["throughput", "bad", "latency"];
-const EVENTS: [&str; 2] = ["experiment.started", "experiment.stopped"];
+/// What an experiment tells of.
+pub const EVENTS: [&str; 2] = ["experiment.started", "experiment.stopped"];
 
 /// Runs it.
 pub async fn run() -> anyhow::Result<()> {
@@ -32,17 +34,19 @@ pub async fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn subscribe(api: &Api, url: &str, events: &[&str]) -> anyhow::Result<String> {
+/// Makes a subscription at `url`; gives back its id.
+pub async fn subscribe(api: &Api, url: &str, events: &[&str]) -> anyhow::Result<String> {
     let webhook = json!({"url": url, "secret": "a shared secret", "events": events});
     public_id(&api.post("/api/v1/webhooks", &webhook).await?)
 }
 
-fn public_id(made: &Value) -> anyhow::Result<String> {
+/// The id in an answer.
+pub fn public_id(made: &Value) -> anyhow::Result<String> {
     Ok(made["public_id"].as_str().context("no id")?.to_owned())
 }
 
 /// Starts an experiment and stops it: two events.
-async fn experiment(api: &Api, number: usize) -> anyhow::Result<()> {
+pub async fn experiment(api: &Api, number: usize) -> anyhow::Result<()> {
     let made = api.post("/api/v1/experiments", &json!({"name": format!("bench {number}")})).await?;
     let stop = format!("/api/v1/experiments/{}/stop", public_id(&made)?);
     api.call(reqwest::Method::PUT, &stop, None).await?;

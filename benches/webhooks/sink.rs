@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use tokio::{
@@ -11,12 +11,17 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
     task::JoinHandle,
+    time::sleep,
 };
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
 /// What a receiver does with a request.
 #[derive(Debug, Clone, Copy)]
 pub enum Manner {
     Accept,
+    /// Accepts after so long.
+    Delay(Duration),
     Hang,
     Fail,
     Reset,
@@ -106,7 +111,11 @@ async fn serve(mut socket: TcpStream, manner: Manner, note: impl Fn(Vec<u8>)) ->
         note(buffer[head..head + length].to_vec());
         buffer.drain(..head + length);
         match manner {
-            Manner::Accept => socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await?,
+            Manner::Accept => socket.write_all(OK).await?,
+            Manner::Delay(time) => {
+                sleep(time).await;
+                socket.write_all(OK).await?;
+            }
             Manner::Hang => return std::future::pending().await,
             Manner::Fail => socket.write_all(b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n").await?,
             Manner::Reset => return socket.set_zero_linger(),

@@ -1,23 +1,17 @@
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::Context as _;
-use serde_json::json;
-use tokio::{task::JoinSet, time::timeout};
+use tokio::task::JoinSet;
 
 use super::{
-    EVENTS, experiment,
+    backlog,
     sink::{Manner, Sink},
-    subscribe,
 };
 use crate::{
     report, size,
     system::{Role, Servers, Signalbox},
 };
 
-/// Enough for all ten slots, of which each subscription may hold three.
-const SUBSCRIPTIONS: usize = 4;
 const CONNECTIONS: usize = 10;
-const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A backlog of past events is delivered to one fast receiver, in turns with a bare loop that posts as many bodies of that
 /// size. Signing, claiming, recording and the read model are in our time.
@@ -27,33 +21,15 @@ pub async fn run() -> anyhow::Result<()> {
     let servers = Servers::start().await?;
     let (_ours, api) = Signalbox::new(&servers, Role::All)?.start_and_log_in().await?;
     let sink = Sink::start(Manner::Accept).await?;
-    for number in 0..deliveries / (SUBSCRIPTIONS * EVENTS.len()) {
-        experiment(&api, number).await?;
-    }
+    let deliveries = backlog::record(&api, deliveries).await?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..=rounds {
-        let mut made = Vec::new();
-        for number in 0..SUBSCRIPTIONS {
-            made.push(subscribe(&api, &sink.url(&format!("{round}/{number}")), &EVENTS).await?);
-        }
-        for webhook in &made {
-            let from = json!({"from": "2020-01-01T00:00:00Z"});
-            api.post(&format!("/api/v1/webhooks/{webhook}/replay"), &from).await?;
-        }
-        let came = timeout(PATIENCE, sink.until(deliveries)).await;
-        came.context("the deliveries did not come in time")??;
-        let arrivals = sink.take();
-        let times = || arrivals.iter().map(|(time, _)| *time);
-        let took = times().fold(f64::MIN, f64::max) - times().fold(f64::MAX, f64::min);
-        let body = arrivals.first().map(|(_, body)| body.clone()).unwrap_or_default();
-        let bare = bare_loop(&sink, deliveries, &body).await?;
+        let delivered = backlog::deliver(&api, &sink, deliveries, &round.to_string()).await?;
+        let bare = bare_loop(&sink, deliveries, &delivered.body).await?;
         sink.take();
-        for webhook in made {
-            api.call(reqwest::Method::DELETE, &format!("/api/v1/webhooks/{webhook}"), None).await?;
-        }
         // The first round warms up.
         if round > 0 {
-            ours.push(deliveries as f64 / took);
+            ours.push(delivered.rate);
             theirs.push(bare);
         }
     }

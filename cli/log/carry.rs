@@ -7,7 +7,7 @@ use signalbox_log_archive::{Carried, export, import};
 use sqlx::PgPool;
 use tokio::fs::{File, OpenOptions};
 
-use crate::{embedded::Servers, setup};
+use crate::{embedded::Servers, progress, setup};
 
 /// Where the archive goes.
 #[derive(Debug, Args)]
@@ -36,9 +36,9 @@ pub(super) async fn export_from(pool: &PgPool, args: &ExportArgs) -> anyhow::Res
     let mut how = OpenOptions::new();
     let file = how.write(true).create_new(!is_standard).mode(0o600).open(path).await;
     let file = file.with_context(|| format!("{} cannot be made", path.display()))?;
-    let bar = super::bar("rows");
-    let progress = |done, all| super::show_progress(&bar, done, all);
-    let carried = export(pool, file.try_clone().await?, progress).await?;
+    let bar = progress::bar("", "rows");
+    let moved = |done, all| progress::show(&bar, done, all);
+    let carried = export(pool, file.try_clone().await?, moved).await?;
     if !is_standard {
         file.sync_all().await.with_context(|| format!("{} cannot be written", path.display()))?;
     }
@@ -62,9 +62,9 @@ async fn import_from(config: &Config, args: &ImportArgs) -> anyhow::Result<()> {
     signalbox_database::migrate(&pool).await?;
     let path = if args.file == Path::new("-") { Path::new("/dev/stdin") } else { &args.file };
     let file = File::open(path).await.with_context(|| format!("{} cannot be read", path.display()))?;
-    let bar = super::bar("rows");
-    let progress = |done, all| super::show_progress(&bar, done, all);
-    let carried = import(&pool, file, progress).await?;
+    let bar = progress::bar("", "rows");
+    let moved = |done, all| progress::show(&bar, done, all);
+    let carried = import(&pool, file, moved).await?;
     bar.finish_and_clear();
     pool.close().await;
     tell("Imported", carried, args.json)

@@ -9,6 +9,8 @@ use clap::Args;
 use signalbox_event_store::{SignedHead, Verification, chain_head, verify_chain};
 use sqlx::PgPool;
 
+use crate::progress;
+
 /// Exit status when the log is not as it was.
 const TAMPERED: u8 = 3;
 
@@ -53,9 +55,9 @@ pub(super) async fn verify(pool: &PgPool, args: &VerifyArgs) -> anyhow::Result<E
         head.check(&read(path)?)
             .with_context(|| format!("the head is not to be believed with {}", path.display()))?;
     }
-    let bar = super::bar("events");
-    let progress = |done: i64, all: i64| super::show_progress(&bar, done as u64, all as u64);
-    let found = verify_chain(pool, published.as_ref(), progress).await?;
+    let bar = progress::bar("", "events");
+    let moved = |done: i64, all: i64| progress::show(&bar, done as u64, all as u64);
+    let found = verify_chain(pool, published.as_ref(), moved).await?;
     bar.finish_and_clear();
     if args.json {
         println!("{}", serde_json::to_string(&found)?);

@@ -7,7 +7,6 @@ mod read;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use indicatif::{ProgressBar, ProgressStyle};
 use signalbox_config::Config;
 
 use crate::setup;
@@ -49,17 +48,4 @@ pub(crate) async fn run(mut config: Config, command: LogCommand) -> anyhow::Resu
         LogCommand::Import(_) => Ok(()),
     }
     .map(|()| ExitCode::SUCCESS)
-}
-
-/// Progress on a terminal; nothing elsewhere.
-fn bar(of: &str) -> ProgressBar {
-    let style = ProgressStyle::with_template(&format!(
-        "[{{bar:30}}] {{human_pos}}/{{human_len}} {of} {{per_sec}} {{eta}}"
-    ));
-    ProgressBar::new(0).with_style(style.unwrap_or(ProgressStyle::default_bar()))
-}
-
-fn show_progress(bar: &ProgressBar, done: u64, all: u64) {
-    bar.set_length(all);
-    bar.set_position(done);
 }

@@ -7,13 +7,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use chrono::NaiveDate;
+use chrono::{NaiveDate, TimeDelta};
 use signalbox_clock::Clock;
 use signalbox_datapoint_log::{
-    Appender, Batch, Committed, Tombstone, add_days, append_tombstone, drop_old_batches,
+    Appender, Batch, Committed, Tombstone, add_days, append_tombstone, drop_old_batches, forget_traces,
 };
 use signalbox_messaging::{Bus, BusError, IngestMessage, IngestOutcome, LiveRow, Wakeup};
 use signalbox_metrics::metrics;
+use signalbox_telemetry::{Kind, Span, current, is_recorded};
 use sqlx::PgPool;
 use tokio::{sync::mpsc, time::sleep};
 
@@ -21,6 +22,8 @@ use tokio::{sync::mpsc, time::sleep};
 const ANNOUNCED: usize = 64;
 /// How often days are made ahead.
 const DAYS: Duration = Duration::from_secs(3600);
+/// How long rules find the traces that brought datapoints.
+const TRACES: TimeDelta = TimeDelta::hours(1);
 
 pub(crate) async fn run(pool: &PgPool, bus: &Bus, clock: &Clock) -> Result<(), BusError> {
     let (committed, rows) = mpsc::channel(ANNOUNCED);
@@ -37,8 +40,11 @@ pub(crate) async fn run(pool: &PgPool, bus: &Bus, clock: &Clock) -> Result<(), B
 
 async fn append(appender: Appender, message: IngestMessage) -> Option<IngestOutcome> {
     let IngestMessage { batch_id, points, block } = message;
+    let traceparent = current().filter(|traceparent| is_recorded(traceparent));
+    let _span = Span::begin(Kind::Internal, traceparent.as_deref(), || "append datapoints".to_owned());
+    let batch = Batch { id: batch_id, points: points as usize, block, traceparent };
     // What went wrong was logged once for all batches of the commit.
-    let appended = appender.append(Batch { id: batch_id, points: points as usize, block }).await.ok()?;
+    let appended = appender.append(batch).await.ok()?;
     if !appended.duplicate {
         metrics().datapoints(points.into());
     }
@@ -77,6 +83,7 @@ async fn make_days(pool: &PgPool, clock: &Clock) -> Result<(), BusError> {
         let today: NaiveDate = clock.now().date_naive();
         let done = async {
             add_days(pool, today).await?;
+            forget_traces(pool, clock.now() - TRACES).await?;
             drop_old_batches(pool, today).await
         };
         if let Err(error) = done.await {

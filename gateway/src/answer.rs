@@ -10,7 +10,10 @@ use utoipa::ToSchema;
 
 use crate::{idempotency::NotStored, state::Written};
 
-const CONSISTENCY: HeaderName = HeaderName::from_static("consistency");
+/// Says how consistent an answer to a write is.
+pub(crate) const CONSISTENCY: HeaderName = HeaderName::from_static("consistency");
+/// What it says while not every read model shows the write.
+pub(crate) const EVENTUAL: HeaderValue = HeaderValue::from_static("eventual");
 const TOTAL_COUNT: HeaderName = HeaderName::from_static("x-total-count");
 
 /// A page of a list in services 2 and 3.
@@ -24,6 +27,19 @@ pub(crate) struct Page<T> {
     pub(crate) data: Vec<T>,
 }
 
+/// A success without a resource.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct StatusOut {
+    status: &'static str,
+    message: &'static str,
+}
+
+impl StatusOut {
+    pub(crate) fn success(message: &'static str) -> Self {
+        Self { status: "success", message }
+    }
+}
+
 /// One resource and its version.
 pub(crate) fn resource<T: Serialize>(version: i64, body: &T) -> Response {
     let mut response = Json(body).into_response();
@@ -31,9 +47,14 @@ pub(crate) fn resource<T: Serialize>(version: i64, body: &T) -> Response {
     response
 }
 
-/// An answer that shows a secret: it is not kept for repetitions of the request.
-pub(crate) fn secret<T: Serialize>(body: &T) -> Response {
-    let mut response = Json(body).into_response();
+/// The answer to a write that shows a secret: it is not kept for repetitions of the request.
+pub(crate) fn secret<T: Serialize>(
+    done: Written,
+    status: StatusCode,
+    location: Option<&str>,
+    body: &T,
+) -> Response {
+    let mut response = written(done, status, location, body);
     response.extensions_mut().insert(NotStored);
     response
 }
@@ -58,6 +79,11 @@ pub(crate) fn written<T: Serialize>(
         response.headers_mut().insert(header::LOCATION, location);
     }
     response
+}
+
+/// The answer to a write that leaves nothing to show, as deletions do in services 2 and 3.
+pub(crate) fn success(done: Written, message: &'static str) -> Response {
+    written(done, StatusCode::OK, None, &StatusOut::success(message))
 }
 
 /// The answer to a write that made the resource in `body`.
@@ -88,8 +114,8 @@ fn set_etag(response: &mut Response, version: i64) {
 }
 
 fn note_consistency(response: &mut Response, written: Written) {
-    if !written.visible {
-        response.headers_mut().insert(CONSISTENCY, HeaderValue::from_static("eventual"));
+    if written.unseen.is_some() {
+        response.headers_mut().insert(CONSISTENCY, EVENTUAL);
     }
 }
 

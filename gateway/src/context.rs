@@ -10,6 +10,7 @@ use axum::{
 };
 use signalbox_domain::kernel::{Actor, Metadata};
 use signalbox_metrics::metrics;
+use signalbox_telemetry::{Kind, Span, current};
 use uuid::Uuid;
 
 use crate::{
@@ -19,6 +20,10 @@ use crate::{
 };
 
 const REQUEST_ID: &str = "x-request-id";
+/// Methods that are told of; clients may make up others.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+/// What orchestrators and Prometheus ask all the time.
+const UNTRACED: [&str; 6] = ["/livez", "/readyz", "/health", "/api/health", "/api/v1/health", "/metrics"];
 
 /// Names a request in answers and logs.
 #[derive(Debug, Clone, Default)]
@@ -46,6 +51,7 @@ impl RequestContext {
             causation: None,
             correlation: self.request_id.clone(),
             traceparent: self.traceparent.clone(),
+            restored_version: None,
         }
     }
 }
@@ -56,11 +62,12 @@ impl FromRequestParts<AppState> for RequestContext {
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Infallible> {
         let request_id = parts.extensions.get::<RequestId>().cloned().unwrap_or_default().0;
         let resource = parts.extensions.get::<Seed>().map_or_else(|| state.clock.new_id(), |seed| seed.0);
-        Ok(Self { request_id, traceparent: traceparent(&parts.headers), resource })
+        let traceparent = current().or_else(|| traceparent(&parts.headers).map(str::to_owned));
+        Ok(Self { request_id, traceparent, resource })
     }
 }
 
-/// What every request and every answer has: an id (the client's, if it is a sane token, or a new one), the shape of
+/// What every request and every answer has: an id (the client's, if it is a sane token, or a new one), a span, the shape of
 /// errors, security headers.
 pub(crate) async fn frame(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let given =
@@ -68,17 +75,43 @@ pub(crate) async fn frame(State(state): State<AppState>, mut request: Request, n
     let id = given.map_or_else(|| state.clock.new_id().simple().to_string(), str::to_owned);
     request.extensions_mut().insert(RequestId(id.clone()));
     let service_1 = is_service_1(request.uri().path());
-    let (method, begun) = (request.method().clone(), Instant::now());
+    let method = METHODS.into_iter().find(|known| *known == request.method()).unwrap_or("_OTHER");
+    let begun = Instant::now();
     let route = request.extensions().get::<MatchedPath>().cloned();
-    let mut response = render(next.run(request).await, service_1, &id);
+    let mut span = span(method, route.as_ref(), &id, request.headers());
+    let mut response = render(span.around(next.run(request)).await, service_1, &id);
+    let status = response.status().as_u16();
+    span.set("http.response.status_code", i64::from(status));
+    if response.status().is_server_error() {
+        span.fail(response.status().as_str());
+    }
     // What matches no route is counted together: strangers may make up as many paths as they like.
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
-    metrics().request(method.as_str(), route, response.status().as_u16(), begun.elapsed());
+    metrics().request(method, route, status, begun.elapsed());
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
     headers::secure(&mut response);
     response
+}
+
+/// The span of a request, which goes on with the client's trace. Of the address no more is told than the route: a path may be
+/// anything, and a query may hold a token.
+fn span(method: &'static str, route: Option<&MatchedPath>, id: &str, headers: &HeaderMap) -> Span {
+    let route = route.map(MatchedPath::as_str);
+    if route.is_some_and(|route| UNTRACED.contains(&route)) {
+        return Span::default();
+    }
+    let mut span = Span::begin(Kind::Server, traceparent(headers), || match route {
+        Some(route) => format!("{method} {route}"),
+        None => method.to_owned(),
+    });
+    span.set("http.request.method", method);
+    if let Some(route) = route {
+        span.set_with("http.route", || route.to_owned());
+    }
+    span.set_with("signalbox.request.id", || id.to_owned());
+    span
 }
 
 fn is_sane(id: &str) -> bool {
@@ -87,11 +120,11 @@ fn is_sane(id: &str) -> bool {
 }
 
 /// `00-<32 hex>-<16 hex>-<2 hex>`, see the W3C's Trace Context.
-fn traceparent(headers: &HeaderMap) -> Option<String> {
+fn traceparent(headers: &HeaderMap) -> Option<&str> {
     let text = headers.get("traceparent")?.to_str().ok()?;
     let lengths: Vec<_> = text.split('-').map(str::len).collect();
     let hex = text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-    (hex && lengths == [2, 32, 16, 2]).then(|| text.to_owned())
+    (hex && lengths == [2, 32, 16, 2]).then_some(text)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The description of the interface, made from the code, and its page.
 
-use axum::{Json, Router, routing::get};
+use axum::{Router, body::Bytes, http::header::CONTENT_TYPE, routing::get};
 use utoipa::{
     Modify, OpenApi,
     openapi::{
@@ -11,12 +11,14 @@ use utoipa::{
     },
 };
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_swagger_ui::SwaggerUi;
+use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
     automation, extraction, fleet, identity, monitoring, problem::is_service_1, register,
     serve::health_routes, state::AppState, transfer,
 };
+
+const DESCRIPTION: &str = "/api/openapi.json";
 
 /// What the description says of the whole.
 #[derive(OpenApi)]
@@ -142,9 +144,13 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 }
 
 /// The interactive page at `/api/docs`, and the description at `/api/openapi.json`. Works without a network.
-pub(crate) fn pages(description: utoipa::openapi::OpenApi) -> Router<AppState> {
-    let json = description.clone();
-    Router::new()
-        .route("/api/v1/openapi.json", get(move || async move { Json(json) }))
-        .merge(SwaggerUi::new("/api/docs").url("/api/openapi.json", description))
+///
+/// Only its text is kept: as objects it takes more memory than all else that an idle gateway holds.
+pub(crate) fn pages(description: utoipa::openapi::OpenApi) -> Result<Router<AppState>, serde_json::Error> {
+    let json = Bytes::from(serde_json::to_vec(&description)?);
+    let description = get(move || async move { ([(CONTENT_TYPE, "application/json")], json) });
+    Ok(Router::new()
+        .route(DESCRIPTION, description.clone())
+        .route("/api/v1/openapi.json", description)
+        .merge(SwaggerUi::new("/api/docs").config(Config::from(DESCRIPTION))))
 }

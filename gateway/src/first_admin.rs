@@ -97,6 +97,7 @@ fn metadata(clock: &Clock) -> Metadata {
         causation: None,
         correlation,
         traceparent: None,
+        restored_version: None,
     }
 }
 

@@ -9,6 +9,7 @@ use multer::{Constraints, Field, Multipart, SizeLimit};
 use signalbox_blob_store::{BlobError, BlobStore};
 use uuid::Uuid;
 
+use crate::blobs::unusable;
 use crate::problem::{Problem, ProblemKind};
 
 /// What a form may hold besides its files.
@@ -146,11 +147,7 @@ pub(crate) fn refused(error: BlobError, most: u64) -> Problem {
                 None => Problem::malformed("the multipart body was cut off"),
             }
         }
-        BlobError::DiskFull { .. } => {
-            tracing::error!(%error, "the blob store is full");
-            Problem::unavailable("the gateway's disk is full: free some space and try again")
-        }
-        _ => Problem::internal(&error),
+        _ => unusable(&error),
     }
 }
 

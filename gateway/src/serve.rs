@@ -11,6 +11,7 @@ use axum::{
 use signalbox_blob_store::{BlobError, BlobStore};
 use signalbox_clock::Clock;
 use signalbox_config::Config;
+use signalbox_database::DatabaseError;
 use signalbox_datapoint_log::IdKey;
 use signalbox_documents::Documents;
 use signalbox_messaging::{Bus, BusError, Mailbox};
@@ -43,6 +44,7 @@ use crate::{
     monitoring::{catalog::Catalogs, export::EXPORTS, live::LiveValues, open_sockets::OpenSockets},
     problem::{Problem, ProblemKind},
     register::FOLLOWERS,
+    replica::{self, Replica},
     state::{AppState, State},
     tasks, throttle,
     transfer::{agent_keys::AgentKeys, live::LiveAgents},
@@ -54,9 +56,15 @@ const WAKEUPS: usize = 4096;
 /// Why a gateway cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
+    /// The description of the interface cannot be written down.
+    #[error("the description of the interface cannot be written: {0}")]
+    Description(#[from] serde_json::Error),
     /// The database failed.
     #[error("the gateway cannot read the database: {0}")]
     Database(#[from] sqlx::Error),
+    /// The replica cannot be used.
+    #[error("database.replica_url: {0}")]
+    Replica(#[from] DatabaseError),
     /// The bus failed.
     #[error(transparent)]
     Bus(#[from] BusError),
@@ -69,8 +77,8 @@ pub enum GatewayError {
     /// The socket failed.
     #[error("the gateway cannot serve: {0}")]
     Serve(#[from] std::io::Error),
-    /// The folder of wheels cannot be used.
-    #[error("the folder of plugin packages cannot be used: {0}")]
+    /// The place of wheels cannot be used.
+    #[error("the place of plugin packages cannot be used: {0}")]
     Wheels(#[from] BlobError),
     /// Single sign-on is not set up as it has to be.
     #[error(transparent)]
@@ -130,13 +138,14 @@ impl Gateway {
             log_moved: watch::Sender::new(0),
             documents: inspectors.documents,
             plugins: inspectors.plugins,
-            wheels: BlobStore::open(config.storage.folder.join("wheels"))?,
+            wheels: BlobStore::configured(&config.storage, "wheels")?,
             uploads: Semaphore::new(UPLOADS),
             remembering: Arc::new(Semaphore::new(REMEMBERING)),
             texts: Texts::new(pool.clone(), blobs.clone(), clock.clone(), &config.extraction),
             datapoint_ids: IdKey::load(&pool).await?,
             sealer: Sealer::open(&pool, &clock).await?,
             wakeups: broadcast::Sender::new(WAKEUPS),
+            replica: replica(&config, &pool)?,
             blobs,
             pool,
             bus,
@@ -173,10 +182,20 @@ impl Gateway {
     }
 }
 
+/// The replica that is configured, if one is. It may be away; an address that is none is an error.
+fn replica(config: &Config, primary: &PgPool) -> Result<Option<Replica>, GatewayError> {
+    let url = &config.database.replica_url;
+    if url.is_empty() {
+        return Ok(None);
+    }
+    let pool = signalbox_database::replica(url.expose(), config.database.max_connections)?;
+    Ok(Some(Replica::follow(pool, primary)))
+}
+
 fn router(state: AppState) -> Result<Router, GatewayError> {
     let (routes, description) = docs::described_routes().split_for_parts();
     let router = routes
-        .merge(docs::pages(description))
+        .merge(docs::pages(description)?)
         .fallback(|| async { Problem::not_found("Resource") })
         .method_not_allowed_fallback(|| async {
             Problem::new(
@@ -186,6 +205,7 @@ fn router(state: AppState) -> Result<Router, GatewayError> {
             )
         })
         .layer(from_fn_with_state(state.clone(), idempotency::once))
+        .layer(from_fn_with_state(state.clone(), replica::settle))
         .layer(from_fn_with_state(state.clone(), throttle::limit))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(state.clone(), frame));

@@ -10,6 +10,7 @@ use signalbox_messaging::{Bus, Mailbox, Wakeup};
 use signalbox_plugins::Plugins;
 use signalbox_projections::{
     Lookup,
+    register::At,
     transfer::{JobRow, TransferRow},
 };
 use signalbox_sealing::Sealer;
@@ -29,6 +30,7 @@ use crate::{
     identity::sso::SingleSignOn,
     limits::Limiter,
     monitoring::{catalog::Catalogs, live::LiveValues, open_sockets::OpenSockets},
+    replica::Replica,
     transfer::{agent_keys::AgentKeys, live::LiveAgents},
 };
 
@@ -40,7 +42,10 @@ pub(crate) type AppState = Arc<State>;
 
 /// The parts of a gateway.
 pub(crate) struct State {
+    /// The primary database.
     pub(crate) pool: PgPool,
+    /// Its replica, if there is one.
+    pub(crate) replica: Option<Replica>,
     pub(crate) bus: Bus,
     pub(crate) clock: Clock,
     pub(crate) config: Config,
@@ -92,8 +97,8 @@ pub(crate) struct State {
 /// A write that has been carried out.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Written {
-    /// Whether the read models show it already.
-    pub(crate) visible: bool,
+    /// Its place in the log, while the read models do not show it.
+    pub(crate) unseen: Option<At>,
     /// Whether it had been carried out before.
     pub(crate) repeated: bool,
 }
@@ -109,7 +114,7 @@ impl State {
     ) -> Result<Written, Rejection> {
         self.reach_bus().await?;
         let outcome = self.bus.send::<D>(id, expected_version, metadata, command).await?;
-        Ok(Written { visible: self.show::<D>(outcome).await, repeated: outcome.repeated })
+        Ok(Written { unseen: self.unseen::<D>(outcome).await, repeated: outcome.repeated })
     }
 
     /// Waits for the bus. What is sent without it lies in the client until the bus is back, and would be carried out
@@ -126,10 +131,9 @@ impl State {
         Ok(())
     }
 
-    async fn show<D: Decider>(&self, outcome: CommandOutcome) -> bool {
-        match outcome.position {
-            Some(position) => self.gate.wait(D::CONTEXT, position).await,
-            None => true,
-        }
+    async fn unseen<D: Decider>(&self, outcome: CommandOutcome) -> Option<At> {
+        let position = outcome.position?;
+        let is_seen = self.gate.wait(D::CONTEXT, position).await;
+        (!is_seen).then(|| At { position, time: self.clock.now() })
     }
 }

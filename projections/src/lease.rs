@@ -1,23 +1,74 @@
-//! One active process per piece of work: a lease is a session lock in PostgreSQL, which the server releases the
-//! moment its holder's connection ends. It is for economy; correctness never depends on it.
+//! One active process per piece of work: a lease is a session lock in PostgreSQL. It is for economy; correctness never
+//! depends on it.
+//!
+//! All leases of a part of a process are held on one connection. The server releases them the moment that the connection
+//! ends, as it does when the process is killed. A process that hangs, or whose machine is gone, keeps its connection for
+//! long: so each says on it twice a second that it lives, and whoever is there ends the sessions that have not for three
+//! seconds.
 
-use std::time::Duration;
+use std::{
+    collections::HashSet,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
-use sqlx::{Connection, PgConnection, PgPool};
-use tokio::time::sleep;
+use signalbox_database::within;
+use sqlx::{Connection, PgConnection, PgPool, postgres::PgConnectOptions};
+use tokio::{
+    sync::{Mutex, MutexGuard},
+    time::sleep,
+};
 
-/// How often a waiting process asks for the lease: the longest pause after its holder has died.
-const RETRY: Duration = Duration::from_secs(1);
+/// How often a waiting process asks for a lease: the longest pause after its holder has been killed.
+const RETRY: Duration = Duration::from_millis(500);
+/// How often a session says that it lives.
+const BEAT: Duration = Duration::from_millis(500);
+/// How long the server may take to answer before the session is given up.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Marks the sessions that hold leases.
+const SESSION: &str = "signalbox leases";
 
-/// The right to be the active one, as long as it is held and [`Lease::holds`].
+/// Where a part of a process gets its leases. Clones share the connection.
+#[derive(Debug, Clone)]
+pub struct Leases(Arc<Shared>);
+
 #[derive(Debug)]
-pub struct Lease(PgConnection);
+struct Shared {
+    options: PgConnectOptions,
+    session: Mutex<Session>,
+    /// Whose holders are gone, with the number of their session.
+    returned: std::sync::Mutex<Vec<(u64, String)>>,
+}
 
-impl Lease {
+#[derive(Debug, Default)]
+struct Session {
+    connection: Option<PgConnection>,
+    /// Another one for each connection: what an earlier one held is lost.
+    number: u64,
+    held: HashSet<String>,
+}
+
+/// The right to be the active one, as long as it is kept and [`Lease::holds`].
+#[derive(Debug)]
+pub struct Lease {
+    name: String,
+    session: u64,
+    shared: Arc<Shared>,
+}
+
+impl Leases {
+    /// Leases in the database of `pool`; the connection is opened when the first is asked for.
+    pub fn new(pool: &PgPool) -> Self {
+        let options = PgConnectOptions::clone(&pool.connect_options()).application_name(SESSION);
+        let shared = Arc::new(Shared { options, session: Mutex::default(), returned: Default::default() });
+        tokio::spawn(beat(Arc::downgrade(&shared)));
+        Self(shared)
+    }
+
     /// Waits until the lease `name` is free and takes it.
-    pub async fn acquire(pool: &PgPool, name: &str) -> Self {
+    pub async fn acquire(&self, name: &str) -> Lease {
         loop {
-            match Self::attempt(pool, name).await {
+            match self.attempt(name).await {
                 Ok(Some(lease)) => return lease,
                 Ok(None) => {}
                 Err(error) => tracing::warn!(%error, lease = name, "a lease cannot be asked for"),
@@ -26,17 +77,97 @@ impl Lease {
         }
     }
 
-    async fn attempt(pool: &PgPool, name: &str) -> Result<Option<Self>, sqlx::Error> {
-        let mut connection = PgConnection::connect_with(&pool.connect_options()).await?;
-        let taken: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock(hashtextextended($1, 0))")
-            .bind(name)
-            .fetch_one(&mut connection)
-            .await?;
-        Ok(taken.then_some(Self(connection)))
+    async fn attempt(&self, name: &str) -> Result<Option<Lease>, sqlx::Error> {
+        let mut session = self.0.session().await;
+        // The server would grant it once more to the session that has it.
+        if session.held.contains(name) || !session.lock(&self.0.options, name).await? {
+            return Ok(None);
+        }
+        session.held.insert(name.to_owned());
+        Ok(Some(Lease { name: name.to_owned(), session: session.number, shared: self.0.clone() }))
+    }
+}
+
+impl Lease {
+    /// Whether the session that holds the lease still lives, as far as this process has noticed.
+    pub async fn holds(&self) -> bool {
+        let session = self.shared.session().await;
+        session.number == self.session && session.connection.is_some()
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Ok(mut returned) = self.shared.returned.lock() {
+            returned.push((self.session, std::mem::take(&mut self.name)));
+        }
+    }
+}
+
+impl Shared {
+    /// The session, without what was returned meanwhile.
+    async fn session(&self) -> MutexGuard<'_, Session> {
+        let mut session = self.session.lock().await;
+        let returned = self.returned.lock().map(|mut names| std::mem::take(&mut *names)).unwrap_or_default();
+        for (number, name) in returned {
+            if number == session.number {
+                session.unlock(&name).await;
+            }
+        }
+        session
+    }
+}
+
+impl Session {
+    async fn lock(&mut self, options: &PgConnectOptions, name: &str) -> Result<bool, sqlx::Error> {
+        if self.connection.is_none() {
+            self.connection = Some(within(PATIENCE, PgConnection::connect_with(options)).await?);
+            self.number += 1;
+        }
+        self.ask("SELECT pg_try_advisory_lock(hashtextextended($1, 0))", name).await
     }
 
-    /// Whether the connection that holds the lease still lives.
-    pub async fn holds(&mut self) -> bool {
-        self.0.ping().await.is_ok()
+    async fn unlock(&mut self, name: &str) {
+        self.held.remove(name);
+        if let Err(error) = self.ask("SELECT pg_advisory_unlock(hashtextextended($1, 0))", name).await {
+            tracing::warn!(%error, lease = name, "a lease was given back with its session");
+        }
+    }
+
+    /// Says that this session lives, and ends those that do not.
+    async fn beat(&mut self) {
+        if self.connection.is_none() {
+            return;
+        }
+        const END_HUNG: &str =
+            "SELECT coalesce(bool_or(pg_terminate_backend(pid)), false) FROM pg_stat_activity
+              WHERE datname = current_database() AND usename = current_user AND application_name = $1
+                AND pid <> pg_backend_pid() AND state = 'idle'
+                AND state_change < clock_timestamp() - interval '3 seconds'";
+        match self.ask(END_HUNG, SESSION).await {
+            Ok(true) => tracing::warn!("another process holds leases and hangs: they are taken from it"),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "the session that holds leases is lost"),
+        }
+    }
+
+    /// After an error nothing is held any more: the connection is closed.
+    async fn ask(&mut self, question: &str, text: &str) -> Result<bool, sqlx::Error> {
+        let Some(connection) = &mut self.connection else { return Ok(false) };
+        let asked = sqlx::query_scalar(question).bind(text).fetch_one(connection);
+        let answer = within(PATIENCE, asked).await;
+        if answer.is_err() {
+            self.connection = None;
+            self.held.clear();
+        }
+        answer
+    }
+}
+
+async fn beat(shared: Weak<Shared>) {
+    loop {
+        sleep(BEAT).await;
+        let Some(shared) = shared.upgrade() else { return };
+        shared.session().await.beat().await;
     }
 }

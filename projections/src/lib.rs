@@ -10,6 +10,7 @@ pub mod extraction;
 pub mod fleet;
 pub mod identity;
 mod lease;
+mod live;
 mod lookup;
 pub mod monitoring;
 mod page;
@@ -23,11 +24,15 @@ pub mod transfer;
 mod write;
 
 pub use contexts::context_of;
-pub use lease::Lease;
+pub use lease::{Lease, Leases};
+pub use live::keep_up;
 pub use lookup::Lookup;
 pub use page::Page;
 pub use projection::{ApplyError, Poison, Projection, Rows};
-pub use rebuild::{Portions, RebuildError, RebuildReport, compare, rebuild, rebuild_in};
+pub use rebuild::{
+    Portions, RebuildError, RebuildReport, Watcher, compare, compare_watched, rebuild, rebuild_in,
+    rebuild_watched,
+};
 pub use runner::{Runner, StepError, checkpoint};
 pub use standing::standing;
 pub use table::ReadRow;

@@ -18,6 +18,26 @@ pub trait Projection: Send + Sync + 'static {
 
 /// Rows of a projection's tables in memory, and how events change them.
 pub trait Rows: Default + Send {
+    /// An event of one of [`Projection::AGGREGATES`].
+    type Event: Send + Sync;
+
+    /// `recorded` as what it is.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    fn decode(recorded: &RecordedEvent) -> Result<Self::Event, DecodeError>;
+
+    /// Reads those rows that `events` change and that are not here from the tables in `schema`.
+    fn load(
+        &mut self,
+        connection: &mut PgConnection,
+        schema: &str,
+        events: &[(&RecordedEvent, Self::Event)],
+    ) -> impl Future<Output = Result<(), ApplyError>> + Send;
+
+    /// Changes the rows that are here as `event` says.
+    fn apply(&mut self, recorded: &RecordedEvent, event: Self::Event);
+
     /// Folds `events` (only of [`Projection::AGGREGATES`], in log order), reading rows that are not here from the tables
     /// in `schema`; gives back the events that it could not apply.
     fn fold(
@@ -25,7 +45,16 @@ pub trait Rows: Default + Send {
         connection: &mut PgConnection,
         schema: &str,
         events: &[&RecordedEvent],
-    ) -> impl Future<Output = Result<Vec<Poison>, ApplyError>> + Send;
+    ) -> impl Future<Output = Result<Vec<Poison>, ApplyError>> + Send {
+        async move {
+            let (decoded, poisons) = decode_all(events, Self::decode);
+            self.load(connection, schema, &decoded).await?;
+            for (recorded, event) in decoded {
+                self.apply(recorded, event);
+            }
+            Ok(poisons)
+        }
+    }
 
     /// Writes what has changed into the tables in `schema`, all of it when `keep` is 0; otherwise, of a table with more
     /// than `keep` rows in memory, what the last fold did not touch.
@@ -38,7 +67,7 @@ pub trait Rows: Default + Send {
 }
 
 /// What `decode` makes of each event, and those of which it makes nothing.
-pub(crate) fn decode_all<'e, E>(
+fn decode_all<'e, E>(
     events: &[&'e RecordedEvent],
     decode: impl Fn(&RecordedEvent) -> Result<E, DecodeError>,
 ) -> (Vec<(&'e RecordedEvent, E)>, Vec<Poison>) {

@@ -1,7 +1,7 @@
 //! Builds the tables of a projection anew beside the live ones, and swaps them in one transaction.
 //!
-//! The live tables serve meanwhile. At the end the live checkpoint is locked for a moment: the copy catches up with
-//! exactly what the live tables show, both are compared, and the copy takes their place.
+//! The live tables serve meanwhile. At the end the copy catches up with what they show at one moment, and is compared with that.
+//! Then the live checkpoint is locked for as long as the copy takes to fold what has come since, and to take their place.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::{sync::mpsc, time::sleep};
 
 use crate::{
-    ApplyError, Lease, Poison, Projection, Rows,
+    ApplyError, Leases, Poison, Projection, Rows,
     runner::{StepError, check_gapless, checkpoint, ensure_checkpoint},
 };
 
@@ -70,6 +70,9 @@ impl From<ApplyError> for RebuildError {
     }
 }
 
+/// Is told how many of how many positions of the log have been folded.
+pub type Watcher<'p> = &'p (dyn Fn(i64, i64) + Sync);
+
 /// Rebuilds projection `P` while the system serves; waits for another rebuild of it.
 ///
 /// # Errors
@@ -78,12 +81,34 @@ pub async fn rebuild<P: Projection>(pool: &PgPool) -> Result<RebuildReport, Rebu
     rebuild_in::<P>(pool, Portions::default()).await
 }
 
+/// [`rebuild`] that tells how far it is.
+///
+/// # Errors
+/// As [`rebuild`].
+pub async fn rebuild_watched<P: Projection>(
+    pool: &PgPool,
+    watcher: Watcher<'_>,
+) -> Result<RebuildReport, RebuildError> {
+    build::<P>(pool, Portions::default(), Fate::Live, watcher).await
+}
+
 /// Builds projection `P` anew and says how it differs from the live tables, which stay as they are.
 ///
 /// # Errors
 /// As [`rebuild`].
 pub async fn compare<P: Projection>(pool: &PgPool) -> Result<RebuildReport, RebuildError> {
-    build::<P>(pool, Portions::default(), Fate::Dropped).await
+    compare_watched::<P>(pool, &|_, _| {}).await
+}
+
+/// [`compare`] that tells how far it is.
+///
+/// # Errors
+/// As [`rebuild`].
+pub async fn compare_watched<P: Projection>(
+    pool: &PgPool,
+    watcher: Watcher<'_>,
+) -> Result<RebuildReport, RebuildError> {
+    build::<P>(pool, Portions::default(), Fate::Dropped, watcher).await
 }
 
 /// [`rebuild`] with other portions.
@@ -94,7 +119,7 @@ pub async fn rebuild_in<P: Projection>(
     pool: &PgPool,
     portions: Portions,
 ) -> Result<RebuildReport, RebuildError> {
-    build::<P>(pool, portions, Fate::Live).await
+    build::<P>(pool, portions, Fate::Live, &|_, _| {}).await
 }
 
 /// What becomes of the rebuilt tables.
@@ -110,13 +135,14 @@ async fn build<P: Projection>(
     pool: &PgPool,
     portions: Portions,
     fate: Fate,
+    watcher: Watcher<'_>,
 ) -> Result<RebuildReport, RebuildError> {
-    let _lease = Lease::acquire(pool, &format!("rebuild.{}", P::NAME)).await;
+    let _lease = Leases::new(pool).acquire(&format!("rebuild.{}", P::NAME)).await;
     let schema = format!("read_rebuild_{}", P::NAME);
     ensure_checkpoint(pool, P::NAME).await?;
     // Not given back to the pool, because it is set up for this alone.
     let mut connection = pool.acquire().await?.detach();
-    let result = build_and_compare::<P>(pool, &mut connection, &schema, portions, fate).await;
+    let result = build_and_compare::<P>(pool, &mut connection, &schema, portions, fate, watcher).await;
     if result.is_err() || fate == Fate::Dropped {
         // The next rebuild would drop it too; if the database is away, that is what is left to do.
         let _ = connection.execute(drop_schema(&schema).as_str()).await;
@@ -130,17 +156,20 @@ async fn build_and_compare<P: Projection>(
     schema: &str,
     portions: Portions,
     fate: Fate,
+    watcher: Watcher<'_>,
 ) -> Result<RebuildReport, RebuildError> {
     // Nothing here has to outlive a crash before the swap, which waits for the disk.
     connection.execute("SET synchronous_commit = off").await?;
     let indexes = prepare::<P>(connection, schema).await?;
     let (mut rows, mut position) = (P::Rows::default(), 0);
+    let all = checkpoint(pool, P::NAME).await?;
     let mut batches = read_ahead::<P>(pool.clone(), portions.events);
     while let Some(batch) = batches.recv().await {
         let batch = batch?;
         position = batch.last;
         fold::<P>(&mut rows, connection, schema, &batch.events).await?;
         rows.write(connection, schema, portions.rows).await?;
+        watcher(position, all.max(position));
     }
     rows.write(connection, schema, 0).await?;
     // Sorted at once they cost a fraction of what they cost row by row.
@@ -267,37 +296,55 @@ async fn fold<P: Projection>(
     poisons.into_iter().next().map_or(Ok(()), |poison| Err(RebuildError::Poisonous(poison)))
 }
 
+/// Compares with one moment of the live tables, which go on meanwhile: comparing large ones takes seconds, and whoever has
+/// written something waits for the live tables to show it. They stand still only while they are replaced.
 async fn finish<P: Projection>(
     connection: &mut PgConnection,
     schema: &str,
-    mut position: i64,
+    position: i64,
     count: i64,
     fate: Fate,
 ) -> Result<RebuildReport, RebuildError> {
-    let mut transaction = connection.begin().await?;
-    let live: i64 =
-        sqlx::query_scalar("SELECT position FROM read.checkpoints WHERE projection = $1 FOR UPDATE")
-            .bind(P::NAME)
-            .fetch_one(&mut *transaction)
-            .await?;
-    let mut rows = P::Rows::default();
-    while position < live {
-        let batch = read::<P>(&mut transaction, position, live.min(position + count)).await?;
-        fold::<P>(&mut rows, &mut transaction, schema, &batch.events).await?;
-        rows.write(&mut transaction, schema, 0).await?;
-        position = batch.last;
-    }
-    let mut report = RebuildReport { events: position, rows: 0, differences: 0 };
+    let mut moment = connection.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ").await?;
+    let live = checkpoint(&mut *moment, P::NAME).await?;
+    catch_up::<P>(&mut moment, schema, position, live, count).await?;
+    let mut report = RebuildReport { events: live, rows: 0, differences: 0 };
     for table in P::TABLES {
-        let (rows, differences) = differences(&mut transaction, schema, table).await?;
+        let (rows, differences) = differences(&mut moment, schema, table).await?;
         report.rows += rows;
         report.differences += differences;
     }
+    moment.commit().await?;
     if fate == Fate::Live {
+        let mut transaction = connection.begin().await?;
+        report.events =
+            sqlx::query_scalar("SELECT position FROM read.checkpoints WHERE projection = $1 FOR UPDATE")
+                .bind(P::NAME)
+                .fetch_one(&mut *transaction)
+                .await?;
+        catch_up::<P>(&mut transaction, schema, live, report.events, count).await?;
         swap::<P>(&mut transaction, schema).await?;
+        transaction.commit().await?;
     }
-    transaction.commit().await?;
     Ok(report)
+}
+
+/// Folds the events after `position` up to `last`.
+async fn catch_up<P: Projection>(
+    connection: &mut PgConnection,
+    schema: &str,
+    mut position: i64,
+    last: i64,
+    count: i64,
+) -> Result<(), RebuildError> {
+    let mut rows = P::Rows::default();
+    while position < last {
+        let batch = read::<P>(connection, position, last.min(position + count)).await?;
+        fold::<P>(&mut rows, connection, schema, &batch.events).await?;
+        rows.write(connection, schema, 0).await?;
+        position = batch.last;
+    }
+    Ok(())
 }
 
 async fn swap<P: Projection>(connection: &mut PgConnection, schema: &str) -> Result<(), sqlx::Error> {

@@ -4,17 +4,21 @@
 //! checkpoint moves by compare-and-set: a second runner that was faster makes this one start over from the stored
 //! position. Wake-ups make it quick, polling makes it sure. If it dies, the next one goes on from the checkpoint.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, SystemTime},
+};
 
 use futures::{StreamExt, stream::BoxStream};
 use signalbox_database::{BY_KEY, OwnConnection};
-use signalbox_event_store::{RecordedEvent, read_all_for};
+use signalbox_event_store::{RecordedEvent, read_all_for, traces_between};
 use signalbox_messaging::{Bus, Wakeup};
-use sqlx::{Executor, PgConnection, PgPool};
+use signalbox_telemetry::{Kind, Span, is_recorded, is_tracing};
+use sqlx::{Executor, PgConnection, PgExecutor, PgPool};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{ApplyError, Lease, Poison, Projection, Rows};
+use crate::{ApplyError, Lease, Leases, Poison, Projection, Rows};
 
 /// Events folded in one transaction.
 const BATCH: i64 = 1000;
@@ -25,6 +29,8 @@ const UNSTORED: i64 = 1000;
 
 /// Derived data: a crash of the server takes rows and checkpoint back together, and they are folded again.
 const NOT_SYNCHRONOUS: (&str, &str) = ("synchronous_commit", "off");
+/// A runner that hangs in the middle of a fold would keep the next one from the rows that it has locked.
+pub(crate) const END_HUNG: (&str, &str) = ("idle_in_transaction_session_timeout", "3s");
 
 /// Why a step did not succeed; the next one may.
 #[derive(Debug, thiserror::Error)]
@@ -69,16 +75,16 @@ impl<P: Projection> Runner<P> {
     pub async fn start(pool: PgPool, bus: Bus) -> Result<Self, sqlx::Error> {
         ensure_checkpoint(&pool, P::NAME).await?;
         let stored = checkpoint(&pool, P::NAME).await?;
-        let own = OwnConnection::new(&pool, &[NOT_SYNCHRONOUS, BY_KEY[0], BY_KEY[1]]);
+        let own = OwnConnection::new(&pool, &[NOT_SYNCHRONOUS, END_HUNG, BY_KEY[0], BY_KEY[1]]);
         Ok(Self { own, bus, position: stored, stored, projection: std::marker::PhantomData })
     }
 
     /// Runs until `stop`, as long as this process holds the projection's lease.
-    pub async fn run(pool: PgPool, bus: Bus, stop: CancellationToken) {
+    pub async fn run(pool: PgPool, leases: Leases, bus: Bus, stop: CancellationToken) {
         let work = async {
             loop {
-                let mut lease = Lease::acquire(&pool, &format!("projection.{}", P::NAME)).await;
-                if let Err(error) = Self::follow(&pool, &bus, &mut lease).await {
+                let lease = leases.acquire(&format!("projection.{}", P::NAME)).await;
+                if let Err(error) = Self::follow(&pool, &bus, &lease).await {
                     tracing::error!(%error, projection = P::NAME, "the projection starts over from its checkpoint");
                     sleep(POLL).await;
                 }
@@ -87,7 +93,7 @@ impl<P: Projection> Runner<P> {
         tokio::select! { () = work => {}, () = stop.cancelled() => {} }
     }
 
-    async fn follow(pool: &PgPool, bus: &Bus, lease: &mut Lease) -> Result<(), StepError> {
+    async fn follow(pool: &PgPool, bus: &Bus, lease: &Lease) -> Result<(), StepError> {
         let mut runner = Self::start(pool.clone(), bus.clone()).await?;
         let mut wakeups = listen(bus).await;
         loop {
@@ -118,14 +124,22 @@ impl<P: Projection> Runner<P> {
             return Ok(0);
         };
         check_gapless(self.position, &events)?;
-        let position = last.position;
+        let (position, begun) = (last.position, SystemTime::now());
         let wanted: Vec<_> =
             events.iter().filter(|event| P::AGGREGATES.contains(&event.aggregate_type.as_str())).collect();
         if !wanted.is_empty() || position - self.stored >= UNSTORED {
             self.apply(connection, &wanted, position).await?;
         }
-        self.position = position;
+        let (before, applied) = (std::mem::replace(&mut self.position, position), SystemTime::now());
         self.announce(&wanted).await;
+        // Who has more to read catches up, and no trace waits for that.
+        if is_tracing() && !wanted.is_empty() && (events.len() as i64) < BATCH {
+            // The rows are there: what is told of them must not undo it.
+            let told = self.trace(connection, (before, position), (begun, applied)).await;
+            if let Err(error) = told {
+                tracing::debug!(%error, projection = P::NAME, "traces were not told of their read model");
+            }
+        }
         Ok(events.len())
     }
 
@@ -153,6 +167,24 @@ impl<P: Projection> Runner<P> {
         }
         connection.execute("COMMIT").await?;
         self.stored = position;
+        Ok(())
+    }
+
+    /// Tells the traces of the events after `positions.0` that they came into the read model meanwhile.
+    async fn trace(
+        &self,
+        connection: &mut PgConnection,
+        positions: (i64, i64),
+        times: (SystemTime, SystemTime),
+    ) -> Result<(), sqlx::Error> {
+        let traces = traces_between(connection, positions, P::AGGREGATES).await?;
+        for traceparent in traces.iter().filter(|traceparent| is_recorded(traceparent)) {
+            let name = || format!("project {}", P::NAME);
+            let mut span = Span::begun_at(times.0, Kind::Consumer, Some(traceparent), name);
+            span.set("signalbox.projection", P::NAME);
+            span.set("signalbox.log.position", positions.1);
+            span.end_at(times.1);
+        }
         Ok(())
     }
 
@@ -186,11 +218,11 @@ pub(crate) async fn ensure_checkpoint(pool: &PgPool, name: &str) -> Result<(), s
 ///
 /// # Errors
 /// The database's error.
-pub async fn checkpoint(pool: &PgPool, name: &str) -> Result<i64, sqlx::Error> {
+pub async fn checkpoint(executor: impl PgExecutor<'_>, name: &str) -> Result<i64, sqlx::Error> {
     let position: Option<i64> =
         sqlx::query_scalar("SELECT position FROM read.checkpoints WHERE projection = $1")
             .bind(name)
-            .fetch_optional(pool)
+            .fetch_optional(executor)
             .await?;
     Ok(position.unwrap_or(0))
 }

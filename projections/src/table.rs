@@ -67,10 +67,12 @@ impl<R: ReadRow> Table<R> {
         Some(kept)
     }
 
-    /// Adds a row that there has not been.
+    /// Adds a row that there has not been, or takes the place of one that is here.
     pub(crate) fn put(&mut self, row: R) {
         let id = row.id();
-        self.rows.insert(id, Kept { row: Some(row), stored: false, changed: true, batch: self.batch });
+        // A widget that was removed and comes back before that was written is in the table all the time.
+        let stored = self.rows.get(&id).is_some_and(|kept| kept.stored);
+        self.rows.insert(id, Kept { row: Some(row), stored, changed: true, batch: self.batch });
     }
 
     /// The row `id`, to be changed.
@@ -83,6 +85,11 @@ impl<R: ReadRow> Table<R> {
     /// The row `id`, to look at.
     pub(crate) fn get(&self, id: Uuid) -> Option<&R> {
         self.rows.get(&id)?.row.as_ref()
+    }
+
+    /// All rows that are here, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &R> {
+        self.rows.values().filter_map(|kept| kept.row.as_ref())
     }
 
     pub(crate) fn remove(&mut self, id: Uuid) {

@@ -24,7 +24,7 @@ fn finding(report: &Value, check: &str) -> (String, String) {
 
 #[tokio::test]
 async fn a_sound_installation_is_found_sound_but_for_what_the_tests_switch_off() {
-    let world = World::start().await;
+    let world = World::with_own_bus(|_| {}).await;
     let folder = TempDir::new().unwrap();
     let (database, bus) = (world.config.database.url.expose(), world.config.nats.url.expose());
     let output = doctor(database, bus, folder.path().to_str().unwrap(), &["--json"]);

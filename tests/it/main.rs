@@ -4,10 +4,12 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test's helpers fail the test")]
 
 mod api;
+mod command_line;
 mod doctor_command;
 mod extract_command;
 mod harness;
 mod language_model;
 mod log_command;
 mod routes;
+mod traces;
 mod user_command;

@@ -1,8 +1,8 @@
 //! `signalbox user` and `signalbox token` beside a running service.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::harness::{ADMIN, World, eventually, seconds, signalbox};
+use crate::harness::{ADMIN, Client, PASSWORD, World, eventually, seconds, signalbox};
 
 #[tokio::test]
 async fn tokens_are_made_listed_and_revoked() {
@@ -30,6 +30,31 @@ async fn tokens_are_made_listed_and_revoked() {
     }
     let users = signalbox(&world.config, &["user", "list", "--json"]).await.json_lines();
     assert_eq!(users[0]["email"], ADMIN);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_user_that_is_revoked_is_out_everywhere_and_may_log_in_again() {
+    let world = World::start().await;
+    let ada = world.user("ada", "operator").await;
+    let elsewhere = world.anonymous().log_in("ada", PASSWORD).await;
+    let token = ada.post("/api/v1/tokens", json!({"name": "press"})).await.expect(201);
+    let program = world.anonymous().with_token(token["token"].as_str().unwrap());
+    let eve = world.user("eve", "operator").await;
+    let status = async |client: &Client| client.get("/api/v1/auth/me").await.status;
+    assert_eq!(status(&program).await, 200);
+    let revoke = async || signalbox(&world.config, &["user", "revoke", "ADA@example.org", "--json"]).await;
+    let revoked = revoke().await.json_lines();
+    assert_eq!((&revoked[0]["sessions"], &revoked[0]["tokens"]), (&json!(2), &json!(1)));
+    for client in [&ada, &elsewhere, &program] {
+        eventually(seconds(20), async || status(client).await == 401).await;
+    }
+    assert_eq!(status(&eve).await, 200);
+    let again = revoke().await.json_lines();
+    assert_eq!((&again[0]["sessions"], &again[0]["tokens"]), (&json!(0), &json!(0)));
+    assert_eq!(status(&world.anonymous().log_in("ada", PASSWORD).await).await, 200);
+    let unknown = signalbox(&world.config, &["user", "revoke", "nobody"]).await;
+    assert!(unknown.code == Some(1) && unknown.errors.contains("signalbox user list"), "{unknown:?}");
     world.finish().await;
 }
 

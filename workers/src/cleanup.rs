@@ -43,6 +43,23 @@ impl Worker for Cleanup {
     }
 }
 
+/// Removes what crashes have left of files that were deleted.
+#[derive(Debug)]
+pub struct BlobSweep;
+
+impl Worker for BlobSweep {
+    const NAME: &'static str = "blob-sweep";
+
+    fn period(&self) -> Duration {
+        Duration::from_secs(600)
+    }
+
+    async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
+        context.blobs.sweep().await?;
+        Ok(false)
+    }
+}
+
 /// Takes back the request that is still waiting, and tells whoever may have taken it.
 async fn tell_agents(context: &Context, row: &TransferRow) -> Result<(), WorkerError> {
     let attempt = row.attempts.unsigned_abs();

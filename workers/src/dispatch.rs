@@ -40,8 +40,7 @@ impl Worker for Dispatcher {
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         let queued = queries::due_transfers(&context.pool, context.clock.now(), BATCH).await?;
         let full = queued.len() as i64 == BATCH;
-        let mut dispatched =
-            stream::iter(queued).map(|row| dispatch(context, row)).buffer_unordered(CONCURRENT);
+        let mut dispatched = stream::iter(queued).map(|row| begin(context, row)).buffer_unordered(CONCURRENT);
         let mut failed = None;
         while let Some(result) = dispatched.next().await {
             // One transfer that cannot be dispatched does not keep the others waiting.
@@ -49,6 +48,11 @@ impl Worker for Dispatcher {
         }
         failed.map_or(Ok(full), Err)
     }
+}
+
+async fn begin(context: &Context, row: TransferRow) -> Result<(), WorkerError> {
+    let id = row.id;
+    context.traced::<Transfer, _>(Dispatcher::NAME, id, dispatch(context, row)).await
 }
 
 async fn dispatch(context: &Context, row: TransferRow) -> Result<(), WorkerError> {

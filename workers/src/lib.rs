@@ -25,7 +25,7 @@ mod stall;
 mod webhooks;
 mod worker;
 
-pub use cleanup::Cleanup;
+pub use cleanup::{BlobSweep, Cleanup};
 pub use dispatch::Dispatcher;
 pub use error::WorkerError;
 pub use extraction::{ExtractionCleanup, ExtractionRunner, TextSweep};

@@ -137,7 +137,9 @@ async fn report(
     };
     let key = format!("report {}-{}", point.point.position, point.point.index);
     let command = ReadingCommand::Report { reading, at: context.clock.now() };
-    context.send_if_still_due::<ReportedReading>(Readings::NAME, channel.id, &key, &command).await?;
+    let span = context.span_of_point(Readings::NAME, Some(place(point))).await;
+    let sent = context.send_if_still_due::<ReportedReading>(Readings::NAME, channel.id, &key, &command);
+    span.around(sent).await?;
     Ok(true)
 }
 

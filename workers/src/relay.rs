@@ -7,10 +7,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use signalbox_event_store::{RecordedEvent, read_after};
 use signalbox_messaging::{BusError, EventStream, OutgoingEvent, Wakeup};
 use signalbox_projections::context_of;
+use signalbox_telemetry::{is_recorded, is_tracing};
 use tokio::sync::OnceCell;
 
 use crate::{Context, Worker, WorkerError, checkpoint};
@@ -69,5 +71,19 @@ fn outgoing(event: &Relayed) -> Result<OutgoingEvent, serde_json::Error> {
         subject: format!("event.{context}.{}.{}", event.aggregate_type, event.event_type),
         position: event.position,
         payload: Bytes::from(serde_json::to_vec(event)?),
+        traceparent: traceparent(event),
     })
+}
+
+/// The trace of `event`, if it is recorded.
+fn traceparent(event: &Relayed) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Traced {
+        traceparent: Option<String>,
+    }
+    if !is_tracing() {
+        return None;
+    }
+    let traced: Traced = serde_json::from_str(event.metadata.get()).ok()?;
+    traced.traceparent.filter(|traceparent| is_recorded(traceparent))
 }

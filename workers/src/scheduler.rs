@@ -57,6 +57,7 @@ async fn fire(context: &Context, job: &JobRow, now: DateTime<Utc>) -> Result<(),
     }
     let new = NewTransfer::of_job(job.reference(), job.owner(), &spec, Some(firing));
     let command = TransferCommand::Request(new);
+    // A firing begins a trace: nothing in the log led to it.
     context.send_if_still_due::<Transfer>(Scheduler::NAME, transfer, "fire", &command).await?;
     Ok(())
 }

@@ -118,3 +118,22 @@ async fn a_start_that_cannot_work_ends_with_one_sentence() {
         assert!(text.contains(part), "{text}");
     }
 }
+
+#[tokio::test]
+async fn completions_and_manual_pages_are_printed_and_show_nothing_of_the_environment() {
+    let folder = folder();
+    let run = async |arguments: &[&str]| {
+        let mut command = program(&folder);
+        command.env("SIGNALBOX_AGENT_TOKEN", TOKEN).env("SIGNALBOX_AGENT_URL", "http://planted.example");
+        let output = command.args(arguments).output().await.unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(!text.contains(TOKEN) && !text.contains("planted"), "{arguments:?}: {text}");
+        text
+    };
+    assert!(run(&["completions", "bash"]).await.contains("enroll"));
+    assert!(run(&["man"]).await.contains("signalbox\\-agent"));
+    run(&["man", "--out", "pages"]).await;
+    let page = fs::read_to_string(folder.path("pages").join("signalbox-agent-enroll.1")).unwrap();
+    assert!(page.contains("SYNOPSIS") && !page.contains(TOKEN), "{page}");
+}

@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Callable, Iterable
 
 # The SDK under its names, and the libraries that `compat` stands in for.
 _PROVIDED = {"signalbox-controller", "signalbox-plugins", "webmacs-plugins-core", "pydantic", "structlog"}
@@ -71,19 +72,26 @@ def _applies(marker: str) -> bool:
 
 
 def _either(tokens: list[str], names: dict[str, str]) -> bool:
-    holds = _both(tokens, names)
-    while tokens and tokens[0] == "or":
-        tokens.pop(0)
-        holds = _both(tokens, names) or holds
-    return holds
+    return _joined("or", any, _both, tokens, names)
 
 
 def _both(tokens: list[str], names: dict[str, str]) -> bool:
-    holds = _one(tokens, names)
-    while tokens and tokens[0] == "and":
+    return _joined("and", all, _one, tokens, names)
+
+
+def _joined(
+    word: str,
+    verdict: Callable[[Iterable[bool]], bool],
+    part: Callable[[list[str], dict[str, str]], bool],
+    tokens: list[str],
+    names: dict[str, str],
+) -> bool:
+    """The verdict on parts between which `word` stands; each of them is read to its end, whatever the first one says."""
+    parts = [part(tokens, names)]
+    while tokens and tokens[0] == word:
         tokens.pop(0)
-        holds = _one(tokens, names) and holds
-    return holds
+        parts.append(part(tokens, names))
+    return verdict(parts)
 
 
 def _one(tokens: list[str], names: dict[str, str]) -> bool:

@@ -20,6 +20,9 @@ pub struct Metadata {
     /// W3C trace context of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// The version of the aggregate that the command brings back, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored_version: Option<i64>,
 }
 
 /// Where a command ended up. A command that changed nothing has neither version nor position.

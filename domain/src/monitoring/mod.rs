@@ -9,7 +9,8 @@ pub use channel::{
     Channel, ChannelChanges, ChannelCommand, ChannelEvent, ChannelSpec, ChannelType, NewChannel,
 };
 pub use dashboard::{
-    Dashboard, DashboardCommand, DashboardEvent, NewDashboard, WidgetChanges, WidgetSpec, WidgetType,
+    Dashboard, DashboardCommand, DashboardEvent, NewDashboard, PlacedWidget, WidgetChanges, WidgetSpec,
+    WidgetType,
 };
 pub use experiment::{Experiment, ExperimentCommand, ExperimentEvent, NewExperiment};
 pub use log_entry::{LogEntry, LogEntryCommand, LogEntryEvent, LogStatus, LogType, NewLogEntry};

@@ -8,8 +8,12 @@ use signalbox_domain::{
     automation::{Consignment, ConsignmentCommand},
     kernel::DeliveryId,
 };
-use signalbox_projections::automation::deliveries::{
-    self, Attempt, Bodies, BodyError, DeliveryFilter, DeliveryRow,
+use signalbox_projections::{
+    automation::{
+        deliveries::{self, Attempt, Bodies, BodyError, DeliveryFilter, DeliveryRow},
+        past_delivery,
+    },
+    register::At,
 };
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -20,6 +24,7 @@ use crate::{
     auth::Admin,
     context::RequestContext,
     extract::{EnvelopeParams, JsonBody, Params, Text, Texts},
+    past::{AsOf, AtParams, key, there},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway, Written},
 };
@@ -138,19 +143,21 @@ pub(crate) async fn list(
     let webhook = webhooks::find(&state, &id).await?;
     let DeliveryParams { status, event_type, from, to } = params;
     let filter = DeliveryFilter { status: status.map(Status::as_str), event_type, from, to };
-    let (rows, total) = deliveries::deliveries(&state.pool, webhook.id, &filter, page).await?;
+    let (rows, total) = state.read(|pool| deliveries::deliveries(pool, webhook.id, &filter, page)).await?;
     Ok(Json(envelope.envelope(total, rows.iter().map(Into::into).collect())))
 }
 
-/// One delivery, with its body and its attempts.
-#[utoipa::path(get, path = "/api/v1/webhooks/{id}/deliveries/{did}", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), ("did" = String, Path,)), operation_id = "get_delivery",
-    responses((status = 200, body = DeliveryDetailOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut)))]
+/// One delivery, with its body and its attempts. The deliveries of a webhook that was deleted are gone, with their past.
+#[utoipa::path(get, path = "/api/v1/webhooks/{id}/deliveries/{did}", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), ("did" = String, Path,), AtParams), operation_id = "get_delivery",
+    responses((status = 200, body = DeliveryDetailOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
     _: Admin,
     path: Texts,
+    AsOf(at): AsOf,
 ) -> Result<Json<DeliveryDetailOut>, Problem> {
-    let row = find(&state, &path).await?;
+    let now = find(&state, &path).await?;
+    let row = find_at(&state, now, at).await?;
     let bodies = Bodies::at(&state.pool, &[row.position]).await;
     let body = bodies.and_then(|mut bodies| bodies.take(row.id)).map_err(|error| match error {
         BodyError::Database(error) => error.into(),
@@ -175,7 +182,10 @@ pub(crate) async fn redeliver(
     let command = ConsignmentCommand::Redeliver { at: state.clock.now(), ids: vec![DeliveryId(row.id)] };
     let metadata = context.metadata(who.actor(), "redeliver");
     let written = state.write::<Consignment>(row.consignment_id, None, &metadata, &command).await?;
-    let row = find(&state, &path).await?;
+    let row = match written.unseen {
+        None => find(&state, &path).await?,
+        at => find_at(&state, row, at).await?,
+    };
     Ok(answer::written(written, StatusCode::OK, None, &DeliveryOut::from(&row)))
 }
 
@@ -207,18 +217,26 @@ pub(crate) async fn redeliver_failed(
         }
     });
     let written: Vec<Written> = sent.buffer_unordered(CONCURRENT).try_collect().await?;
-    let visible = written.iter().all(|written| written.visible);
+    let unseen = written.iter().find_map(|written| written.unseen);
     let repeated = written.iter().all(|written| written.repeated);
     let message = format!("{redelivered} deliveries are made again.");
     let out = RedeliveredOut { status: "success", message, redelivered, more };
-    Ok(answer::written(Written { visible, repeated }, StatusCode::OK, None, &out))
+    Ok(answer::written(Written { unseen, repeated }, StatusCode::OK, None, &out))
 }
 
 async fn find(state: &Gateway, Texts(webhook, id): &Texts) -> Result<DeliveryRow, Problem> {
     let webhook = webhooks::find(state, webhook).await?;
-    let missing = || Problem::not_found("Delivery");
-    let id = Uuid::parse_str(id).map_err(|_| missing())?;
-    deliveries::delivery(&state.pool, webhook.id, id).await?.ok_or_else(missing)
+    let id = key("Delivery", id)?;
+    state
+        .read(|pool| deliveries::delivery(pool, webhook.id, id))
+        .await?
+        .ok_or_else(|| Problem::not_found("Delivery"))
+}
+
+/// The delivery `now` as it was `at`, or as it is.
+async fn find_at(state: &Gateway, now: DeliveryRow, at: Option<At>) -> Result<DeliveryRow, Problem> {
+    let Some(at) = at else { return Ok(now) };
+    there("Delivery", past_delivery(&state.pool, now.consignment_id, now.id, at).await?)
 }
 
 impl Status {

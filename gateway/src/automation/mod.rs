@@ -2,7 +2,9 @@
 
 mod backtest;
 mod deliveries;
+mod rule_history;
 mod rules;
+mod webhook_history;
 mod webhook_trials;
 mod webhooks;
 
@@ -15,9 +17,13 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(rules::list, rules::create))
         .routes(routes!(rules::get, rules::update, rules::delete))
+        .routes(routes!(rule_history::history))
+        .routes(routes!(rule_history::restore))
         .routes(routes!(backtest::backtest))
         .routes(routes!(webhooks::list, webhooks::create))
         .routes(routes!(webhooks::get, webhooks::update, webhooks::delete))
+        .routes(routes!(webhook_history::history))
+        .routes(routes!(webhook_history::restore))
         .routes(routes!(webhook_trials::test))
         .routes(routes!(webhook_trials::replay))
         .routes(routes!(webhook_trials::dry_run))

@@ -1,4 +1,4 @@
-use axum::{Json, extract::State, http::StatusCode, response::Response};
+use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
@@ -8,17 +8,20 @@ use signalbox_domain::{
     },
     kernel::ChannelId,
 };
-use signalbox_projections::automation::rules::{self, RuleFilter, RuleRow};
+use signalbox_projections::{
+    automation::rules::{self, RuleFilter, RuleRow},
+    register::At,
+};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::{
-    answer::{self, Page},
+    answer::{self, Page, StatusOut},
     auth::Admin,
     context::RequestContext,
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, present},
-    identity::StatusOut,
     monitoring::channels,
+    past::{AsOf, AtParams, key, row_at},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -137,19 +140,21 @@ pub(crate) async fn list(
     // What is no id names no event, and no rule watches that.
     let channel = event_public_id.map(|id| Uuid::parse_str(&id).unwrap_or_default());
     let filter = RuleFilter { name, channel, enabled, action_type: action_type.map(ActionType::as_str) };
-    let (rows, total) = rules::rules(&state.pool, &filter, envelope.page()?).await?;
+    let wanted = envelope.page()?;
+    let (rows, total) = state.read(|pool| rules::rules(pool, &filter, wanted)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
 /// One rule.
-#[utoipa::path(get, path = "/api/v1/rules/{id}", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_rule",
-    responses((status = 200, body = RuleOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut)))]
+#[utoipa::path(get, path = "/api/v1/rules/{id}", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_rule",
+    responses((status = 200, body = RuleOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
     _: Admin,
     Text(id): Text,
+    AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find_at(&state, &id, at).await?;
     Ok(answer::resource(row.version, &RuleOut::from(row)))
 }
 
@@ -182,7 +187,7 @@ pub(crate) async fn create(
     let command = RuleCommand::Create(NewRule { owner: who.user, spec, after: 0 });
     let metadata = context.metadata(who.actor(), "create rule");
     let written = state.write::<Rule>(context.resource, None, &metadata, &command).await?;
-    let row = find(&state, &context.resource.to_string()).await?;
+    let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/rules/{}", row.id));
     let out = RuleCreatedOut { status: "success", message: "Rule successfully created.", rule: row.into() };
     Ok(answer::created(written, &location, version, &out))
@@ -224,7 +229,7 @@ pub(crate) async fn update(
     let command = RuleCommand::Change { changes, after: 0 };
     let metadata = context.metadata(who.actor(), "change rule");
     let written = state.write::<Rule>(row.id, version, &metadata, &command).await?;
-    let row = find(&state, &id).await?;
+    let row = find_at(&state, &id, written.unseen).await?;
     let version = row.version;
     Ok(answer::changed(written, version, &RuleOut::from(row)))
 }
@@ -242,18 +247,24 @@ pub(crate) async fn delete(
     let row = find(&state, &id).await?;
     let metadata = context.metadata(who.actor(), "delete rule");
     let written = state.write::<Rule>(row.id, version, &metadata, &RuleCommand::Delete { after: 0 }).await?;
-    let out = StatusOut { status: "success", message: "Rule successfully deleted." };
-    Ok(answer::written(written, StatusCode::OK, None, &out))
+    Ok(answer::success(written, "Rule successfully deleted."))
 }
 
 pub(super) async fn find(state: &Gateway, id: &str) -> Result<RuleRow, Problem> {
-    let missing = || Problem::not_found("Rule");
-    let id = Uuid::parse_str(id).map_err(|_| missing())?;
-    rules::rule(&state.pool, id).await?.ok_or_else(missing)
+    let id = key("Rule", id)?;
+    state.read(|pool| rules::rule(pool, id)).await?.ok_or_else(|| Problem::not_found("Rule"))
+}
+
+/// The rule `id` as it was `at`, or as it is.
+pub(super) async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<RuleRow, Problem> {
+    match at {
+        None => find(state, id).await,
+        Some(at) => row_at(state, "Rule", id, at).await,
+    }
 }
 
 /// The channel that a client calls `id`.
-async fn channel(state: &Gateway, id: &str) -> Result<ChannelId, Problem> {
+pub(super) async fn channel(state: &Gateway, id: &str) -> Result<ChannelId, Problem> {
     if id.contains('\0') || id.len() > 255 {
         return Err(Problem::invalid("event_public_id must be the id of an event"));
     }

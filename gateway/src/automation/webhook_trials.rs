@@ -12,6 +12,7 @@ use signalbox_event_store::{head_position, position_before, read_all_with};
 use signalbox_projections::automation::{
     deliveries,
     outgoing::{Background, TOLD},
+    past_delivery,
 };
 use utoipa::ToSchema;
 
@@ -21,6 +22,7 @@ use crate::{
     auth::Admin,
     context::RequestContext,
     extract::{JsonBody, Text},
+    past::there,
     problem::{Problem, ProblemOut},
     state::AppState,
 };
@@ -98,7 +100,10 @@ pub(crate) async fn test(
     let command = ConsignmentCommand::Queue { webhook: WebhookId(webhook.id), deliveries: vec![delivery] };
     let metadata = context.metadata(who.actor(), "test webhook");
     let written = state.write::<Consignment>(event_id, None, &metadata, &command).await?;
-    let row = deliveries::delivery(&state.pool, webhook.id, event_id).await?;
+    let row = match written.unseen {
+        None => deliveries::delivery(&state.pool, webhook.id, event_id).await?,
+        Some(at) => Some(there("Delivery", past_delivery(&state.pool, event_id, event_id, at).await?)?),
+    };
     let row = row.ok_or_else(|| Problem::not_found("Delivery"))?;
     let location = format!("/api/v1/webhooks/{}/deliveries/{}", webhook.id, row.id);
     Ok(answer::written(written, StatusCode::CREATED, Some(&location), &DeliveryOut::from(&row)))
@@ -120,7 +125,7 @@ pub(crate) async fn replay(
     let command = WebhookCommand::Replay(Replay { id: context.resource, after, last });
     let metadata = context.metadata(who.actor(), "replay webhook");
     let written = state.write::<Webhook>(webhook.id, None, &metadata, &command).await?;
-    let row = webhooks::find(&state, &id).await?;
+    let row = webhooks::find_at(&state, &id, written.unseen).await?;
     Ok(answer::written(written, StatusCode::ACCEPTED, None, &WebhookOut::from(row)))
 }
 

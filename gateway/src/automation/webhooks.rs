@@ -1,4 +1,4 @@
-use axum::{Json, extract::State, http::StatusCode, response::Response};
+use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
@@ -6,16 +6,22 @@ use signalbox_domain::{
     kernel::clean_text,
 };
 use signalbox_egress::Target;
-use signalbox_projections::automation::webhooks::{self, WebhookFilter, WebhookRow};
+use signalbox_projections::{
+    automation::{
+        past_webhook,
+        webhooks::{self, WebhookFilter, WebhookRow},
+    },
+    register::At,
+};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::{
-    answer::{self, Page},
+    answer::{self, Page, StatusOut},
     auth::Admin,
     context::RequestContext,
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, present},
-    identity::StatusOut,
+    past::{AsOf, AtParams, key, there},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -102,19 +108,21 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<WebhookOut>>, Problem> {
     let WebhookParams { url, enabled, event } = params;
     let filter = WebhookFilter { url, enabled, event: event.map(|event| event.as_str().to_owned()) };
-    let (rows, total) = webhooks::webhooks(&state.pool, &filter, envelope.page()?).await?;
+    let wanted = envelope.page()?;
+    let (rows, total) = state.read(|pool| webhooks::webhooks(pool, &filter, wanted)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
 /// One webhook subscription.
-#[utoipa::path(get, path = "/api/v1/webhooks/{id}", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_webhook",
-    responses((status = 200, body = WebhookOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut)))]
+#[utoipa::path(get, path = "/api/v1/webhooks/{id}", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_webhook",
+    responses((status = 200, body = WebhookOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
     _: Admin,
     Text(id): Text,
+    AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find_at(&state, &id, at).await?;
     Ok(answer::resource(row.version, &WebhookOut::from(row)))
 }
 
@@ -141,7 +149,7 @@ pub(crate) async fn create(
     let command = WebhookCommand::Create(NewWebhook { owner: who.user, spec });
     let metadata = context.metadata(who.actor(), "create webhook");
     let written = state.write::<Webhook>(context.resource, None, &metadata, &command).await?;
-    let row = find(&state, &context.resource.to_string()).await?;
+    let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/webhooks/{}", row.id));
     let out = WebhookCreatedOut {
         status: "success",
@@ -176,7 +184,7 @@ pub(crate) async fn update(
     // What is left out is left to the aggregate, so changes at once lose nothing.
     let command = WebhookCommand::Change(changes);
     let written = state.write::<Webhook>(row.id, version, &metadata, &command).await?;
-    let row = find(&state, &id).await?;
+    let row = find_at(&state, &id, written.unseen).await?;
     let version = row.version;
     Ok(answer::changed(written, version, &WebhookOut::from(row)))
 }
@@ -194,15 +202,21 @@ pub(crate) async fn delete(
     let row = find(&state, &id).await?;
     let metadata = context.metadata(who.actor(), "delete webhook");
     let written = state.write::<Webhook>(row.id, version, &metadata, &WebhookCommand::Delete).await?;
-    let out = StatusOut { status: "success", message: "Webhook successfully deleted." };
-    Ok(answer::written(written, StatusCode::OK, None, &out))
+    Ok(answer::success(written, "Webhook successfully deleted."))
 }
 
 /// The subscription that a client calls `id`.
 pub(super) async fn find(state: &Gateway, id: &str) -> Result<WebhookRow, Problem> {
-    let missing = || Problem::not_found("Webhook");
-    let id = Uuid::parse_str(id).map_err(|_| missing())?;
-    webhooks::webhook(&state.pool, id).await?.ok_or_else(missing)
+    let id = key("Webhook", id)?;
+    state.read(|pool| webhooks::webhook(pool, id)).await?.ok_or_else(|| Problem::not_found("Webhook"))
+}
+
+/// The subscription `id` as it was `at`, or as it is.
+pub(super) async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<WebhookRow, Problem> {
+    match at {
+        None => find(state, id).await,
+        Some(at) => there("Webhook", past_webhook(&state.pool, key("Webhook", id)?, at).await?),
+    }
 }
 
 fn valid_url(text: &str) -> Result<String, Problem> {

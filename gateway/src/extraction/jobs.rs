@@ -17,6 +17,7 @@ use signalbox_projections::{
         ExtractionJobRow,
         queries::{self, JobCounts, JobFilter},
     },
+    register::{At, past},
 };
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -27,6 +28,7 @@ use crate::{
     auth::Who,
     context::RequestContext,
     extract::{IfMatch, Params},
+    past::{AsOf, AtParams, there},
     problem::{JobNotFoundOut, Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -181,7 +183,7 @@ pub(super) async fn list(
     let filter = JobFilter { status: status.map(Status::as_str), filename, from, to };
     let page = Page { limit: page_size, offset: (number - 1) * page_size };
     let (rows, total) = match who {
-        Some(who) => queries::jobs(&state.pool, who.user.0, &filter, page).await?,
+        Some(who) => state.read(|pool| queries::jobs(pool, who.user.0, &filter, page)).await?,
         None => (Vec::new(), 0),
     };
     let shown = || rows.iter().map(|row| ExtractionJobOut::new(&state, row, None)).collect();
@@ -189,15 +191,23 @@ pub(super) async fn list(
     Ok(Json(ExtractionJobsOut { items: shown(), data: shown(), total, page: number, page_size, has_next }))
 }
 
-/// How an extraction job stands, with its text once it has completed.
-#[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_extraction_job",
-    responses((status = 200, body = ExtractionJobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut)))]
+/// How an extraction job stands, with its text once it has completed. With `at`, how it stood; a text is shown as long as it
+/// is kept.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_extraction_job",
+    responses((status = 200, body = ExtractionJobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 422, body = ProblemOut)))]
 pub(super) async fn get(
     State(state): State<AppState>,
     Visitor(who): Visitor,
     JobKey(id): JobKey,
+    AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find(&state, who.as_ref(), &id).await?;
+    let mut row = find(&state, who.as_ref(), &id).await?;
+    if let Some(at) = at {
+        let is_kept = row.result_kept;
+        row = find_past(&state, row.id, at).await?;
+        // What has been removed since cannot be shown any more.
+        row.result_kept &= is_kept;
+    }
     let is_short = row.result_size.is_some_and(|size| size <= INLINE);
     let text = if is_short { text(&state, &row).await? } else { None };
     Ok(answer::resource(row.version, &ExtractionJobOut::new(&state, &row, text)))
@@ -254,7 +264,7 @@ pub(super) async fn stats(
     State(state): State<AppState>,
     Visitor(who): Visitor,
 ) -> Result<Json<ExtractionStatsOut>, Problem> {
-    let counts = queries::counts(&state.pool, who.map(|who| who.user.0)).await?;
+    let counts = state.read(|pool| queries::counts(pool, who.as_ref().map(|who| who.user.0))).await?;
     let JobCounts { queue_depth, total, completed, failed, processing, queued, cancelled } = counts;
     Ok(Json(ExtractionStatsOut {
         queue_depth,
@@ -278,7 +288,10 @@ async fn change(
     let row = find(state, who, id).await?;
     let metadata = context.metadata(actor(who), "change extraction job");
     let written = state.write::<ExtractionJob>(row.id, version, &metadata, &command).await?;
-    let row = find(state, who, id).await?;
+    let row = match written.unseen {
+        None => find(state, who, id).await?,
+        Some(at) => find_past(state, row.id, at).await?,
+    };
     Ok(answer::changed(written, row.version, &ExtractionJobOut::new(state, &row, None)))
 }
 
@@ -290,10 +303,15 @@ pub(super) fn actor(who: Option<&Who>) -> Actor {
 /// The job that a client calls `id`: its own, or one that was sent without a login.
 async fn find(state: &Gateway, who: Option<&Who>, id: &str) -> Result<ExtractionJobRow, Problem> {
     let id = Uuid::parse_str(id).map_err(|_| job_not_found())?;
-    let row = queries::job(&state.pool, id).await?;
+    let row = state.read(|pool| queries::job(pool, id)).await?;
     let is_visible =
         |row: &ExtractionJobRow| row.owner_id.is_none_or(|owner| who.is_some_and(|who| who.user.0 == owner));
     row.filter(is_visible).ok_or_else(job_not_found)
+}
+
+async fn find_past(state: &Gateway, id: Uuid, at: At) -> Result<ExtractionJobRow, Problem> {
+    let then = there("Job", past::<ExtractionJobRow>(&state.pool, id, at).await?);
+    then.map_err(|problem| Problem::job_not_found(problem.detail()))
 }
 
 /// The text of a completed job, while it is kept.

@@ -210,7 +210,7 @@ async fn submit_all(
     let submissions: Vec<_> = submissions.collect();
     let submitted: Vec<(Uuid, Written, ExtractionSubmittedOut)> =
         stream::iter(submissions).buffered(CONCURRENT).try_collect().await?;
-    let visible = submitted.iter().all(|(_, written, _)| written.visible);
+    let unseen = submitted.iter().find_map(|(_, written, _)| written.unseen);
     let repeated = submitted.iter().all(|(_, written, _)| written.repeated);
     for (input, written, _) in &submitted {
         // A repetition has brought its document once more.
@@ -220,7 +220,7 @@ async fn submit_all(
     }
     let mut jobs: Vec<_> = submitted.into_iter().map(|(_, _, out)| out).collect();
     let shows_secret = jobs.iter().any(|job| job.callback_secret.is_some());
-    let written = Written { visible, repeated };
+    let written = Written { unseen, repeated };
     let mut response = match jobs.pop() {
         Some(job) if !is_batch => {
             let location = format!("/api/v1/jobs/{}", job.job_id);

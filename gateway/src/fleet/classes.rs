@@ -70,7 +70,7 @@ pub(crate) async fn available(
     State(state): State<AppState>,
     _: Reader,
 ) -> Result<Json<Vec<PluginClassOut>>, Problem> {
-    let packages = queries::packages(&state.pool).await?;
+    let packages = state.read(queries::packages).await?;
     let uploaded = packages.into_iter().flat_map(|package| package.classes.0);
     Ok(Json(BUILT_IN.iter().cloned().chain(uploaded).map(Into::into).collect()))
 }
@@ -80,7 +80,7 @@ pub(super) async fn find(state: &Gateway, id: &str) -> Result<Offered, Problem> 
     if let Some(class) = BUILT_IN.iter().find(|class| class.id == id) {
         return Ok(Offered { class: class.clone(), package: None });
     }
-    for package in queries::packages(&state.pool).await? {
+    for package in state.read(queries::packages).await? {
         if let Some(class) = package.classes.iter().find(|class| class.id == id) {
             return Ok(Offered { class: class.clone(), package: Some(package) });
         }

@@ -13,17 +13,23 @@ use signalbox_domain::{
     kernel::{ReleaseVersion, Sha256Hex},
 };
 use signalbox_firmware::is_signature;
-use signalbox_projections::fleet::firmware::{self, FirmwareFilter, FirmwareRow};
+use signalbox_projections::{
+    fleet::{
+        firmware::{self, FirmwareFilter, FirmwareRow},
+        past_firmware,
+    },
+    register::At,
+};
 use tokio::time::{Instant, sleep};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::{
-    answer::{self, Page},
+    answer::{self, Page, StatusOut},
     auth::Admin,
     context::RequestContext,
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, parse_json, read_body},
-    identity::StatusOut,
+    past::{AsOf, AtParams, key, there},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
     target::reachable,
@@ -31,6 +37,8 @@ use crate::{
 
 /// What runs when no update was ever applied.
 const PRODUCT: &str = env!("CARGO_PKG_VERSION");
+/// What people call it.
+const WHAT: &str = "Firmware update";
 /// So long a rollback is waited for before the answer is that it goes on.
 const ROLLBACK_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked at meanwhile.
@@ -125,8 +133,9 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<FirmwareOut>>, Problem> {
     let filter =
         FirmwareFilter { status: params.status.map(FirmwareStatus::as_str), release: params.version };
-    let (rows, total) = firmware::firmware_updates(&state.pool, &filter, envelope.page()?).await?;
-    let running = firmware::running_firmware(&state.pool).await?;
+    let wanted = envelope.page()?;
+    let (rows, total) = state.read(|pool| firmware::firmware_updates(pool, &filter, wanted)).await?;
+    let running = state.read(firmware::running_firmware).await?;
     let shown = rows.into_iter().map(|row| FirmwareOut::of(row, running)).collect();
     Ok(Json(envelope.envelope(total, shown)))
 }
@@ -153,7 +162,7 @@ pub(crate) async fn create(
     let metadata = context.metadata(who.actor(), "create firmware");
     let command = FirmwareCommand::Create(new);
     let written = state.write::<Firmware>(context.resource, None, &metadata, &command).await?;
-    let (version, out) = shown(&state, context.resource).await?;
+    let (version, out) = shown(&state, context.resource, written.unseen).await?;
     let location = format!("/api/v1/ota/{}", context.resource);
     Ok(answer::created(written, &location, version, &out))
 }
@@ -165,9 +174,9 @@ pub(crate) async fn check(
     State(state): State<AppState>,
     _: Admin,
 ) -> Result<Json<FirmwareCheckOut>, Problem> {
-    let running = firmware::running_firmware(&state.pool).await?;
+    let running = state.read(firmware::running_firmware).await?;
     let current = running.map_or_else(|| PRODUCT.to_owned(), |running| running.version.to_string());
-    let newest = firmware::newest_firmware(&state.pool).await?;
+    let newest = state.read(firmware::newest_firmware).await?;
     let version = |text: &str| text.parse::<ReleaseVersion>().ok();
     let latest_version = newest.filter(|newest| version(newest) > version(&current));
     Ok(Json(FirmwareCheckOut {
@@ -182,15 +191,15 @@ pub(crate) async fn check(
 }
 
 /// One firmware update.
-#[utoipa::path(get, path = "/api/v1/ota/{id}", tag = "firmware", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_firmware",
-    responses((status = 200, body = FirmwareOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut)))]
+#[utoipa::path(get, path = "/api/v1/ota/{id}", tag = "firmware", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_firmware",
+    responses((status = 200, body = FirmwareOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
     _: Admin,
     Text(id): Text,
+    AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
-    let (version, out) = shown(&state, row.id).await?;
+    let (version, out) = shown(&state, key(WHAT, &id)?, at).await?;
     Ok(answer::resource(version, &out))
 }
 
@@ -208,8 +217,7 @@ pub(crate) async fn delete(
     let row = find(&state, &id).await?;
     let metadata = context.metadata(who.actor(), "delete firmware");
     let written = state.write::<Firmware>(row.id, version, &metadata, &FirmwareCommand::Delete).await?;
-    let out = StatusOut { status: "success", message: "Firmware update successfully deleted." };
-    Ok(answer::written(written, StatusCode::OK, None, &out))
+    Ok(answer::success(written, "Firmware update successfully deleted."))
 }
 
 /// Apply a firmware update in the background: its status tells how far that is. One is applied at a time.
@@ -231,7 +239,7 @@ pub(crate) async fn apply(
     let row = find(&state, &id).await?;
     let metadata = context.metadata(who.actor(), "apply firmware");
     let written = state.write::<Firmware>(row.id, None, &metadata, &command).await?;
-    let (_, out) = shown(&state, row.id).await?;
+    let (_, out) = shown(&state, row.id, written.unseen).await?;
     Ok(answer::written(written, StatusCode::ACCEPTED, None, &out))
 }
 
@@ -249,6 +257,10 @@ pub(crate) async fn rollback(
     let row = find(&state, &id).await?;
     let metadata = context.metadata(who.actor(), "roll back firmware");
     let written = state.write::<Firmware>(row.id, None, &metadata, &FirmwareCommand::Rollback).await?;
+    if written.unseen.is_some() {
+        let (_, out) = shown(&state, row.id, written.unseen).await?;
+        return Ok(answer::written(written, StatusCode::ACCEPTED, None, &out));
+    }
     let deadline = Instant::now() + ROLLBACK_PATIENCE;
     let row = loop {
         let row = find(&state, &id).await?;
@@ -266,23 +278,28 @@ pub(crate) async fn rollback(
         }
         _ => StatusCode::OK,
     };
-    let (_, out) = shown(&state, row.id).await?;
+    let (_, out) = shown(&state, row.id, None).await?;
     Ok(answer::written(written, status, None, &out))
 }
 
 async fn find(state: &Gateway, id: &str) -> Result<FirmwareRow, Problem> {
-    let id = Uuid::parse_str(id).map_err(|_| missing())?;
-    firmware::firmware(&state.pool, id).await?.ok_or_else(missing)
+    let id = key(WHAT, id)?;
+    state.read(|pool| firmware::firmware(pool, id)).await?.ok_or_else(missing)
 }
 
 fn missing() -> Problem {
-    Problem::not_found("Firmware update")
+    Problem::not_found(WHAT)
 }
 
-/// The update `id` as clients see it, and its version as a resource.
-pub(super) async fn shown(state: &Gateway, id: Uuid) -> Result<(i64, FirmwareOut), Problem> {
-    let row = firmware::firmware(&state.pool, id).await?.ok_or_else(missing)?;
-    let running = firmware::running_firmware(&state.pool).await?;
+/// The update `id` as clients see it, as it was `at` or as it is, and its version as a resource.
+pub(super) async fn shown(state: &Gateway, id: Uuid, at: Option<At>) -> Result<(i64, FirmwareOut), Problem> {
+    let (row, running) = match at {
+        None => {
+            let row = state.read(|pool| firmware::firmware(pool, id)).await?.ok_or_else(missing)?;
+            (row, state.read(firmware::running_firmware).await?)
+        }
+        Some(at) => there(WHAT, past_firmware(&state.pool, id, at).await?)?,
+    };
     Ok((row.version, FirmwareOut::of(row, running)))
 }
 

@@ -208,7 +208,7 @@ async fn record(
     if !written.repeated {
         form.staged.hand_over(blob);
     }
-    let (resource_version, firmware) = shown(state, id).await?;
+    let (resource_version, firmware) = shown(state, id, written.unseen).await?;
     let size = with_separators(form.bundle.size);
     let message = format!("{} ({size} bytes) uploaded as firmware {version}.", form.file_name);
     let out = FirmwareUploadedOut { message, firmware };

@@ -1,24 +1,29 @@
-use axum::{Json, extract::State, http::StatusCode, response::Response};
+use std::slice;
+
+use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::fleet::{
     InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, NewInstance, PluginInstance,
     PluginInstanceCommand, PluginRef,
 };
-use signalbox_projections::fleet::{
-    MappingRow,
-    queries::{self, Instance, InstanceFilter},
+use signalbox_projections::{
+    fleet::{
+        InstanceRow, MappingRow, past_instance,
+        queries::{self, Instance, InstanceFilter},
+    },
+    register::At,
 };
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::{channels, classes, mappings::MappingOut};
 use crate::{
-    answer::{self, Page},
+    answer::{self, Page, StatusOut},
     auth::{Reader, Writer},
     context::RequestContext,
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, present},
-    identity::StatusOut,
+    past::{AsOf, AtParams, key, there},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -112,9 +117,10 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<InstanceOut>>, Problem> {
     let InstanceParams { plugin_id, name, enabled } = params;
     let filter = InstanceFilter { plugin_id, name, enabled };
-    let (rows, total) = queries::instances(&state.pool, &filter, envelope.page()?).await?;
+    let wanted = envelope.page()?;
+    let (rows, total) = state.read(|pool| queries::instances(pool, &filter, wanted)).await?;
     let ids: Vec<_> = rows.iter().map(|instance| instance.row.id).collect();
-    let mut mappings = queries::mappings(&state.pool, &ids).await?;
+    let mut mappings = state.read(|pool| queries::mappings(pool, &ids)).await?;
     let mut data = Vec::with_capacity(rows.len());
     for instance in rows {
         let own = mappings.extract_if(.., |mapping| mapping.instance_id == instance.row.id).collect();
@@ -123,15 +129,17 @@ pub(crate) async fn list(
     Ok(Json(envelope.envelope(total, data)))
 }
 
-/// One plugin instance with its channels.
-#[utoipa::path(get, path = "/api/v1/plugins/{public_id}", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,)), operation_id = "get_plugin_instance",
-    responses((status = 200, body = InstanceOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
+/// One plugin instance with its channels. That a controller fell silent is not in the log: with `at`, `status` is what it had
+/// reported last.
+#[utoipa::path(get, path = "/api/v1/plugins/{public_id}", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,), AtParams), operation_id = "get_plugin_instance",
+    responses((status = 200, body = InstanceOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
     _: Reader,
     Text(id): Text,
+    AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let (version, out) = show(&state, &id).await?;
+    let (version, out) = show_at(&state, &id, at).await?;
     Ok(answer::resource(version, &out))
 }
 
@@ -170,7 +178,7 @@ pub(crate) async fn create(
         PluginInstanceCommand::Create { new: NewInstance { owner: who.user, plugin, spec }, mappings };
     let metadata = context.metadata(who.actor(), "create plugin instance");
     let written = state.write::<PluginInstance>(context.resource, None, &metadata, &command).await?;
-    let (version, out) = show(&state, &context.resource.to_string()).await?;
+    let (version, out) = show_at(&state, &context.resource.to_string(), written.unseen).await?;
     Ok(answer::created(written, &format!("/api/v1/plugins/{}", out.public_id), version, &out))
 }
 
@@ -196,7 +204,7 @@ pub(crate) async fn update(
     let metadata = context.metadata(who.actor(), "change plugin instance");
     let command = PluginInstanceCommand::Change(changes);
     let written = state.write::<PluginInstance>(instance.row.id, version, &metadata, &command).await?;
-    let (version, out) = show(&state, &id).await?;
+    let (version, out) = show_at(&state, &id, written.unseen).await?;
     Ok(answer::changed(written, version, &out))
 }
 
@@ -216,7 +224,7 @@ pub(crate) async fn report(
     let command = PluginInstanceCommand::Report { status, error: error_message };
     let written = state.write::<PluginInstance>(instance.row.id, None, &metadata, &command).await?;
     queries::note_report(&state.pool, instance.row.id, state.clock.now()).await?;
-    let (version, out) = show(&state, &id).await?;
+    let (version, out) = show_at(&state, &id, written.unseen).await?;
     Ok(answer::changed(written, version, &out))
 }
 
@@ -235,21 +243,39 @@ pub(crate) async fn delete(
     let command = PluginInstanceCommand::Delete;
     let written = state.write::<PluginInstance>(instance, version, &metadata, &command).await?;
     queries::forget_controllers(&state.pool, instance).await?;
-    let out = StatusOut { status: "success", message: "Plugin instance successfully deleted." };
-    Ok(answer::written(written, StatusCode::OK, None, &out))
+    Ok(answer::success(written, "Plugin instance successfully deleted."))
 }
 
 /// The instance `id`.
 pub(super) async fn find(state: &Gateway, id: &str) -> Result<Instance, Problem> {
-    let missing = || Problem::not_found("Plugin instance");
-    let id = Uuid::parse_str(id).map_err(|_| missing())?;
-    queries::instance(&state.pool, id).await?.ok_or_else(missing)
+    let id = key("Plugin instance", id)?;
+    state.read(|pool| queries::instance(pool, id)).await?.ok_or_else(|| Problem::not_found("Plugin instance"))
 }
 
-async fn show(state: &Gateway, id: &str) -> Result<(i64, InstanceOut), Problem> {
-    let instance = find(state, id).await?;
-    let mappings = queries::mappings(&state.pool, &[instance.row.id]).await?;
+/// The instance `id` as it was `at`, or as it is.
+async fn show_at(state: &Gateway, id: &str, at: Option<At>) -> Result<(i64, InstanceOut), Problem> {
+    let (instance, mappings) = match at {
+        None => {
+            let instance = find(state, id).await?;
+            let own = slice::from_ref(&instance.row.id);
+            let mappings = state.read(|pool| queries::mappings(pool, own)).await?;
+            (instance, mappings)
+        }
+        Some(at) => {
+            let (row, mappings) = find_past(state, id, at).await?;
+            (Instance { row, reported_at: Some(state.clock.now()) }, mappings)
+        }
+    };
     Ok((instance.row.version, InstanceOut::new(state, instance, mappings).await?))
+}
+
+pub(super) async fn find_past(
+    state: &Gateway,
+    id: &str,
+    at: At,
+) -> Result<(InstanceRow, Vec<MappingRow>), Problem> {
+    let what = "Plugin instance";
+    there(what, past_instance(&state.pool, key(what, id)?, at).await?)
 }
 
 /// What `config` changes: nothing, if it is what there is. Sealed texts cannot be compared.

@@ -1,3 +1,5 @@
+use std::slice;
+
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -5,21 +7,26 @@ use signalbox_domain::{
     fleet::{Direction, MappingChanges, MappingSpec, PluginInstance, PluginInstanceCommand},
     kernel::MappingId,
 };
-use signalbox_projections::fleet::{MappingRow, queries};
+use signalbox_projections::{
+    fleet::{MappingRow, queries},
+    register::At,
+};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::instances::find as find_instance;
+use super::instances::{find as find_instance, find_past as find_past_instance};
 use crate::{
-    answer,
+    answer::{self, StatusOut},
     auth::{Reader, Writer},
     context::RequestContext,
     extract::{IfMatch, JsonBody, Text, Texts, present},
-    identity::StatusOut,
     monitoring::channels::optional_channel,
+    past::{AsOf, AtParams, key},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
+
+const WHAT: &str = "Channel mapping";
 
 /// A channel of a plugin instance, and the event that it feeds or obeys.
 #[derive(Debug, Serialize, ToSchema)]
@@ -77,15 +84,21 @@ pub(crate) struct MappingChangesIn {
 }
 
 /// List the channel mappings of a plugin instance, in the order in which they were made.
-#[utoipa::path(get, path = "/api/v1/plugins/{public_id}/channels", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,)), operation_id = "list_channel_mappings",
-    responses((status = 200, body = Vec<MappingOut>), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
+#[utoipa::path(get, path = "/api/v1/plugins/{public_id}/channels", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,), AtParams), operation_id = "list_channel_mappings",
+    responses((status = 200, body = Vec<MappingOut>), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
     _: Reader,
     Text(id): Text,
+    AsOf(at): AsOf,
 ) -> Result<Json<Vec<MappingOut>>, Problem> {
-    let instance = find_instance(&state, &id).await?;
-    let rows = queries::mappings(&state.pool, &[instance.row.id]).await?;
+    let rows = match at {
+        None => {
+            let instance = find_instance(&state, &id).await?;
+            state.read(|pool| queries::mappings(pool, slice::from_ref(&instance.row.id))).await?
+        }
+        Some(at) => find_past_instance(&state, &id, at).await?.1,
+    };
     Ok(Json(rows.into_iter().map(Into::into).collect()))
 }
 
@@ -107,7 +120,7 @@ pub(crate) async fn create(
     let metadata = context.metadata(who.actor(), "map channel");
     let command = PluginInstanceCommand::AddMapping { mapping: MappingId(context.resource), spec };
     let written = state.write::<PluginInstance>(instance, None, &metadata, &command).await?;
-    let mapping = find(&state, instance, &context.resource.to_string()).await?.into();
+    let mapping = find_at(&state, instance, context.resource, written.unseen).await?.into();
     let out =
         MappingCreatedOut { status: "success", message: "Channel mapping successfully created.", mapping };
     Ok(answer::written(written, StatusCode::CREATED, None, &out))
@@ -137,7 +150,7 @@ pub(crate) async fn update(
     let metadata = context.metadata(who.actor(), "change channel mapping");
     let command = PluginInstanceCommand::ChangeMapping { mapping, changes };
     let written = state.write::<PluginInstance>(instance, version, &metadata, &command).await?;
-    let out = MappingOut::from(find(&state, instance, &id).await?);
+    let out = MappingOut::from(find_at(&state, instance, mapping.0, written.unseen).await?);
     Ok(answer::written(written, StatusCode::OK, None, &out))
 }
 
@@ -157,15 +170,23 @@ pub(crate) async fn delete(
     let metadata = context.metadata(who.actor(), "remove channel mapping");
     let command = PluginInstanceCommand::RemoveMapping { mapping };
     let written = state.write::<PluginInstance>(instance, version, &metadata, &command).await?;
-    let out = StatusOut { status: "success", message: "Channel mapping successfully deleted." };
-    Ok(answer::written(written, StatusCode::OK, None, &out))
+    Ok(answer::success(written, "Channel mapping successfully deleted."))
 }
 
 async fn find(state: &Gateway, instance: Uuid, id: &str) -> Result<MappingRow, Problem> {
-    let missing = || Problem::not_found("Channel mapping");
-    let id = Uuid::parse_str(id).map_err(|_| missing())?;
-    let row = queries::mapping(&state.pool, id).await?;
-    row.filter(|row| row.instance_id == instance).ok_or_else(missing)
+    find_at(state, instance, key(WHAT, id)?, None).await
+}
+
+/// The mapping `id` of `instance` as it was `at`, or as it is.
+async fn find_at(state: &Gateway, instance: Uuid, id: Uuid, at: Option<At>) -> Result<MappingRow, Problem> {
+    let row = match at {
+        None => state.read(|pool| queries::mapping(pool, id)).await?,
+        Some(at) => {
+            let (_, mappings) = find_past_instance(state, &instance.to_string(), at).await?;
+            mappings.into_iter().find(|mapping| mapping.id == id)
+        }
+    };
+    row.filter(|row| row.instance_id == instance).ok_or_else(|| Problem::not_found(WHAT))
 }
 
 impl From<MappingRow> for MappingOut {

@@ -1,10 +1,10 @@
-use std::fs::File;
+use std::{error::Error as _, fs::File};
 
 use axum::{
     Json,
     body::Body,
     extract::State,
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderValue, header},
     response::Response,
 };
 use chrono::{DateTime, TimeDelta, Utc};
@@ -22,11 +22,11 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{
-    answer,
+    answer::{self, StatusOut},
     auth::{Admin, Reader},
+    blobs::unusable,
     context::RequestContext,
     extract::{IfMatch, Text},
-    identity::StatusOut,
     problem::{Problem, ProblemKind, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -56,7 +56,7 @@ pub(crate) struct PackageOut {
 #[utoipa::path(get, path = "/api/v1/plugins/packages", tag = "plugins", security(("jwt" = [])), operation_id = "list_plugin_packages",
     responses((status = 200, body = Vec<PackageOut>), (status = 401, body = ProblemOut)))]
 pub(crate) async fn list(State(state): State<AppState>, _: Reader) -> Result<Json<Vec<PackageOut>>, Problem> {
-    let rows = queries::packages(&state.pool).await?;
+    let rows = state.read(queries::packages).await?;
     Ok(Json(rows.into_iter().map(Into::into).collect()))
 }
 
@@ -96,13 +96,13 @@ pub(crate) async fn uninstall(
     let written = state.write::<PluginPackage>(row.id, version, &metadata, &command).await?;
     forget(&state, row.id, row.sha256.parse().ok()).await;
     let message = "Package successfully uninstalled. Restart the controllers that run its plugins.";
-    Ok(answer::written(written, StatusCode::OK, None, &StatusOut { status: "success", message }))
+    Ok(answer::success(written, message))
 }
 
 /// Removes the bytes of a package that is not, or no longer, installed. What stays behind takes space and is never read.
 pub(super) async fn forget(state: &Gateway, id: Uuid, sha256: Option<Sha256Hex>) {
     if let Err(error) = state.wheels.delete_transfer(id).await {
-        tracing::warn!(%error, package = %id, "a wheel could not be deleted");
+        tracing::warn!(%error, cause = error.source(), package = %id, "a wheel could not be deleted");
     }
     let plugins = state.plugins.clone();
     let removed = tokio::task::spawn_blocking(move || sha256.map(|sha256| plugins.remove(&sha256))).await;
@@ -113,7 +113,10 @@ pub(super) async fn forget(state: &Gateway, id: Uuid, sha256: Option<Sha256Hex>)
 
 /// Removes what uploads have left behind that were cut off: wheels and unpacked wheels of no package.
 pub(crate) async fn sweep(state: &Gateway) -> Result<(), sqlx::Error> {
-    let packages = queries::packages(&state.pool).await?;
+    let packages = state.read(queries::packages).await?;
+    if let Err(error) = state.wheels.sweep().await {
+        tracing::warn!(%error, cause = error.source(), "what was left of deleted wheels was not removed");
+    }
     let wheels = state.wheels.list_transfers().await.unwrap_or_default();
     let is_left =
         |id: &Uuid| is_old(*id, state.clock.now()) && packages.iter().all(|package| package.id != *id);
@@ -161,7 +164,7 @@ pub(super) fn key(id: Uuid) -> BlobKey {
 pub(super) fn blob_failed(error: BlobError) -> Problem {
     match error {
         BlobError::NotFound => Problem::not_found("Wheel"),
-        other => Problem::internal(&other),
+        other => unusable(&other),
     }
 }
 
@@ -188,7 +191,7 @@ pub(super) fn failed(error: DescribeError) -> Problem {
 async fn find(state: &Gateway, id: &str) -> Result<PackageRow, Problem> {
     let missing = || Problem::not_found("Plugin package");
     let id = Uuid::parse_str(id).map_err(|_| missing())?;
-    queries::package(&state.pool, id).await?.ok_or_else(missing)
+    state.read(|pool| queries::package(pool, id)).await?.ok_or_else(missing)
 }
 
 impl From<PackageRow> for PackageOut {

@@ -1,4 +1,4 @@
-use axum::{Json, extract::State, response::Response};
+use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_domain::identity::{ApiToken, ApiTokenCommand, Session, SessionCommand};
@@ -10,7 +10,7 @@ use super::{
     users::UserRecordOut,
 };
 use crate::{
-    answer,
+    answer::{self, StatusOut},
     auth::{Credential, Reader},
     client_address::ClientAddress,
     context::RequestContext,
@@ -32,13 +32,6 @@ pub(crate) struct ApiLoginOut {
     expires_at: DateTime<Utc>,
 }
 
-/// A success without a resource.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct StatusOut {
-    pub(crate) status: &'static str,
-    pub(crate) message: &'static str,
-}
-
 /// Log in with e-mail or user name and password.
 #[utoipa::path(post, path = "/api/v1/auth/login", tag = "auth", request_body = LoginIn, operation_id = "api_login",
     responses((status = 200, body = ApiLoginOut), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut), (status = 429, body = ProblemOut)))]
@@ -49,7 +42,7 @@ pub(crate) async fn login(
     JsonBody(credentials): JsonBody<LoginIn>,
 ) -> Result<Response, Problem> {
     let started = log_in(&state, &context, &address, credentials).await?;
-    Ok(answer::secret(&ApiLoginOut::from(started)))
+    Ok(answer::secret(started.written, StatusCode::OK, None, &ApiLoginOut::from(started)))
 }
 
 /// Log out: every JWT of this login is void. An API token that logs out is revoked.
@@ -70,7 +63,7 @@ pub(crate) async fn logout(
             state.write::<ApiToken>(token, None, &metadata, &ApiTokenCommand::Revoke).await?;
         }
     }
-    Ok(Json(StatusOut { status: "success", message: "Successfully logged out." }))
+    Ok(Json(StatusOut::success("Successfully logged out.")))
 }
 
 /// The current user.
@@ -85,7 +78,7 @@ pub(crate) async fn me(
 }
 
 impl From<LoggedIn> for ApiLoginOut {
-    fn from(LoggedIn { token, expires_at, user }: LoggedIn) -> Self {
+    fn from(LoggedIn { token, expires_at, user, .. }: LoggedIn) -> Self {
         Self {
             status: "success",
             message: "Successfully logged in.",

@@ -4,20 +4,22 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_config::ApiTokenPrefix;
 use signalbox_domain::identity::{ApiToken, ApiTokenCommand, NewApiToken, Role};
-use signalbox_projections::identity::{
-    ApiTokenRow,
-    queries::{self, ApiTokenFilter, ListedApiToken},
+use signalbox_projections::{
+    identity::{
+        ApiTokenRow,
+        queries::{self, ApiTokenFilter, ListedApiToken},
+    },
+    register::past,
 };
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::api_login::StatusOut;
 use crate::{
-    answer::{self, Page},
+    answer::{self, Page, StatusOut},
     auth::{Reader, hash_secret},
     context::RequestContext,
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, present},
-    idempotency::NotStored,
+    past::{key, there},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -89,7 +91,7 @@ pub(crate) async fn list(
     let wanted = params.user_public_id.map(|id| Uuid::parse_str(&id).unwrap_or_default());
     let user = if who.role == Role::Admin { wanted } else { Some(who.user.0) };
     let filter = ApiTokenFilter { user, name: params.name };
-    let (rows, total) = queries::api_tokens(&state.pool, &filter, page).await?;
+    let (rows, total) = state.read(|pool| queries::api_tokens(pool, &filter, page)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -110,7 +112,10 @@ pub(crate) async fn create(
     let metadata = context.metadata(who.actor(), "create API token");
     let command = ApiTokenCommand::Create(new);
     let written = state.write::<ApiToken>(context.resource, None, &metadata, &command).await?;
-    let row = find(&state, &context.resource.to_string()).await?;
+    let row = match written.unseen {
+        None => find(&state, &context.resource.to_string()).await?,
+        Some(at) => there("Token", past(&state.pool, context.resource, at).await?)?,
+    };
     // A repetition after the keys were rotated finds the secret of the first time by an older key.
     let is_stored = |secret: &&String| hash_secret(secret).as_str() == row.secret_sha256;
     let secret = secrets.iter().find(is_stored).ok_or_else(shown_before)?.clone();
@@ -123,9 +128,7 @@ pub(crate) async fn create(
         expires_at: row.expires_at,
         created_at: row.created_at,
     };
-    let mut response = answer::written(written, StatusCode::CREATED, None, &out);
-    response.extensions_mut().insert(NotStored);
-    Ok(response)
+    Ok(answer::secret(written, StatusCode::CREATED, None, &out))
 }
 
 /// Revoke an API token: one's own, or any for admins. It is void everywhere within a second.
@@ -146,8 +149,7 @@ pub(crate) async fn delete(
     let metadata = context.metadata(who.actor(), "revoke API token");
     let written = state.write::<ApiToken>(row.id, version, &metadata, &ApiTokenCommand::Revoke).await?;
     state.api_tokens.forget(row.secret_sha256);
-    let out = StatusOut { status: "success", message: "API token successfully deleted." };
-    Ok(answer::written(written, StatusCode::OK, None, &out))
+    Ok(answer::success(written, "API token successfully deleted."))
 }
 
 /// The secret of token `id` by each key that is in force, the newest first.
@@ -177,9 +179,8 @@ fn parse_time(text: &str) -> Option<DateTime<Utc>> {
 }
 
 async fn find(state: &Gateway, id: &str) -> Result<ApiTokenRow, Problem> {
-    let missing = || Problem::not_found("Token");
-    let id = Uuid::parse_str(id).map_err(|_| missing())?;
-    queries::api_token(&state.pool, id).await?.ok_or_else(missing)
+    let id = key("Token", id)?;
+    state.read(|pool| queries::api_token(pool, id)).await?.ok_or_else(|| Problem::not_found("Token"))
 }
 
 fn shown_before() -> Problem {

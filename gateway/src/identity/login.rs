@@ -1,4 +1,4 @@
-use axum::{Json, extract::State, response::Response};
+use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
@@ -18,7 +18,7 @@ use crate::{
     extract::JsonBody,
     limits::Rate,
     problem::{ErrorOut, Problem},
-    state::{AppState, State as Gateway},
+    state::{AppState, State as Gateway, Written},
 };
 
 /// Credentials of a user.
@@ -77,6 +77,7 @@ pub(super) struct LoggedIn {
     pub(super) token: String,
     pub(super) expires_at: DateTime<Utc>,
     pub(super) user: UserRow,
+    pub(super) written: Written,
 }
 
 /// Log in with e-mail or user name and password.
@@ -88,8 +89,10 @@ pub(crate) async fn login(
     address: ClientAddress,
     JsonBody(credentials): JsonBody<LoginIn>,
 ) -> Result<Response, Problem> {
-    let LoggedIn { token, expires_at, user } = log_in(&state, &context, &address, credentials).await?;
-    Ok(answer::secret(&LoginOut { token, expires_at, user: UserOut::from(user) }))
+    let LoggedIn { token, expires_at, user, written } =
+        log_in(&state, &context, &address, credentials).await?;
+    let out = LoginOut { token, expires_at, user: UserOut::from(user) };
+    Ok(answer::secret(written, StatusCode::OK, None, &out))
 }
 
 /// Renew the JWT; the old one stays valid until it expires.
@@ -106,9 +109,10 @@ pub(crate) async fn refresh(
     let expires_at = expiry(&state);
     let command = SessionCommand::Renew { expires_at };
     let metadata = context.metadata(who.actor(), "renew session");
-    state.write::<Session>(session, None, &metadata, &command).await?;
+    let written = state.write::<Session>(session, None, &metadata, &command).await?;
     let token = sign(&state, who.user.0, session, who.role.as_str(), expires_at)?;
-    Ok(answer::secret(&LoginOut { token, expires_at, user: UserOut::from(who) }))
+    let out = LoginOut { token, expires_at, user: UserOut::from(who) };
+    Ok(answer::secret(written, StatusCode::OK, None, &out))
 }
 
 /// The current user.
@@ -142,9 +146,9 @@ pub(crate) async fn change_password(
     if let Credential::Session(session) = who.credential {
         state.sessions.forget(session);
     }
-    let LoggedIn { token, expires_at, .. } = start_session(&state, &context, row).await?;
+    let LoggedIn { token, expires_at, written, .. } = start_session(&state, &context, row).await?;
     let message = "password changed successfully".to_owned();
-    Ok(answer::secret(&PasswordOut { message, token, expires_at }))
+    Ok(answer::secret(written, StatusCode::OK, None, &PasswordOut { message, token, expires_at }))
 }
 
 /// Checks the credentials and begins a session. Unknown users and wrong passwords cannot be told apart.
@@ -185,9 +189,9 @@ pub(super) async fn start_session(
     let (session, expires_at) = (context.resource, expiry(state));
     let command = SessionCommand::Start { user: UserId(user.id), expires_at };
     let metadata = context.metadata(Actor::User(UserId(user.id)), "start session");
-    state.write::<Session>(session, None, &metadata, &command).await?;
+    let written = state.write::<Session>(session, None, &metadata, &command).await?;
     let token = sign(state, user.id, session, &user.role, expires_at)?;
-    Ok(LoggedIn { token, expires_at, user })
+    Ok(LoggedIn { token, expires_at, user, written })
 }
 
 fn expiry(state: &Gateway) -> DateTime<Utc> {

@@ -11,7 +11,6 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::state::AppState;
 
-pub(crate) use api_login::StatusOut;
 pub(crate) use login::valid_password;
 
 /// The routes of all logins, of users and of API tokens.

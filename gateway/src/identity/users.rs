@@ -2,19 +2,22 @@ use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::identity::{NewUser, Role, User, UserChanges, UserCommand};
-use signalbox_projections::identity::{
-    UserRow,
-    queries::{self, UserFilter},
+use signalbox_projections::{
+    identity::{
+        UserRow,
+        queries::{self, UserFilter},
+    },
+    register::At,
 };
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
-use super::{api_login::StatusOut, valid_password};
+use super::valid_password;
 use crate::{
-    answer::{self, Page},
+    answer::{self, Page, StatusOut},
     auth::Admin,
     context::RequestContext,
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
+    past::{AsOf, AtParams, key, row_at},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -90,19 +93,22 @@ pub(crate) async fn list(
     Params(params): Params<UserParams>,
 ) -> Result<Json<Page<UserRecordOut>>, Problem> {
     let filter = UserFilter { role: params.role.map(Role::as_str), name: params.name };
-    let (rows, total) = queries::users(&state.pool, &filter, envelope.page()?).await?;
+    let wanted = envelope.page()?;
+    let (rows, total) = state.read(|pool| queries::users(pool, &filter, wanted)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
 /// One user.
-#[utoipa::path(get, path = "/api/v1/users/{id}", tag = "users", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_user",
-    responses((status = 200, body = UserRecordOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut)))]
+#[utoipa::path(get, path = "/api/v1/users/{id}", tag = "users", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_user",
+    responses((status = 200, body = UserRecordOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
     _: Admin,
     Text(id): Text,
+    AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find_at(&state, &id, at).await?;
     let version = row.version;
     Ok(answer::resource(version, &UserRecordOut::from(row)))
 }
@@ -126,7 +132,7 @@ pub(crate) async fn create(
     };
     let metadata = context.metadata(who.actor(), "create user");
     let written = state.write::<User>(context.resource, None, &metadata, &UserCommand::Create(new)).await?;
-    let row = find(&state, &context.resource.to_string()).await?;
+    let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
     let location = format!("/api/v1/users/{}", row.id);
     let out = UserCreatedOut { status: "success", message: "User successfully created.", user: row.into() };
     Ok(answer::written(written, StatusCode::CREATED, Some(&location), &out))
@@ -156,7 +162,7 @@ pub(crate) async fn update(
     let command = UserCommand::Change(UserChanges { email, username, role, password_hash });
     let metadata = context.metadata(who.actor(), "change user");
     let written = state.write::<User>(row.id, version, &metadata, &command).await?;
-    let row = find(&state, &id).await?;
+    let row = find_at(&state, &id, written.unseen).await?;
     Ok(answer::written(written, StatusCode::OK, None, &UserRecordOut::from(row)))
 }
 
@@ -174,14 +180,20 @@ pub(crate) async fn delete(
     let row = find(&state, &id).await?;
     let metadata = context.metadata(who.actor(), "delete user");
     let written = state.write::<User>(row.id, version, &metadata, &UserCommand::Delete).await?;
-    let out = StatusOut { status: "success", message: "User successfully deleted." };
-    Ok(answer::written(written, StatusCode::OK, None, &out))
+    Ok(answer::success(written, "User successfully deleted."))
 }
 
 async fn find(state: &Gateway, id: &str) -> Result<UserRow, Problem> {
-    let missing = || Problem::not_found("User");
-    let id = Uuid::parse_str(id).map_err(|_| missing())?;
-    queries::user(&state.pool, id).await?.ok_or_else(missing)
+    let id = key("User", id)?;
+    state.read(|pool| queries::user(pool, id)).await?.ok_or_else(|| Problem::not_found("User"))
+}
+
+/// The user `id` as it was `at`, or as it is.
+async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<UserRow, Problem> {
+    match at {
+        None => find(state, id).await,
+        Some(at) => row_at(state, "User", id, at).await,
+    }
 }
 
 impl From<UserRow> for UserRecordOut {

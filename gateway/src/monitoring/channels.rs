@@ -1,23 +1,25 @@
-use axum::{Json, extract::State, http::StatusCode, response::Response};
+use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     kernel::ChannelId,
     monitoring::{Channel, ChannelChanges, ChannelCommand, ChannelSpec, ChannelType, NewChannel},
 };
-use signalbox_projections::monitoring::{
-    ChannelRow,
-    queries::{self, ChannelFilter},
+use signalbox_projections::{
+    monitoring::{
+        ChannelRow,
+        queries::{self, ChannelFilter},
+    },
+    register::At,
 };
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use crate::{
-    answer::{self, Page},
+    answer::{self, Page, StatusOut},
     auth::{Reader, Writer},
     context::RequestContext,
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, present},
-    identity::StatusOut,
+    past::{AsOf, AtParams, key, row_at},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -100,19 +102,21 @@ pub(crate) async fn list(
     Params(filter): Params<EventFilter>,
 ) -> Result<Json<Page<EventOut>>, Problem> {
     let filter = ChannelFilter { kind: filter.r#type, name: filter.name };
-    let (rows, total) = queries::channels(&state.pool, &filter, params.page()?).await?;
+    let wanted = params.page()?;
+    let (rows, total) = state.read(|pool| queries::channels(pool, &filter, wanted)).await?;
     Ok(Json(params.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
 /// One event.
-#[utoipa::path(get, path = "/api/v1/events/{id}", tag = "events", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_event",
-    responses((status = 200, body = EventOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
+#[utoipa::path(get, path = "/api/v1/events/{id}", tag = "events", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_event",
+    responses((status = 200, body = EventOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
     _: Reader,
     Text(id): Text,
+    AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find_at(&state, &id, at).await?;
     Ok(answer::resource(row.version, &EventOut::from(row)))
 }
 
@@ -130,7 +134,7 @@ pub(crate) async fn create(
     let command = ChannelCommand::Create(NewChannel { number: 0, owner: who.user, spec });
     let metadata = context.metadata(who.actor(), "create channel");
     let written = state.write::<Channel>(context.resource, None, &metadata, &command).await?;
-    let row = find(&state, &context.resource.to_string()).await?;
+    let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/events/{}", row.id));
     let out =
         EventCreatedOut { status: "success", message: "Event successfully created.", event: row.into() };
@@ -155,7 +159,7 @@ pub(crate) async fn update(
     let command = ChannelCommand::Change(ChannelChanges { name, kind: r#type, unit, min_value, max_value });
     let metadata = context.metadata(who.actor(), "change channel");
     let written = state.write::<Channel>(row.id, version, &metadata, &command).await?;
-    let row = find(&state, &id).await?;
+    let row = find_at(&state, &id, written.unseen).await?;
     let version = row.version;
     Ok(answer::changed(written, version, &EventOut::from(row)))
 }
@@ -173,15 +177,21 @@ pub(crate) async fn delete(
     let row = find(&state, &id).await?;
     let metadata = context.metadata(who.actor(), "delete channel");
     let written = state.write::<Channel>(row.id, version, &metadata, &ChannelCommand::Delete).await?;
-    let out = StatusOut { status: "success", message: "Event successfully deleted." };
-    Ok(answer::written(written, StatusCode::OK, None, &out))
+    Ok(answer::success(written, "Event successfully deleted."))
 }
 
 /// The channel that a client calls `id`.
 pub(crate) async fn find(state: &Gateway, id: &str) -> Result<ChannelRow, Problem> {
-    let missing = || Problem::not_found("Event");
-    let id = Uuid::parse_str(id).map_err(|_| missing())?;
-    queries::channel(&state.pool, id).await?.ok_or_else(missing)
+    let id = key("Event", id)?;
+    state.read(|pool| queries::channel(pool, id)).await?.ok_or_else(|| Problem::not_found("Event"))
+}
+
+/// The channel `id` as it was `at`, or as it is.
+async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<ChannelRow, Problem> {
+    match at {
+        None => find(state, id).await,
+        Some(at) => row_at(state, "Event", id, at).await,
+    }
 }
 
 /// The channel that a client calls `id`, which has to exist; forms send an empty text for none.

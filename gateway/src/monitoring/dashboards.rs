@@ -1,21 +1,31 @@
-use axum::{Json, extract::State, http::StatusCode, response::Response};
+use std::slice;
+
+use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::monitoring::{Dashboard, DashboardCommand, NewDashboard};
-use signalbox_projections::monitoring::dashboards::{self, DashboardFilter, DashboardRow, WidgetRow};
+use signalbox_projections::{
+    monitoring::{
+        dashboards::{self, DashboardFilter, DashboardRow, WidgetRow},
+        past_dashboard,
+    },
+    register::At,
+};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::widgets::WidgetOut;
+use super::{dashboard_past::find_past, datapoints::DatapointOut, widgets::WidgetOut};
 use crate::{
-    answer::{self, Page},
+    answer::{self, Page, StatusOut},
     auth::{Reader, Who, Writer},
     context::RequestContext,
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
-    identity::StatusOut,
+    past::{AsOf, AtParams, key, there},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
+
+pub(super) const WHAT: &str = "Dashboard";
 
 /// A dashboard with its widgets.
 #[derive(Debug, Serialize, ToSchema)]
@@ -29,6 +39,9 @@ pub(crate) struct DashboardOut {
     user_public_id: String,
     /// In the order in which they were added.
     widgets: Vec<WidgetOut>,
+    /// Only with `at`: the newest datapoint of each event shown that was measured by then, as far as is known now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<Vec<DatapointOut>>,
 }
 
 /// A created dashboard.
@@ -77,9 +90,10 @@ pub(crate) async fn list(
     Params(params): Params<DashboardParams>,
 ) -> Result<Json<Page<DashboardOut>>, Problem> {
     let filter = DashboardFilter { name: params.name, is_global: params.is_global };
-    let (rows, total) = dashboards::dashboards(&state.pool, who.user.0, &filter, envelope.page()?).await?;
+    let wanted = envelope.page()?;
+    let (rows, total) = state.read(|pool| dashboards::dashboards(pool, who.user.0, &filter, wanted)).await?;
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
-    let mut widgets = dashboards::widgets(&state.pool, &ids).await?;
+    let mut widgets = state.read(|pool| dashboards::widgets(pool, &ids)).await?;
     let data = rows.into_iter().map(|row| {
         let own = widgets.extract_if(.., |widget| widget.dashboard_id == row.id).collect();
         DashboardOut::new(row, own)
@@ -87,20 +101,23 @@ pub(crate) async fn list(
     Ok(Json(envelope.envelope(total, data.collect())))
 }
 
-/// One dashboard with its widgets: an own one, or one that everybody sees.
-#[utoipa::path(get, path = "/api/v1/dashboards/{id}", tag = "dashboards", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_dashboard",
-    responses((status = 200, body = DashboardOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut)))]
+/// One dashboard with its widgets: an own one, or one that everybody sees. With `at`, its layout and the values of that moment;
+/// those who do not own it see what everybody saw then and sees now.
+#[utoipa::path(get, path = "/api/v1/dashboards/{id}", tag = "dashboards", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_dashboard",
+    responses((status = 200, body = DashboardOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
     Reader(who): Reader,
     Text(id): Text,
+    AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
-    if !row.is_global && row.owner_id != who.user.0 {
-        return Err(Problem::forbidden());
+    if let Some(at) = at {
+        let (version, out) = find_past(&state, &who, &id, at).await?;
+        return Ok(answer::resource(version, &out));
     }
-    let version = row.version;
-    Ok(answer::resource(version, &show(&state, row).await?))
+    let row = find_seen(&state, &who, &id).await?;
+    let (version, out) = show(&state, row).await?;
+    Ok(answer::resource(version, &out))
 }
 
 /// Create a dashboard.
@@ -117,9 +134,8 @@ pub(crate) async fn create(
     let metadata = context.metadata(who.actor(), "create dashboard");
     let command = DashboardCommand::Create(new);
     let written = state.write::<Dashboard>(context.resource, None, &metadata, &command).await?;
-    let row = find(&state, &context.resource.to_string()).await?;
-    let (version, location) = (row.version, format!("/api/v1/dashboards/{}", row.id));
-    let dashboard = show(&state, row).await?;
+    let (version, dashboard) = show_at(&state, context.resource, written.unseen).await?;
+    let location = format!("/api/v1/dashboards/{}", dashboard.public_id);
     let out =
         DashboardCreatedOut { status: "success", message: "Dashboard successfully created.", dashboard };
     Ok(answer::created(written, &location, version, &out))
@@ -142,9 +158,8 @@ pub(crate) async fn update(
     let metadata = context.metadata(who.actor(), "change dashboard");
     let command = DashboardCommand::Change { name, is_global };
     let written = state.write::<Dashboard>(row.id, version, &metadata, &command).await?;
-    let row = find(&state, &id).await?;
-    let version = row.version;
-    Ok(answer::changed(written, version, &show(&state, row).await?))
+    let (version, out) = show_at(&state, row.id, written.unseen).await?;
+    Ok(answer::changed(written, version, &out))
 }
 
 /// Delete a dashboard with its widgets; its owner alone may.
@@ -161,14 +176,19 @@ pub(crate) async fn delete(
     let row = find_own(&state, &who, &id).await?;
     let metadata = context.metadata(who.actor(), "delete dashboard");
     let written = state.write::<Dashboard>(row.id, version, &metadata, &DashboardCommand::Delete).await?;
-    let out = StatusOut { status: "success", message: "Dashboard successfully deleted." };
-    Ok(answer::written(written, StatusCode::OK, None, &out))
+    Ok(answer::success(written, "Dashboard successfully deleted."))
 }
 
 async fn find(state: &Gateway, id: &str) -> Result<DashboardRow, Problem> {
-    let missing = || Problem::not_found("Dashboard");
-    let id = Uuid::parse_str(id).map_err(|_| missing())?;
-    dashboards::dashboard(&state.pool, id).await?.ok_or_else(missing)
+    let id = key(WHAT, id)?;
+    let row = state.read(|pool| dashboards::dashboard(pool, id)).await?;
+    row.ok_or_else(|| Problem::not_found(WHAT))
+}
+
+/// The dashboard `id`, if it is `who`'s or everybody's to see.
+pub(super) async fn find_seen(state: &Gateway, who: &Who, id: &str) -> Result<DashboardRow, Problem> {
+    let row = find(state, id).await?;
+    if row.is_global || row.owner_id == who.user.0 { Ok(row) } else { Err(Problem::forbidden()) }
 }
 
 /// The dashboard `id`, if it is `who`'s to change. The owner of a dashboard never changes.
@@ -177,13 +197,25 @@ pub(super) async fn find_own(state: &Gateway, who: &Who, id: &str) -> Result<Das
     if row.owner_id == who.user.0 { Ok(row) } else { Err(Problem::forbidden()) }
 }
 
-async fn show(state: &Gateway, row: DashboardRow) -> Result<DashboardOut, Problem> {
-    let widgets = dashboards::widgets(&state.pool, &[row.id]).await?;
-    Ok(DashboardOut::new(row, widgets))
+/// A dashboard as clients see it, and its version.
+async fn show(state: &Gateway, row: DashboardRow) -> Result<(i64, DashboardOut), Problem> {
+    let widgets = state.read(|pool| dashboards::widgets(pool, slice::from_ref(&row.id))).await?;
+    Ok((row.version, DashboardOut::new(row, widgets)))
+}
+
+/// The dashboard `id` as it was `at`, or as it is.
+pub(super) async fn show_at(
+    state: &Gateway,
+    id: Uuid,
+    at: Option<At>,
+) -> Result<(i64, DashboardOut), Problem> {
+    let Some(at) = at else { return show(state, find(state, &id.to_string()).await?).await };
+    let (row, widgets) = there(WHAT, past_dashboard(&state.pool, id, at).await?)?;
+    Ok((row.version, DashboardOut::new(row, widgets)))
 }
 
 impl DashboardOut {
-    fn new(row: DashboardRow, widgets: Vec<WidgetRow>) -> Self {
+    pub(super) fn new(row: DashboardRow, widgets: Vec<WidgetRow>) -> Self {
         Self {
             public_id: row.id.to_string(),
             name: row.name,
@@ -191,6 +223,11 @@ impl DashboardOut {
             created_on: row.created_at,
             user_public_id: row.owner_id.to_string(),
             widgets: widgets.into_iter().map(Into::into).collect(),
+            values: None,
         }
+    }
+
+    pub(super) fn with(self, values: Vec<DatapointOut>) -> Self {
+        Self { values: Some(values), ..self }
     }
 }

@@ -85,7 +85,7 @@ pub(crate) async fn list(
     let Some(filter) = read_filter(&catalog, &filter)? else {
         return Ok(Json(params.envelope(0, Vec::new())));
     };
-    let (points, total) = series::list(&state.pool, filter, page).await?;
+    let (points, total) = state.read(|pool| series::list(pool, filter.clone(), page)).await?;
     // Points may be of an event that is younger than the catalog.
     let catalog = state.catalogs.fresh(&state).await?;
     let data = points.iter().map(|point| show(&state, &catalog, point)).collect();
@@ -128,7 +128,7 @@ pub(crate) async fn latest(
     State(state): State<AppState>,
     _: Reader,
 ) -> Result<Json<Vec<DatapointOut>>, Problem> {
-    let points = series::latest(&state.pool).await?;
+    let points = state.read(series::latest).await?;
     let catalog = state.catalogs.fresh(&state).await?;
     Ok(Json(points.iter().map(|point| show(&state, &catalog, point)).collect()))
 }
@@ -159,7 +159,7 @@ pub(crate) async fn series(
             Some(AggregateIn::Minmax) => Aggregate::MinMax,
         },
     };
-    let found = series::series(&state.pool, &window).await?;
+    let found = state.read(|pool| series::series(pool, &window)).await?;
     let shown = numbers.into_iter().map(|(id, number)| {
         let points = number.and_then(|number| found.get(&number)).map(Vec::as_slice).unwrap_or_default();
         (id, points.iter().map(|point| show(&state, &catalog, point)).collect())

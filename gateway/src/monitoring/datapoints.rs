@@ -7,8 +7,8 @@ use axum::{
 };
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize, Serializer};
-use signalbox_datapoint_log::{ChunkPoint, Tombstone, moment, read_row};
-use signalbox_projections::monitoring::series::Datapoint;
+use signalbox_datapoint_log::{ChunkPoint, Tombstone, moment, read_row, recorded_times};
+use signalbox_projections::{monitoring::series::Datapoint, register::Past};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -17,12 +17,12 @@ use super::{
     ingest::{self, Checked, DatapointIn, Refusal},
 };
 use crate::{
-    answer,
+    answer::{self, StatusOut},
     auth::{Reader, Writer},
     context::RequestContext,
     extract::{IfMatch, JsonBody, Text, parse_json, read_body},
     idempotency::IdempotencyKey,
-    identity::StatusOut,
+    past::{AsOf, AtParams, there},
     problem::{Problem, ProblemKind, ProblemOut},
     state::{AppState, State as Gateway, Written},
 };
@@ -108,7 +108,7 @@ pub(crate) async fn create(
     let out =
         DatapointCreatedOut { status: "success", message: "1 datapoint successfully created.", datapoint };
     // Queries read the log as far as it is not folded, so they show it already.
-    Ok(answer::created(Written { visible: true, repeated: false }, &location, VERSION, &out))
+    Ok(answer::created(Written { unseen: None, repeated: false }, &location, VERSION, &out))
 }
 
 fn refuse(refusal: Refusal) -> Problem {
@@ -158,18 +158,26 @@ pub(crate) async fn create_batch(
     let rejected =
         refused.iter().map(|(index, refusal)| RejectedOut { index: *index, reason: refusal.reason() });
     let out = BatchOut { status: "success", message, accepted, rejected: rejected.collect() };
-    Ok(answer::written(Written { visible: true, repeated: false }, StatusCode::CREATED, None, &out))
+    Ok(answer::written(Written { unseen: None, repeated: false }, StatusCode::CREATED, None, &out))
 }
 
-/// One datapoint.
-#[utoipa::path(get, path = "/api/v1/datapoints/{id}", tag = "datapoints", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_datapoint",
-    responses((status = 200, body = DatapointOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
+/// One datapoint. It never changes: with `at`, it is shown if it had come in by then. A deleted one has no past.
+#[utoipa::path(get, path = "/api/v1/datapoints/{id}", tag = "datapoints", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_datapoint",
+    responses((status = 200, body = DatapointOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
     _: Reader,
     Text(id): Text,
+    AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
     let point = find(&state, &id).await?;
+    if let Some(at) = at {
+        let place = point.place();
+        let recorded = recorded_times(&state.pool, &[(place.position, place.day)]).await?;
+        if recorded.get(&place.position).is_none_or(|recorded| *recorded > at.time) {
+            return there("Datapoint", Past::Unborn);
+        }
+    }
     let catalog = state.catalogs.fresh(&state).await?;
     Ok(answer::resource(VERSION, &show(&state, &catalog, &point)))
 }
@@ -200,7 +208,7 @@ pub(crate) async fn delete(
     if !state.bus.delete_datapoint(&tombstone).await? {
         return Err(missing());
     }
-    Ok(Json(StatusOut { status: "success", message: "Datapoint successfully deleted." }))
+    Ok(Json(StatusOut::success("Datapoint successfully deleted.")))
 }
 
 fn missing() -> Problem {
@@ -210,7 +218,7 @@ fn missing() -> Problem {
 async fn find(state: &Gateway, id: &str) -> Result<Datapoint, Problem> {
     let id = Uuid::parse_str(id).map_err(|_| missing())?;
     let place = state.datapoint_ids.place(id).ok_or_else(missing)?;
-    let row = read_row(&state.pool, place).await?.ok_or_else(missing)?;
+    let row = state.read(|pool| read_row(pool, place)).await?.ok_or_else(missing)?;
     let (_, found) =
         row.point(place.index).map_err(|error| Problem::internal(&error))?.ok_or_else(missing)?;
     let point =

@@ -1,20 +1,23 @@
-use axum::{Json, extract::State, http::StatusCode, response::Response};
+use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     kernel::Metadata,
     monitoring::{Experiment, ExperimentCommand, NewExperiment},
 };
-use signalbox_projections::monitoring::experiments::{self, ExperimentFilter, ExperimentRow};
+use signalbox_projections::{
+    monitoring::experiments::{self, ExperimentFilter, ExperimentRow},
+    register::At,
+};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::{
-    answer::{self, Page},
+    answer::{self, Page, StatusOut},
     auth::{Reader, Writer},
     context::RequestContext,
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
-    identity::StatusOut,
+    past::{AsOf, AtParams, key, row_at},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -82,19 +85,21 @@ pub(crate) async fn list(
     let ExperimentParams { name, status, from, to } = params;
     let running = status.map(|status| status == Status::Running);
     let filter = ExperimentFilter { name, running, from, to };
-    let (rows, total) = experiments::experiments(&state.pool, &filter, envelope.page()?).await?;
+    let wanted = envelope.page()?;
+    let (rows, total) = state.read(|pool| experiments::experiments(pool, &filter, wanted)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
 /// One experiment.
-#[utoipa::path(get, path = "/api/v1/experiments/{id}", tag = "experiments", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_experiment",
-    responses((status = 200, body = ExperimentOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
+#[utoipa::path(get, path = "/api/v1/experiments/{id}", tag = "experiments", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_experiment",
+    responses((status = 200, body = ExperimentOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
     _: Reader,
     Text(id): Text,
+    AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find_at(&state, &id, at).await?;
     Ok(answer::resource(row.version, &ExperimentOut::from(row)))
 }
 
@@ -110,7 +115,7 @@ pub(crate) async fn create(
     let command = ExperimentCommand::Start(NewExperiment { owner: who.user, name: experiment.name });
     let metadata = context.metadata(who.actor(), "start experiment");
     let written = state.write::<Experiment>(context.resource, None, &metadata, &command).await?;
-    let row = find(&state, &context.resource.to_string()).await?;
+    let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/experiments/{}", row.id));
     Ok(answer::created(written, &location, version, &ExperimentOut::from(row)))
 }
@@ -162,8 +167,7 @@ pub(crate) async fn delete(
     let row = find(&state, &id).await?;
     let metadata = context.metadata(who.actor(), "delete experiment");
     let written = state.write::<Experiment>(row.id, version, &metadata, &ExperimentCommand::Delete).await?;
-    let out = StatusOut { status: "success", message: "Experiment successfully deleted." };
-    Ok(answer::written(written, StatusCode::OK, None, &out))
+    Ok(answer::success(written, "Experiment successfully deleted."))
 }
 
 async fn change(
@@ -174,15 +178,25 @@ async fn change(
     command: ExperimentCommand,
 ) -> Result<Response, Problem> {
     let written = state.write::<Experiment>(id, version, metadata, &command).await?;
-    let row = find(state, &id.to_string()).await?;
+    let row = find_at(state, &id.to_string(), written.unseen).await?;
     let version = row.version;
     Ok(answer::changed(written, version, &ExperimentOut::from(row)))
 }
 
 async fn find(state: &Gateway, id: &str) -> Result<ExperimentRow, Problem> {
-    let missing = || Problem::not_found("Experiment");
-    let id = Uuid::parse_str(id).map_err(|_| missing())?;
-    experiments::experiment(&state.pool, id).await?.ok_or_else(missing)
+    let id = key("Experiment", id)?;
+    state
+        .read(|pool| experiments::experiment(pool, id))
+        .await?
+        .ok_or_else(|| Problem::not_found("Experiment"))
+}
+
+/// The experiment `id` as it was `at`, or as it is.
+async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<ExperimentRow, Problem> {
+    match at {
+        None => find(state, id).await,
+        Some(at) => row_at(state, "Experiment", id, at).await,
+    }
 }
 
 impl From<ExperimentRow> for ExperimentOut {

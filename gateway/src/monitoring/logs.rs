@@ -2,7 +2,10 @@ use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::monitoring::{LogEntry, LogEntryCommand, LogStatus, LogType, NewLogEntry};
-use signalbox_projections::monitoring::log_entries::{self, LogEntryFilter, LogEntryRow};
+use signalbox_projections::{
+    monitoring::log_entries::{self, LogEntryFilter, LogEntryRow},
+    register::At,
+};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -11,6 +14,7 @@ use crate::{
     auth::{Reader, Writer},
     context::RequestContext,
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
+    past::{AsOf, AtParams, key, row_at},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -113,19 +117,21 @@ pub(crate) async fn list(
         from: params.from,
         to: params.to,
     };
-    let (rows, total) = log_entries::log_entries(&state.pool, &filter, envelope.page()?).await?;
+    let wanted = envelope.page()?;
+    let (rows, total) = state.read(|pool| log_entries::log_entries(pool, &filter, wanted)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
 /// One log entry.
-#[utoipa::path(get, path = "/api/v1/logging/{id}", tag = "logging", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_log_entry",
-    responses((status = 200, body = LogEntryOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
+#[utoipa::path(get, path = "/api/v1/logging/{id}", tag = "logging", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_log_entry",
+    responses((status = 200, body = LogEntryOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
     _: Reader,
     Text(id): Text,
+    AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find_at(&state, &id, at).await?;
     Ok(answer::resource(row.version, &LogEntryOut::from(row)))
 }
 
@@ -147,7 +153,7 @@ pub(crate) async fn create(
     let metadata = context.metadata(who.actor(), "write log entry");
     let command = LogEntryCommand::Write(new);
     let written = state.write::<LogEntry>(context.resource, None, &metadata, &command).await?;
-    let row = find(&state, &context.resource.to_string()).await?;
+    let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/logging/{}", row.id));
     Ok(answer::created(written, &location, version, &LogEntryOut::from(row)))
 }
@@ -170,15 +176,22 @@ pub(crate) async fn update(
     let metadata = context.metadata(who.actor(), "change log entry");
     let command = LogEntryCommand::Change { status, content };
     let written = state.write::<LogEntry>(row.id, version, &metadata, &command).await?;
-    let row = find(&state, &id).await?;
+    let row = find_at(&state, &id, written.unseen).await?;
     let version = row.version;
     Ok(answer::changed(written, version, &LogEntryOut::from(row)))
 }
 
 async fn find(state: &Gateway, id: &str) -> Result<LogEntryRow, Problem> {
-    let missing = || Problem::not_found("Log entry");
-    let id = Uuid::parse_str(id).map_err(|_| missing())?;
-    log_entries::log_entry(&state.pool, id).await?.ok_or_else(missing)
+    let id = key("Log entry", id)?;
+    state.read(|pool| log_entries::log_entry(pool, id)).await?.ok_or_else(|| Problem::not_found("Log entry"))
+}
+
+/// The log entry `id` as it was `at`, or as it is.
+async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<LogEntryRow, Problem> {
+    match at {
+        None => find(state, id).await,
+        Some(at) => row_at(state, "Log entry", id, at).await,
+    }
 }
 
 impl From<LogEntryRow> for LogEntryOut {

@@ -3,6 +3,7 @@
 
 pub(crate) mod catalog;
 pub(crate) mod channels;
+mod dashboard_past;
 mod dashboards;
 mod datapoint_reads;
 mod datapoints;
@@ -31,6 +32,8 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(export::export))
         .routes(routes!(dashboards::list, dashboards::create))
         .routes(routes!(dashboards::get, dashboards::update, dashboards::delete))
+        .routes(routes!(dashboard_past::history))
+        .routes(routes!(dashboard_past::restore))
         .routes(routes!(widgets::create))
         .routes(routes!(widgets::update, widgets::delete))
         .routes(routes!(logs::list, logs::create))

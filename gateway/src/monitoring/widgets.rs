@@ -4,17 +4,23 @@ use signalbox_domain::{
     kernel::WidgetId,
     monitoring::{Dashboard, DashboardCommand, WidgetChanges, WidgetSpec, WidgetType},
 };
-use signalbox_projections::monitoring::dashboards::{self, WidgetRow};
+use signalbox_projections::{
+    monitoring::{
+        dashboards::{self, WidgetRow},
+        past_dashboard,
+    },
+    register::At,
+};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{channels::optional_channel, dashboards::find_own};
 use crate::{
-    answer,
+    answer::{self, StatusOut},
     auth::Writer,
     context::RequestContext,
     extract::{IfMatch, JsonBody, Text, Texts, present},
-    identity::StatusOut,
+    past::there,
     problem::{Problem, ProblemKind, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -111,7 +117,7 @@ pub(crate) async fn create(
     let metadata = context.metadata(who.actor(), "add widget");
     let command = DashboardCommand::AddWidget { widget: WidgetId(context.resource), spec };
     let written = state.write::<Dashboard>(dashboard.id, None, &metadata, &command).await?;
-    let widget = find(&state, dashboard.id, &context.resource.to_string()).await?.into();
+    let widget = find_at(&state, dashboard.id, context.resource, written.unseen).await?.into();
     let out = WidgetCreatedOut { status: "success", message: "Widget successfully created.", widget };
     Ok(answer::written(written, StatusCode::CREATED, None, &out))
 }
@@ -140,7 +146,7 @@ pub(crate) async fn update(
     let metadata = context.metadata(who.actor(), "change widget");
     let command = DashboardCommand::ChangeWidget { widget: WidgetId(widget.id), changes };
     let written = state.write::<Dashboard>(dashboard.id, version, &metadata, &command).await?;
-    let out = WidgetOut::from(find(&state, dashboard.id, &widget_id).await?);
+    let out = WidgetOut::from(find_at(&state, dashboard.id, widget.id, written.unseen).await?);
     Ok(answer::written(written, StatusCode::OK, None, &out))
 }
 
@@ -161,15 +167,28 @@ pub(crate) async fn delete(
     let metadata = context.metadata(who.actor(), "remove widget");
     let command = DashboardCommand::RemoveWidget { widget: WidgetId(widget.id) };
     let written = state.write::<Dashboard>(dashboard.id, version, &metadata, &command).await?;
-    let out = StatusOut { status: "success", message: "Widget successfully deleted." };
-    Ok(answer::written(written, StatusCode::OK, None, &out))
+    Ok(answer::success(written, "Widget successfully deleted."))
 }
 
 async fn find(state: &Gateway, dashboard: Uuid, id: &str) -> Result<WidgetRow, Problem> {
-    let missing = || Problem::new(ProblemKind::NotFound, "not_found", "Widget not on this dashboard");
     let id = Uuid::parse_str(id).map_err(|_| missing())?;
-    let row = dashboards::widget(&state.pool, id).await?;
+    find_at(state, dashboard, id, None).await
+}
+
+/// The widget `id` of `dashboard` as it was `at`, or as it is.
+async fn find_at(state: &Gateway, dashboard: Uuid, id: Uuid, at: Option<At>) -> Result<WidgetRow, Problem> {
+    let row = match at {
+        None => state.read(|pool| dashboards::widget(pool, id)).await?,
+        Some(at) => {
+            let (_, widgets) = there("Dashboard", past_dashboard(&state.pool, dashboard, at).await?)?;
+            widgets.into_iter().find(|widget| widget.id == id)
+        }
+    };
     row.filter(|row| row.dashboard_id == dashboard).ok_or_else(missing)
+}
+
+fn missing() -> Problem {
+    Problem::new(ProblemKind::NotFound, "not_found", "Widget not on this dashboard")
 }
 
 impl From<WidgetRow> for WidgetOut {

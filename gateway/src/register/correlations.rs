@@ -83,7 +83,8 @@ pub(crate) async fn get(
     if !(1..=1000).contains(&limit) {
         return Err(Problem::invalid("limit must be between 1 and 1000"));
     }
-    let Story { chapters, next } = story(&state.pool, &correlation, cursor.unwrap_or(0), limit).await?;
+    let Story { chapters, next } =
+        state.read(|pool| story(pool, &correlation, cursor.unwrap_or(0), limit)).await?;
     if chapters.is_empty() && cursor.is_none() {
         return Err(missing());
     }

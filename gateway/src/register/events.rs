@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use signalbox_event_store::{LogFilter, LogOrder, RecordedEvent, SearchError, head_position, search};
 use signalbox_projections::register::redact;
+use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -39,6 +40,8 @@ pub struct LogEventOut {
     pub causation: Option<i64>,
     /// Equal for everything that one cause led to.
     pub correlation: String,
+    /// The version that came back with it; null for one that is new.
+    pub restored_version: Option<i64>,
     /// The event itself.
     #[schema(value_type = Object)]
     pub data: Value,
@@ -61,6 +64,7 @@ impl From<RecordedEvent> for LogEventOut {
             command_id: text("command_id"),
             causation: metadata["causation"].as_i64(),
             correlation: text("correlation"),
+            restored_version: metadata["restored_version"].as_i64(),
             data: payload,
         }
     }
@@ -179,15 +183,26 @@ impl PieceParams {
     /// The piece of what `filter` wants.
     pub(super) async fn read(&self, state: &AppState, filter: LogFilter) -> Result<LogEventsOut, Problem> {
         let limit = self.limit()?;
-        let head = head_position(&state.pool).await?;
-        let mut wanted = self.narrow(filter);
-        // What comes meanwhile is beyond the head that is told.
-        wanted.last = Some(wanted.last.map_or(head, |last| last.min(head)));
-        let events = search(&state.pool, &wanted, self.order(), limit).await?;
+        let wanted = self.narrow(filter);
+        // Both at one server: the other may have more, or less.
+        let (head, events) =
+            state.read(|pool| search_to_head(pool, wanted.clone(), self.order(), limit)).await?;
         let is_full = events.len() as i64 == limit;
         let next = events.last().filter(|_| is_full).map(|event| event.position);
         Ok(LogEventsOut { data: events.into_iter().map(Into::into).collect(), next, head })
     }
+}
+
+/// The head of the log, and what `wanted` finds up to it: what comes meanwhile is beyond the head that is told.
+async fn search_to_head(
+    pool: &PgPool,
+    mut wanted: LogFilter,
+    order: LogOrder,
+    limit: i64,
+) -> Result<(i64, Vec<RecordedEvent>), SearchError> {
+    let head = head_position(pool).await?;
+    wanted.last = Some(wanted.last.map_or(head, |last| last.min(head)));
+    Ok((head, search(pool, &wanted, order, limit).await?))
 }
 
 /// List events of the log. Pages are pieces by position, so that what is appended meanwhile shifts nothing.
@@ -211,7 +226,7 @@ pub(crate) async fn get(
     Number(position): Number,
 ) -> Result<Json<LogEventOut>, Problem> {
     let at = LogFilter { first: Some(position), last: Some(position), ..LogFilter::default() };
-    let found = search(&state.pool, &at, LogOrder::OldestFirst, 1).await?;
+    let found = state.read(|pool| search(pool, &at, LogOrder::OldestFirst, 1)).await?;
     found.into_iter().next().map(|event| Json(event.into())).ok_or_else(|| Problem::not_found("Event"))
 }
 

@@ -60,8 +60,7 @@ pub(crate) async fn get(
     let Path((kind, id)) = path.map_err(|_| missing())?;
     let id = Uuid::parse_str(&id).map_err(|_| missing())?;
     piece.limit()?;
-    let moment = moment.at.as_deref().map(str::parse).transpose();
-    let moment = moment.map_err(|error: InvalidMoment| Problem::invalid(error.to_string()))?;
+    let moment: Option<Moment> = moment.at.as_deref().map(str::parse).transpose()?;
     let found =
         stream_state(&state.pool, &kind, id, moment.unwrap_or(Moment::Now)).await?.ok_or_else(missing)?;
     let StreamState { version, position, recorded_at, state: shown } = found;
@@ -78,11 +77,18 @@ pub(crate) async fn get(
     }))
 }
 
+impl From<InvalidMoment> for Problem {
+    fn from(error: InvalidMoment) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
 impl From<StateError> for Problem {
     fn from(error: StateError) -> Self {
         match error {
             StateError::TooLong => Self::invalid(error.to_string()),
             StateError::Database(error) => error.into(),
+            StateError::Search(error) => error.into(),
             StateError::Event(_) | StateError::Shown(_) => Self::internal(&error),
         }
     }

@@ -9,12 +9,16 @@ use signalbox_domain::{
     transfer::{Agent, AgentCommand, AgentProfile, AgentType, NewAgent},
 };
 use signalbox_messaging::{MailMessage, Wakeup};
-use signalbox_projections::transfer::{
-    AgentRow,
-    queries::{self, Filter},
+use signalbox_projections::{
+    register::{At, past},
+    transfer::{
+        AgentRow,
+        queries::{self, Filter},
+    },
 };
 use tokio::time::{Instant, timeout_at};
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
 use crate::{
     answer,
@@ -22,6 +26,7 @@ use crate::{
     consistency::Newest,
     context::RequestContext,
     extract::{IfMatch, JsonBody, Number, PageParams, Params, present},
+    past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem, ProblemKind},
     state::{AppState, State as Gateway},
 };
@@ -106,7 +111,8 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let AgentFilter { status, r#type, name } = filter;
     let filter = Filter { status, kind: r#type, name, ..Filter::default() };
-    let (rows, total) = queries::agents(&state.pool, &filter, page.page()?).await?;
+    let wanted = page.page()?;
+    let (rows, total) = state.read(|pool| queries::agents(pool, &filter, wanted)).await?;
     Ok(answer::list(total, &rows.into_iter().map(AgentOut::from).collect::<Vec<_>>()))
 }
 
@@ -127,20 +133,24 @@ pub(crate) async fn create(
     let command = AgentCommand::Create(NewAgent { number: 0, profile });
     let metadata = context.metadata(who.actor(), "create agent");
     let written = state.write::<Agent>(context.resource, None, &metadata, &command).await?;
-    let row = queries::agent_by_id(&state.pool, context.resource).await?.ok_or_else(missing)?;
+    let row = find_written(&state, context.resource, written.unseen).await?;
     let (version, location) = (row.version, format!("/api/agents/{}", row.number));
     Ok(answer::created(written, &location, version, &AgentOut::from(row)))
 }
 
-/// One agent.
-#[utoipa::path(get, path = "/api/agents/{id}", tag = "agents", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "get_agent",
-    responses((status = 200, body = AgentOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut)))]
+/// One agent. Signs of life are not in the log: with `at`, `last_seen` tells when it had last come, gone or said what it is.
+#[utoipa::path(get, path = "/api/agents/{id}", tag = "agents", security(("jwt" = [])), params(("id" = i64, Path,), AtParams), operation_id = "get_agent",
+    responses((status = 200, body = AgentOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 400, body = ErrorOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
     _: Reader,
     Number(id): Number,
+    AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find(&state, id).await?;
+    let row = match at {
+        None => find(&state, id).await?,
+        Some(at) => find_past(&state, id, at).await?,
+    };
     Ok(answer::resource(row.version, &AgentOut::from(row)))
 }
 
@@ -158,16 +168,16 @@ pub(crate) async fn update(
 ) -> Result<Response, Problem> {
     let metadata = context.metadata(who.actor(), "update agent");
     let mut newest = Newest::new(version);
-    let written = loop {
+    let (key, written) = loop {
         let row = find(&state, id).await?;
         let (key, version) = (row.id, newest.version(row.version));
         let command = AgentCommand::Update(changed_profile(row, changes.clone()));
         let written = state.write::<Agent>(key, version, &metadata, &command).await;
         if let Some(written) = newest.judge::<Agent>(&state.gate, key, written).await? {
-            break written;
+            break (key, written);
         }
     };
-    let row = find(&state, id).await?;
+    let row = find_written(&state, key, written.unseen).await?;
     let version = row.version;
     Ok(answer::changed(written, version, &AgentOut::from(row)))
 }
@@ -243,14 +253,30 @@ fn changed_profile(row: AgentRow, changes: AgentChangesIn) -> AgentProfile {
 }
 
 async fn in_use(state: &Gateway, agent: &AgentRow) -> Result<Problem, Problem> {
-    let jobs = queries::jobs_of_agent(&state.pool, agent.id).await?;
+    let jobs = state.read(|pool| queries::jobs_of_agent(pool, agent.id)).await?;
     let names = jobs.iter().map(|(number, name)| format!("{number} ({name})")).collect::<Vec<_>>().join(", ");
     let detail = format!("jobs use this agent: {names}; delete or change them first");
     Ok(Problem::new(ProblemKind::Conflict, "agent_in_use", detail))
 }
 
 async fn find(state: &Gateway, number: i64) -> Result<AgentRow, Problem> {
-    queries::agent(&state.pool, number).await?.ok_or_else(missing)
+    state.read(|pool| queries::agent(pool, number)).await?.ok_or_else(missing)
+}
+
+/// The agent `id` that was just written: from the log while the read model does not show it.
+async fn find_written(state: &Gateway, id: Uuid, unseen: Option<At>) -> Result<AgentRow, Problem> {
+    match unseen {
+        None => state.read(|pool| queries::agent_by_id(pool, id)).await?.ok_or_else(missing),
+        Some(at) => there("Agent", past(&state.pool, id, at).await?),
+    }
+}
+
+async fn find_past(state: &Gateway, number: i64, at: At) -> Result<AgentRow, Problem> {
+    let id = match queries::agent(&state.pool, number).await? {
+        Some(row) => row.id,
+        None => queries::removed_agent(&state.pool, number).await?.ok_or_else(missing)?,
+    };
+    there("Agent", past(&state.pool, id, at).await?)
 }
 
 fn missing() -> Problem {

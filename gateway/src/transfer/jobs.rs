@@ -8,11 +8,15 @@ use signalbox_domain::{
         TransferCommand,
     },
 };
-use signalbox_projections::transfer::{
-    JobRow,
-    queries::{self, Filter},
+use signalbox_projections::{
+    register::At,
+    transfer::{
+        JobRow, past_job,
+        queries::{self, Filter},
+    },
 };
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
 use super::{agent_keys::resolve, transfers};
 use crate::{
@@ -21,6 +25,7 @@ use crate::{
     consistency::Newest,
     context::RequestContext,
     extract::{IfMatch, JsonBody, Number, PageParams, Params, present},
+    past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem},
     state::{AppState, State as Gateway},
 };
@@ -151,7 +156,8 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let JobFilter { status, r#type, name, agent_id } = filter;
     let filter = Filter { status, kind: r#type, name, agent: agent_id, ..Filter::default() };
-    let (rows, total) = queries::jobs(&state.pool, who.user.0, &filter, page.page()?).await?;
+    let wanted = page.page()?;
+    let (rows, total) = state.read(|pool| queries::jobs(pool, who.user.0, &filter, wanted)).await?;
     let rows: Vec<_> = rows.into_iter().map(|row| JobOut::new(row, who.number)).collect();
     Ok(answer::list(total, &rows))
 }
@@ -169,21 +175,25 @@ pub(crate) async fn create(
     let command = JobCommand::Create(NewJob { number: 0, owner: who.user, spec });
     let metadata = context.metadata(who.actor(), "create job");
     let written = state.write::<Job>(context.resource, None, &metadata, &command).await?;
-    let row = state.jobs.get(context.resource).await?.ok_or_else(missing)?;
+    let row = find_written(&state, context.resource, written.unseen).await?;
     let (version, location) = (row.version, format!("/api/jobs/{}", row.number));
     let out = JobOut::new(row, who.number);
     Ok(answer::created(written, &location, version, &out))
 }
 
 /// One job.
-#[utoipa::path(get, path = "/api/jobs/{id}", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "get_job",
-    responses((status = 200, body = JobOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut)))]
+#[utoipa::path(get, path = "/api/jobs/{id}", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,), AtParams), operation_id = "get_job",
+    responses((status = 200, body = JobOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 400, body = ErrorOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
     Reader(who): Reader,
     Number(id): Number,
+    AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find(&state, who.user, id).await?;
+    let row = match at {
+        None => find(&state, who.user, id).await?,
+        Some(at) => find_past(&state, who.user, id, at).await?,
+    };
     Ok(answer::resource(row.version, &JobOut::new(row, who.number)))
 }
 
@@ -201,16 +211,16 @@ pub(crate) async fn update(
 ) -> Result<Response, Problem> {
     let metadata = context.metadata(who.actor(), "update job");
     let mut newest = Newest::new(version);
-    let written = loop {
+    let (key, written) = loop {
         let row = find(&state, who.user, id).await?;
         let (key, version) = (row.id, newest.version(row.version));
         let command = JobCommand::Update(respecify(&state, row, changes.clone()).await?);
         let written = state.write::<Job>(key, version, &metadata, &command).await;
         if let Some(written) = newest.judge::<Job>(&state.gate, key, written).await? {
-            break written;
+            break (key, written);
         }
     };
-    let row = find(&state, who.user, id).await?;
+    let row = find_written(&state, key, written.unseen).await?;
     let version = row.version;
     Ok(answer::changed(written, version, &JobOut::new(row, who.number)))
 }
@@ -303,8 +313,24 @@ fn retry(retry: Option<RetryIn>, default: Retry) -> Retry {
     }
 }
 
-async fn find(state: &Gateway, owner: UserId, number: i64) -> Result<JobRow, Problem> {
-    queries::job(&state.pool, owner.0, number).await?.ok_or_else(missing)
+pub(super) async fn find(state: &Gateway, owner: UserId, number: i64) -> Result<JobRow, Problem> {
+    state.read(|pool| queries::job(pool, owner.0, number)).await?.ok_or_else(missing)
+}
+
+/// The job `id` that was just written: from the log while the read model does not show it.
+pub(super) async fn find_written(state: &Gateway, id: Uuid, unseen: Option<At>) -> Result<JobRow, Problem> {
+    match unseen {
+        None => state.jobs.get(id).await?.ok_or_else(missing),
+        Some(at) => there("Job", past_job(&state.pool, id, at).await?),
+    }
+}
+
+async fn find_past(state: &Gateway, owner: UserId, number: i64, at: At) -> Result<JobRow, Problem> {
+    let id = match queries::job(&state.pool, owner.0, number).await? {
+        Some(row) => row.id,
+        None => queries::removed_job(&state.pool, owner.0, number).await?.ok_or_else(missing)?,
+    };
+    there("Job", past_job(&state.pool, id, at).await?)
 }
 
 fn missing() -> Problem {
@@ -312,7 +338,7 @@ fn missing() -> Problem {
 }
 
 impl JobOut {
-    fn new(row: JobRow, user_id: i64) -> Self {
+    pub(super) fn new(row: JobRow, user_id: i64) -> Self {
         Self {
             id: row.number,
             user_id,

@@ -254,6 +254,7 @@ pub(super) fn metadata(state: &Gateway, peer: &Peer) -> Metadata {
         // What an agent tells of a transfer belongs to the transfer's story.
         correlation: String::new(),
         traceparent: None,
+        restored_version: None,
     }
 }
 

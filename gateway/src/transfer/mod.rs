@@ -3,6 +3,7 @@
 pub(crate) mod agent_keys;
 mod agents;
 mod download;
+mod job_history;
 mod jobs;
 pub(crate) mod live;
 mod manifest;
@@ -29,6 +30,8 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(jobs::list, jobs::create))
         .routes(routes!(jobs::get, jobs::update, jobs::delete))
         .routes(routes!(jobs::run))
+        .routes(routes!(job_history::history))
+        .routes(routes!(job_history::restore))
         .routes(routes!(transfers::list, transfers::create))
         .routes(routes!(transfers::get))
         .routes(routes!(transfers::cancel))

@@ -2,7 +2,10 @@ use axum::{extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::transfer::{AgentToken, AgentTokenCommand, NewAgentToken};
-use signalbox_projections::transfer::{AgentTokenRow, queries};
+use signalbox_projections::{
+    register::past,
+    transfer::{AgentTokenRow, queries},
+};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -12,7 +15,7 @@ use crate::{
     auth::{Admin, Reader, hash_secret},
     context::RequestContext,
     extract::{JsonBody, Number, PageParams, Params},
-    idempotency::NotStored,
+    past::there,
     problem::{ErrorOut, Problem},
     state::AppState,
 };
@@ -67,7 +70,8 @@ pub(crate) async fn list(
     Params(page): Params<PageParams>,
     Params(filter): Params<TokenFilter>,
 ) -> Result<Response, Problem> {
-    let (rows, total) = queries::agent_tokens(&state.pool, filter.agent_id, page.page()?).await?;
+    let wanted = page.page()?;
+    let (rows, total) = state.read(|pool| queries::agent_tokens(pool, filter.agent_id, wanted)).await?;
     Ok(answer::list(total, &rows.into_iter().map(TokenOut::from).collect::<Vec<_>>()))
 }
 
@@ -96,15 +100,16 @@ pub(crate) async fn create(
     let metadata = context.metadata(who.actor(), "create agent token");
     let command = AgentTokenCommand::Create(new);
     let written = state.write::<AgentToken>(context.resource, None, &metadata, &command).await?;
-    let row = find_by_id(&state, context.resource).await?;
+    let row = match written.unseen {
+        None => find_by_id(&state, context.resource).await?,
+        Some(at) => there("Token", past(&state.pool, context.resource, at).await?)?,
+    };
     // A repetition after the keys were rotated finds the value of the first time by an older key.
     let is_stored = |value: &&String| hash_secret(value).as_str() == row.secret_sha256;
     let value = values.iter().find(is_stored).ok_or_else(shown_before)?.clone();
     let location = format!("/api/tokens/{}", row.number);
     let out = TokenCreatedOut { token: row.into(), value };
-    let mut response = answer::written(written, StatusCode::CREATED, Some(&location), &out);
-    response.extensions_mut().insert(NotStored);
-    Ok(response)
+    Ok(answer::secret(written, StatusCode::CREATED, Some(&location), &out))
 }
 
 /// Revoke an agent token; a live session of the agent ends within a second.
@@ -116,14 +121,14 @@ pub(crate) async fn revoke(
     Number(id): Number,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = queries::agent_token(&state.pool, id).await?.ok_or_else(missing)?;
+    let row = state.read(|pool| queries::agent_token(pool, id)).await?.ok_or_else(missing)?;
     let metadata = context.metadata(who.actor(), "revoke agent token");
     let written = state.write::<AgentToken>(row.id, None, &metadata, &AgentTokenCommand::Revoke).await?;
     Ok(answer::deleted(written))
 }
 
 async fn find_by_id(state: &AppState, id: Uuid) -> Result<AgentTokenRow, Problem> {
-    queries::agent_token_by_id(&state.pool, id).await?.ok_or_else(missing)
+    state.read(|pool| queries::agent_token_by_id(pool, id)).await?.ok_or_else(missing)
 }
 
 fn expiry(days: Option<i64>, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, Problem> {

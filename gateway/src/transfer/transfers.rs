@@ -6,9 +6,12 @@ use signalbox_domain::{
     transfer::{JobRef, JobType, NewTransfer, Retry, Transfer, TransferCommand, base_name},
 };
 use signalbox_messaging::Wakeup;
-use signalbox_projections::transfer::{
-    TransferFileRow, TransferRow,
-    queries::{self, Filter},
+use signalbox_projections::{
+    register::At,
+    transfer::{
+        TransferFileRow, TransferRow, past_transfer,
+        queries::{self, Filter},
+    },
 };
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -19,6 +22,7 @@ use crate::{
     auth::{Reader, Writer},
     context::RequestContext,
     extract::{JsonBody, Number, PageParams, Params},
+    past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem},
     state::{AppState, State as Gateway, Written},
 };
@@ -125,9 +129,10 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let TransferFilter { status, r#type, name, job_id, agent_id, from, to } = filter;
     let filter = Filter { status, kind: r#type, name, job: job_id, agent: agent_id, from, to };
-    let (rows, total) = queries::transfers(&state.pool, who.user.0, &filter, page.page()?).await?;
+    let wanted = page.page()?;
+    let (rows, total) = state.read(|pool| queries::transfers(pool, who.user.0, &filter, wanted)).await?;
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
-    let mut files = queries::files_of_transfers(&state.pool, &ids, FILES_IN_LIST).await?;
+    let mut files = state.read(|pool| queries::files_of_transfers(pool, &ids, FILES_IN_LIST)).await?;
     let rows: Vec<_> = rows
         .into_iter()
         .map(|row| {
@@ -155,16 +160,20 @@ pub(crate) async fn create(
 }
 
 /// One transfer.
-#[utoipa::path(get, path = "/api/transfers/{id}", tag = "transfers", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "get_transfer",
-    responses((status = 200, body = TransferOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut)))]
+#[utoipa::path(get, path = "/api/transfers/{id}", tag = "transfers", security(("jwt" = [])), params(("id" = i64, Path,), AtParams), operation_id = "get_transfer",
+    responses((status = 200, body = TransferOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 400, body = ErrorOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
     Reader(who): Reader,
     Number(id): Number,
+    AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
     let row = find(&state, who.user, id).await?;
-    let version = row.version;
-    Ok(answer::resource(version, &show(&state, row, who.number).await?))
+    let (version, out) = match at {
+        None => show(&state, row, who.number).await?,
+        Some(at) => show_past(&state, row.id, at, who.number).await?,
+    };
+    Ok(answer::resource(version, &out))
 }
 
 /// Stop a transfer that has not ended.
@@ -183,9 +192,7 @@ pub(crate) async fn cancel(
     if let Err(error) = state.bus.wake(&Wakeup::TransferStopped { transfer: row.id }).await {
         tracing::warn!(%error, transfer = row.number, "the bodies of a cancelled transfer run on");
     }
-    let row = find(&state, who.user, id).await?;
-    let version = row.version;
-    let out = show(&state, row, who.number).await?;
+    let (version, out) = show_written(&state, row.id, written.unseen, who.number).await?;
     Ok(answer::changed(written, version, &out))
 }
 
@@ -196,16 +203,14 @@ pub(super) async fn created(
     id: Uuid,
     user_id: i64,
 ) -> Result<Response, Problem> {
-    let row = state.transfers.get(id).await?.ok_or_else(missing)?;
-    let (version, location) = (row.version, format!("/api/transfers/{}", row.number));
-    let out = show(state, row, user_id).await?;
-    Ok(answer::created(written, &location, version, &out))
+    let (version, out) = show_written(state, id, written.unseen, user_id).await?;
+    Ok(answer::created(written, &format!("/api/transfers/{}", out.id), version, &out))
 }
 
 async fn specify(state: &Gateway, owner: UserId, transfer: TransferIn) -> Result<NewTransfer, Problem> {
     let job = match transfer.job_id {
         Some(number) => {
-            let job = queries::job(&state.pool, owner.0, number).await?;
+            let job = state.read(|pool| queries::job(pool, owner.0, number)).await?;
             Some(job.ok_or_else(|| Problem::not_found("Job"))?)
         }
         None => None,
@@ -239,13 +244,33 @@ async fn specify(state: &Gateway, owner: UserId, transfer: TransferIn) -> Result
     })
 }
 
-async fn show(state: &Gateway, row: TransferRow, user_id: i64) -> Result<TransferOut, Problem> {
-    let files = queries::transfer_files(&state.pool, row.id, FILES_OF_ONE).await?;
-    Ok(TransferOut::new(row, files, user_id))
+/// A transfer as clients see it, and its version.
+async fn show(state: &Gateway, row: TransferRow, user_id: i64) -> Result<(i64, TransferOut), Problem> {
+    let files = state.read(|pool| queries::transfer_files(pool, row.id, FILES_OF_ONE)).await?;
+    Ok((row.version, TransferOut::new(row, files, user_id)))
+}
+
+async fn show_past(state: &Gateway, id: Uuid, at: At, user_id: i64) -> Result<(i64, TransferOut), Problem> {
+    let then = past_transfer(&state.pool, id, at, FILES_OF_ONE as usize).await?;
+    let (row, files) = there("Transfer", then)?;
+    Ok((row.version, TransferOut::new(row, files, user_id)))
+}
+
+/// The transfer `id` that was just written: from the log while the read model does not show it.
+async fn show_written(
+    state: &Gateway,
+    id: Uuid,
+    unseen: Option<At>,
+    user_id: i64,
+) -> Result<(i64, TransferOut), Problem> {
+    match unseen {
+        None => show(state, state.transfers.get(id).await?.ok_or_else(missing)?, user_id).await,
+        Some(at) => show_past(state, id, at, user_id).await,
+    }
 }
 
 async fn find(state: &Gateway, owner: UserId, number: i64) -> Result<TransferRow, Problem> {
-    queries::transfer(&state.pool, owner.0, number).await?.ok_or_else(missing)
+    state.read(|pool| queries::transfer(pool, owner.0, number)).await?.ok_or_else(missing)
 }
 
 fn missing() -> Problem {

@@ -26,6 +26,7 @@ use uuid::Uuid;
 use super::messages::{self, Peer};
 use crate::{
     auth::AgentAuth,
+    blobs::unusable,
     client_address::ClientAddress,
     extract::{Number, Params},
     problem::{ErrorOut, Problem, ProblemKind},
@@ -302,11 +303,10 @@ pub(super) fn blob_problem(error: BlobError) -> Problem {
         BlobError::Interrupted { .. } => Problem::malformed("the body ended early"),
         BlobError::Superseded => Problem::conflict("superseded", "another upload of this file took over"),
         BlobError::NotFound => Problem::not_found("File"),
-        BlobError::DiskFull { .. } => {
-            tracing::error!(%error, "the blob store is full");
-            Problem::unavailable("the gateway's disk is full: free some space and try again")
-        }
-        BlobError::Io { .. } => Problem::internal(&error),
+        BlobError::DiskFull { .. }
+        | BlobError::Unavailable { .. }
+        | BlobError::Misconfigured { .. }
+        | BlobError::Io { .. } => unusable(&error),
     }
 }
 

@@ -54,6 +54,20 @@ pub enum BlobError {
         /// What the system said.
         source: io::Error,
     },
+    /// The bucket cannot be reached or refuses. What is in it stays; an upload can be continued.
+    #[error("cannot {action} in the bucket")]
+    Unavailable {
+        /// What was tried.
+        action: &'static str,
+        /// What its server said.
+        source: BoxError,
+    },
+    /// The settings of the bucket contradict each other.
+    #[error("the bucket cannot be used as it is configured")]
+    Misconfigured {
+        /// Why.
+        source: BoxError,
+    },
     /// Anything else that the disk refused.
     #[error("cannot {action}")]
     Io {

@@ -21,7 +21,13 @@ impl BlobKey {
         self.transfer
     }
 
-    pub(crate) fn final_name(&self) -> &str {
+    /// The file that a store calls `file`.
+    pub(crate) fn of_file(transfer: Uuid, file: String) -> Self {
+        Self { transfer, file }
+    }
+
+    /// What a store calls the file.
+    pub(crate) fn file_name(&self) -> &str {
         &self.file
     }
 

@@ -1,12 +1,11 @@
-//! The bytes of transfers on the local disk.
+//! The bytes of transfers, on the local disk or in a bucket of an object storage (S3, GCS, Azure).
 //!
-//! [`BlobStore::receive`] streams a file in: hashed on the way, never held whole in memory, fsynced, and renamed
-//! into place. [`BlobStore::read`] streams it out, whole or a range of it. An upload that breaks off leaves a part
-//! that a later one continues. [`BlobStore::delete_transfer`] removes all files of a transfer at once.
+//! [`BlobStore::receive`] streams a file in: hashed on the way, never held whole in memory, durable, and under its name
+//! only when it is whole. [`BlobStore::read`] streams it out, whole or a range of it. An upload that breaks off leaves a
+//! part that a later one continues. [`BlobStore::delete_transfer`] removes all files of a transfer at once.
 //!
-//! Several gateways may share one root on one machine: see the module `part` for how uploads of the same file keep
-//! out of each other's way. What the store is not: a record of what a transfer consists of or of digests (that is
-//! the event log), and a network file system client (it relies on `flock` and `fsync` of a local disk).
+//! Several gateways may share one folder on one machine (module `local`), or one bucket on any number of machines (module
+//! `remote`). What the store is not: a record of what a transfer consists of or of digests; that is the event log.
 //!
 //! ```no_run
 //! # use std::ops::Range;
@@ -23,17 +22,15 @@
 //! # }
 //! ```
 
-mod buffers;
-mod disk;
 mod error;
-mod folder;
 mod key;
-mod part;
-mod read;
+mod local;
 mod receive;
+mod remote;
 mod store;
 
 pub use error::BlobError;
 pub use key::BlobKey;
 pub use receive::{Receive, Received, Start};
+pub use remote::CheckError;
 pub use store::{BlobStore, Progress};

@@ -2,15 +2,9 @@ use std::pin::pin;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
-use sha2::{Digest, Sha256};
 use signalbox_domain::kernel::Sha256Hex;
 
-use crate::{
-    BlobError, BlobKey, BlobStore,
-    disk::Disk,
-    error::{BoxError, off_thread},
-    part::Part,
-};
+use crate::{BlobError, error::BoxError};
 
 /// Where an upload starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +72,7 @@ impl Receive {
     }
 
     /// Refuses what cannot be taken, before a byte of it is read.
-    fn check(&self) -> Result<(), BlobError> {
+    pub(crate) fn check(&self) -> Result<(), BlobError> {
         let announced = self.file_size().max(self.end()).unwrap_or(0);
         self.check_size(announced)
     }
@@ -95,76 +89,84 @@ impl Receive {
     }
 }
 
-impl BlobStore {
-    /// Stores the bytes of `body` as `key`, all of them or from an offset on.
-    ///
-    /// `progress` is told, for every chunk, how many bytes of the file have come; it must be quick.
-    /// Of two uploads of the same file the newer one wins, and the older one ends with [`BlobError::Superseded`]:
-    /// at its next write in both cases, at the latest when it would complete. An upload that is under way when
-    /// its transfer is deleted ends alike and leaves nothing; one that *begins* after the deletion makes the transfer's
-    /// folder again, so check the transfer's state before, and sweep [`BlobStore::list_transfers`] from time to time.
-    ///
-    /// When the future is dropped, what was written so far stays as a part that can be continued.
-    ///
-    /// # Errors
-    /// All of [`BlobError`] but `NotFound`; each variant says what is kept.
-    pub async fn receive<E: Into<BoxError>>(
-        &self,
-        key: &BlobKey,
-        request: Receive,
-        body: impl Stream<Item = Result<Bytes, E>>,
-        progress: impl Fn(u64),
-    ) -> Result<Received, BlobError> {
-        request.check()?;
-        let (store, key) = (self.clone(), key.clone());
-        let start = request.start;
-        let (part, hasher) = off_thread(move || match start {
-            Start::Anew => Ok((Part::create(store, key)?, Sha256::new())),
-            Start::At { offset, .. } => Part::resume(store, key, offset),
-        })
-        .await?;
-        let mut came = part.size();
-        let mut disk = Disk::new(part, hasher);
-        let mut body = pin!(body);
-        while let Some(chunk) = body.next().await {
-            let chunk = match chunk {
-                Ok(chunk) => chunk,
-                Err(error) => return Err(interrupted(disk, error.into()).await),
-            };
-            came += chunk.len() as u64;
-            if let Err(error) = request.check_size(came) {
-                return Err(disk.refuse(error).await);
-            }
-            progress(came);
-            disk = disk.push(&chunk).await?;
-        }
-        let (part, sha256) = disk.settle().await?;
-        conclude(part, sha256, request).await
-    }
+/// Where the bytes of an upload go, one piece after the other.
+pub(crate) trait Sink: Sized {
+    type Kept: Kept;
+
+    /// Adds `bytes`.
+    async fn push(self, bytes: &[u8]) -> Result<Self, BlobError>;
+
+    /// Waits until all bytes are written.
+    async fn settle(self) -> Result<Self::Kept, BlobError>;
+
+    /// Removes what has come, unless it is another upload's by now, and gives back the reason.
+    async fn refuse(self, reason: BlobError) -> BlobError;
 }
 
-/// Keeps what came before the body failed.
-async fn interrupted(disk: Disk, source: BoxError) -> BlobError {
-    match disk.settle().await {
-        Ok((part, _)) => BlobError::Interrupted { received: part.size(), source: Some(source) },
+/// What an upload has brought, all of it written.
+pub(crate) trait Kept {
+    /// Bytes of the file that are there.
+    fn size(&self) -> u64;
+
+    /// Of these bytes.
+    fn sha256(&self) -> &Sha256Hex;
+
+    /// Leaves it for a later upload to continue; gives back how much of it.
+    async fn keep(self) -> Result<u64, BlobError>;
+
+    /// Makes it the file.
+    async fn finish(self) -> Result<(), BlobError>;
+
+    /// Removes it, unless it is another upload's by now, and gives back the reason.
+    async fn refuse(self, reason: BlobError) -> BlobError;
+}
+
+/// Pours `body` into `sink`, and decides what becomes of it.
+pub(crate) async fn pour<S: Sink, E: Into<BoxError>>(
+    mut sink: S,
+    request: Receive,
+    body: impl Stream<Item = Result<Bytes, E>>,
+    progress: impl Fn(u64),
+) -> Result<Received, BlobError> {
+    let mut came = request.offset();
+    let mut body = pin!(body);
+    while let Some(chunk) = body.next().await {
+        let chunk = match chunk {
+            Ok(chunk) => chunk,
+            Err(error) => return Err(interrupted(sink.settle().await?, Some(error.into())).await),
+        };
+        came += chunk.len() as u64;
+        if let Err(error) = request.check_size(came) {
+            return Err(sink.refuse(error).await);
+        }
+        progress(came);
+        sink = sink.push(&chunk).await?;
+    }
+    conclude(sink.settle().await?, request).await
+}
+
+/// Keeps what came before the body failed or ended early.
+async fn interrupted(kept: impl Kept, source: Option<BoxError>) -> BlobError {
+    match kept.keep().await {
+        Ok(received) => BlobError::Interrupted { received, source },
         Err(error) => error,
     }
 }
 
 /// Decides what a body that ended properly has brought.
-async fn conclude(part: Part, sha256: Sha256Hex, request: Receive) -> Result<Received, BlobError> {
-    let size = part.size();
+async fn conclude(kept: impl Kept, request: Receive) -> Result<Received, BlobError> {
+    let size = kept.size();
     if request.end().is_some_and(|end| size < end) {
-        return Err(BlobError::Interrupted { received: size, source: None });
+        return Err(interrupted(kept, None).await);
     }
     if request.file_size().is_some_and(|total| size < total) {
-        return Ok(Received::Partial { size });
+        return Ok(Received::Partial { size: kept.keep().await? });
     }
-    off_thread(move || match request.expected_sha256 {
+    let sha256 = kept.sha256().clone();
+    match request.expected_sha256 {
         Some(expected) if expected != sha256 => {
-            Err(part.refuse(BlobError::ChecksumMismatch { expected, actual: sha256 }))
+            Err(kept.refuse(BlobError::ChecksumMismatch { expected, actual: sha256 }).await)
         }
-        _ => part.finish().map(|()| Received::Complete { size, sha256 }),
-    })
-    .await
+        _ => kept.finish().await.map(|()| Received::Complete { size, sha256 }),
+    }
 }

@@ -1,31 +1,24 @@
-use std::{
-    fs::{self, File},
-    io,
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{fs::File, io, ops::Range, path::PathBuf};
 
+use bytes::Bytes;
+use futures::{Stream, future::Either};
+use signalbox_config::Storage;
 use signalbox_domain::kernel::Sha256Hex;
 use uuid::Uuid;
 
 use crate::{
-    BlobError, BlobKey,
-    error::{IoContext, off_thread},
-    folder::{Folder, is_not_empty, remove_folder},
-    part,
+    BlobError, BlobKey, CheckError, Receive, Received, error::BoxError, local::LocalStore, receive::pour,
+    remote::RemoteStore,
 };
 
-/// Holds the folders of deleted transfers while their files are being removed.
-const DELETED: &str = ".deleted";
-
-/// The files of all transfers under one root folder. Clones share it.
+/// The files of all transfers, in a folder or in a bucket. Clones share it.
 #[derive(Debug, Clone)]
-pub struct BlobStore(Arc<Root>);
+pub struct BlobStore(Place);
 
-#[derive(Debug)]
-struct Root {
-    path: PathBuf,
-    open: File,
+#[derive(Debug, Clone)]
+enum Place {
+    Local(LocalStore),
+    Remote(RemoteStore),
 }
 
 /// How much of a file is there.
@@ -48,27 +41,64 @@ impl BlobStore {
     /// # Errors
     /// [`BlobError::Io`] when the folder cannot be made, read or locked.
     pub fn open(root: PathBuf) -> Result<Self, BlobError> {
-        fs::create_dir_all(root.join(DELETED)).during("make the blob folder")?;
-        let open = File::open(&root).during("open the blob folder")?;
-        let store = Self(Arc::new(Root { path: root, open }));
-        store.empty_deleted()?;
-        Ok(store)
+        LocalStore::open(root).map(|store| Self(Place::Local(store)))
+    }
+
+    /// The store called `name` where `config` has it: under its bucket, else in its folder. A bucket is not asked for
+    /// anything yet: see [`Self::check`].
+    ///
+    /// # Errors
+    /// [`BlobError::Io`] when the folder cannot be used, [`BlobError::Misconfigured`] when the bucket's settings
+    /// contradict each other.
+    pub fn configured(config: &Storage, name: &str) -> Result<Self, BlobError> {
+        match config.url.is_empty() {
+            true => Self::open(config.folder.join(name)),
+            false => RemoteStore::open(config, name).map(|store| Self(Place::Remote(store))),
+        }
+    }
+
+    /// Stores the bytes of `body` as `key`, all of them or from an offset on.
+    ///
+    /// `progress` is told, for every chunk, how many bytes of the file have come; it must be quick.
+    /// Of two uploads of the same file the newer one wins, and the older one ends with [`BlobError::Superseded`]:
+    /// at its next write in both cases, at the latest when it would complete. An upload that is under way when
+    /// its transfer is deleted ends alike and leaves nothing; one that *begins* after the deletion makes the transfer's
+    /// folder again, so check the transfer's state before, and sweep [`BlobStore::list_transfers`] from time to time.
+    ///
+    /// When the future is dropped, what was written so far stays as a part that can be continued.
+    ///
+    /// # Errors
+    /// All of [`BlobError`] but `NotFound`; each variant says what is kept.
+    pub async fn receive<E: Into<BoxError>>(
+        &self,
+        key: &BlobKey,
+        request: Receive,
+        body: impl Stream<Item = Result<Bytes, E>>,
+        progress: impl Fn(u64),
+    ) -> Result<Received, BlobError> {
+        request.check()?;
+        match &self.0 {
+            Place::Local(store) => {
+                pour(store.begin(key, request.start).await?, request, body, progress).await
+            }
+            Place::Remote(store) => {
+                pour(store.begin(key, request.start).await?, request, body, progress).await
+            }
+        }
     }
 
     /// How much of `key` is there, complete or for a later upload to continue.
     ///
     /// # Errors
-    /// [`BlobError::Io`] when the disk cannot be read.
+    /// [`BlobError::Io`] or [`BlobError::Unavailable`] when that cannot be found out.
     pub async fn received(&self, key: &BlobKey) -> Result<Progress, BlobError> {
-        let (store, key) = (self.clone(), key.clone());
-        off_thread(move || match store.size_of(&key, &key.part_name())? {
-            Some(size) => Ok(Progress::Part(size)),
-            None => Ok(store.final_size(&key)?.map_or(Progress::Nothing, |size| Progress::Complete { size })),
-        })
-        .await
+        match &self.0 {
+            Place::Local(store) => store.received(key).await,
+            Place::Remote(store) => store.received(key).await,
+        }
     }
 
-    /// The digest of the complete file `key`, computed from its bytes.
+    /// The digest of the complete file `key`.
     ///
     /// Digests are kept in the event log. This is for the file that was completed just before a crash, so that its
     /// digest never reached the log.
@@ -76,113 +106,94 @@ impl BlobStore {
     /// # Errors
     /// [`BlobError::NotFound`] when there is no complete file.
     pub async fn digest(&self, key: &BlobKey) -> Result<Sha256Hex, BlobError> {
-        let (store, key) = (self.clone(), key.clone());
-        off_thread(move || {
-            let file = store.open_final(&key)?;
-            let (hasher, _) = part::hash(file).during("read a file")?;
-            Ok(Sha256Hex::from_bytes(&sha2::Digest::finalize(hasher)))
+        match &self.0 {
+            Place::Local(store) => store.digest(key).await,
+            Place::Remote(store) => store.digest(key).await,
+        }
+    }
+
+    /// The whole size of the file `key`, and its bytes or those of `range`, cut to the file's end.
+    ///
+    /// The bytes are those of the file that was there at the call, never of another one. Where it is replaced or deleted
+    /// meanwhile, a disk gives them to their end, and a bucket may end with an error.
+    ///
+    /// # Errors
+    /// [`BlobError::NotFound`] when there is no complete file.
+    pub async fn read(
+        &self,
+        key: &BlobKey,
+        range: Option<Range<u64>>,
+    ) -> Result<(u64, impl Stream<Item = io::Result<Bytes>> + Send + 'static), BlobError> {
+        Ok(match &self.0 {
+            Place::Local(store) => {
+                let (size, bytes) = store.read(key, range).await?;
+                (size, Either::Left(bytes))
+            }
+            Place::Remote(store) => {
+                let (size, bytes) = store.read(key, range).await?;
+                (size, Either::Right(bytes))
+            }
         })
-        .await
+    }
+
+    /// The whole size of the file `key`, and the file itself, for what has to read it more than once. Out of a bucket it
+    /// is a copy without a name, whose digest was checked.
+    ///
+    /// # Errors
+    /// [`BlobError::NotFound`] when there is no complete file.
+    pub async fn open_file(&self, key: &BlobKey) -> Result<(u64, File), BlobError> {
+        match &self.0 {
+            Place::Local(store) => store.open_file(key).await,
+            Place::Remote(store) => store.open_file(key).await,
+        }
     }
 
     /// Removes all files of `transfer`. Does nothing when there are none.
     ///
-    /// The transfer's folder first leaves its place in one step: from then on nothing of it can be read or continued.
-    /// Reads under way go on to their end; an upload under way ends with [`BlobError::Superseded`] and what it wrote
-    /// goes too. After a crash in between, the next [`Self::open`] or deletion removes the rest.
+    /// From its first step on nothing of the transfer can be read or continued. Reads under way are as [`Self::read`]
+    /// says; an upload under way ends with [`BlobError::Superseded`] and what it wrote goes too. What a crash in
+    /// between leaves is removed by [`Self::sweep`].
     ///
     /// # Errors
-    /// [`BlobError::Io`] when the disk refuses.
+    /// [`BlobError::Io`] or [`BlobError::Unavailable`] when it cannot be done: do it again.
     pub async fn delete_transfer(&self, transfer: Uuid) -> Result<(), BlobError> {
-        let store = self.clone();
-        off_thread(move || {
-            store.set_aside(transfer)?;
-            store.empty_deleted()
-        })
-        .await
+        match &self.0 {
+            Place::Local(store) => store.delete_transfer(transfer).await,
+            Place::Remote(store) => store.delete_transfer(transfer).await,
+        }
     }
 
-    /// The transfers that have files here, so that those which ended long ago can be deleted.
+    /// Removes what crashes have left of deleted transfers. To be done every few minutes; it costs little.
     ///
     /// # Errors
-    /// [`BlobError::Io`] when the disk cannot be read.
+    /// [`BlobError::Io`] or [`BlobError::Unavailable`] when it cannot be done: do it again.
+    pub async fn sweep(&self) -> Result<(), BlobError> {
+        match &self.0 {
+            Place::Local(store) => store.sweep().await,
+            Place::Remote(store) => store.sweep().await,
+        }
+    }
+
+    /// The transfers that have files here, so that those which ended long ago can be deleted. Some servers of buckets name a
+    /// transfer for some time after its last file has gone.
+    ///
+    /// # Errors
+    /// [`BlobError::Io`] or [`BlobError::Unavailable`] when they cannot be listed.
     pub async fn list_transfers(&self) -> Result<Vec<Uuid>, BlobError> {
-        let store = self.clone();
-        off_thread(move || {
-            let names = entry_names(&store.0.path).during("list the blob folder")?;
-            Ok(names.iter().filter_map(|name| Uuid::try_parse(name).ok()).collect())
-        })
-        .await
-    }
-
-    /// Moves the folder of `transfer` to a free name among the deleted ones.
-    fn set_aside(&self, transfer: Uuid) -> Result<(), BlobError> {
-        for attempt in 0_u64.. {
-            let aside = self.deleted().join(format!("{transfer}.{attempt}"));
-            match fs::rename(self.0.path.join(folder_name(transfer)), aside) {
-                Err(error) if is_not_empty(&error) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
-                result => return result.during("set a deleted transfer aside"),
-            }
+        match &self.0 {
+            Place::Local(store) => store.list_transfers().await,
+            Place::Remote(store) => store.list_transfers().await,
         }
-        Ok(())
     }
 
-    fn empty_deleted(&self) -> Result<(), BlobError> {
-        for name in entry_names(&self.deleted()).during("list deleted transfers")? {
-            remove_folder(&self.deleted().join(name)).during("remove a deleted transfer")?;
+    /// Tries on a bucket all that a store does with it; a folder was tried when it was opened. Leaves nothing behind.
+    ///
+    /// # Errors
+    /// [`CheckError`] says what does not work.
+    pub async fn check(&self) -> Result<(), CheckError> {
+        match &self.0 {
+            Place::Local(_) => Ok(()),
+            Place::Remote(store) => store.check().await,
         }
-        Ok(())
     }
-
-    fn deleted(&self) -> PathBuf {
-        self.0.path.join(DELETED)
-    }
-
-    pub(crate) fn create_folder(&self, key: &BlobKey) -> io::Result<Folder> {
-        Folder::create(&self.0.open, &folder_name(key.transfer()))
-    }
-
-    pub(crate) fn open_folder(&self, key: &BlobKey) -> io::Result<Folder> {
-        Folder::open(&self.0.open, &folder_name(key.transfer()))
-    }
-
-    pub(crate) fn open_final(&self, key: &BlobKey) -> Result<File, BlobError> {
-        let opened = self.open_folder(key).and_then(|folder| folder.open_to_read(key.final_name()));
-        found(opened).during("open a file")?.ok_or(BlobError::NotFound)
-    }
-
-    /// Size of the complete file, if there is one.
-    pub(crate) fn final_size(&self, key: &BlobKey) -> Result<Option<u64>, BlobError> {
-        self.size_of(key, key.final_name())
-    }
-
-    fn size_of(&self, key: &BlobKey, name: &str) -> Result<Option<u64>, BlobError> {
-        let Some(folder) = found(self.open_folder(key)).during("open the folder of a transfer")? else {
-            return Ok(None);
-        };
-        let stat = folder.stat(name).during("measure a file")?;
-        Ok(stat.map(|stat| stat.st_size.unsigned_abs()))
-    }
-
-    /// Makes the names of the transfers' folders durable.
-    pub(crate) fn sync_root(&self) -> io::Result<()> {
-        self.0.open.sync_all()
-    }
-}
-
-fn folder_name(transfer: Uuid) -> String {
-    transfer.hyphenated().to_string()
-}
-
-fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        result => result.map(Some),
-    }
-}
-
-fn entry_names(folder: &std::path::Path) -> io::Result<Vec<String>> {
-    let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-    names.collect()
 }

@@ -1,7 +1,9 @@
 //! Configuration: one struct per concern, all defaults in one commented TOML compiled in, a file and the environment
 //! over them.
 
+mod layers;
 mod secret;
+mod storage;
 
 use std::{
     collections::HashMap,
@@ -10,9 +12,11 @@ use std::{
 };
 
 use serde::{Deserialize, Deserializer, de::Error as _};
-use toml::{Table, Value};
+use toml::Value;
 
+use layers::{merge, parse, set_from_environment};
 pub use secret::Secret;
+pub use storage::Storage;
 
 const DEFAULTS: &str = include_str!("signalbox.default.toml");
 const PREFIX: &str = "SIGNALBOX_";
@@ -23,7 +27,7 @@ const PREFIX: &str = "SIGNALBOX_";
 pub struct Config {
     /// The HTTP server.
     pub server: Server,
-    /// Files on disk.
+    /// Files on disk, and those that all machines share.
     pub storage: Storage,
     /// PostgreSQL.
     pub database: Database,
@@ -49,6 +53,8 @@ pub struct Config {
     pub firmware: Firmware,
     /// What is logged.
     pub log: Log,
+    /// Traces.
+    pub telemetry: Telemetry,
 }
 
 /// The HTTP server.
@@ -68,20 +74,14 @@ pub struct Server {
     pub metrics_address: Option<SocketAddr>,
 }
 
-/// Files on disk.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Storage {
-    /// Folder for all of them.
-    pub folder: PathBuf,
-}
-
 /// PostgreSQL.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Database {
     /// Address, with password.
     pub url: Secret,
+    /// Address of a replica that gateways read from, with password; empty for none.
+    pub replica_url: Secret,
     /// Connections of this process at most.
     pub max_connections: u32,
 }
@@ -90,8 +90,10 @@ pub struct Database {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nats {
-    /// Address, with password.
+    /// Address, with password; those of all servers of a cluster.
     pub url: Secret,
+    /// Servers that keep a copy of each stream.
+    pub replicas: usize,
 }
 
 /// Logins and tokens.
@@ -322,6 +324,16 @@ pub enum LogFormat {
     Json,
 }
 
+/// Traces.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Telemetry {
+    /// Address of an OTLP collector; empty for none.
+    pub otlp_endpoint: String,
+    /// Part of the traces begun here that is recorded.
+    pub sample_ratio: f64,
+}
+
 /// Why the configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -350,7 +362,10 @@ impl Config {
             let text = read.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
             merge(&mut values, parse(&text)?);
         }
-        for (name, value) in environment {
+        // Names of our own last: they win over those that other programs know too.
+        let (ours, shared): (Vec<_>, Vec<_>) =
+            environment.iter().partition(|(name, _)| name.starts_with(PREFIX));
+        for (name, value) in shared.into_iter().chain(ours) {
             set_from_environment(&mut values, name, value)?;
         }
         let config: Self =
@@ -362,8 +377,22 @@ impl Config {
         if self.database.max_connections < 4 {
             return Err(invalid("database.max_connections must be at least 4"));
         }
+        if !matches!(self.nats.replicas, 1 | 3 | 5) {
+            return Err(invalid("nats.replicas must be 1, 3 or 5: JetStream needs a majority to agree"));
+        }
         if !self.extraction.llm_url.is_empty() && self.extraction.llm_model.is_empty() {
             return Err(invalid("extraction.llm_model must name a model when extraction.llm_url is set"));
+        }
+        self.storage.validate()?;
+        let endpoint = &self.telemetry.otlp_endpoint;
+        let is_http = endpoint.starts_with("http://") || endpoint.starts_with("https://");
+        if !endpoint.is_empty() && !is_http {
+            return Err(invalid(
+                "telemetry.otlp_endpoint must begin with http:// or https://; OTLP over gRPC is not spoken",
+            ));
+        }
+        if !(0.0..=1.0).contains(&self.telemetry.sample_ratio) {
+            return Err(invalid("telemetry.sample_ratio must be a number from 0 to 1"));
         }
         let positive = [
             ("identity.token_hours", self.identity.token_hours),
@@ -396,51 +425,6 @@ fn invalid(message: &str) -> ConfigError {
     ConfigError::Invalid(message.trim().to_owned())
 }
 
-fn parse(text: &str) -> Result<Table, ConfigError> {
-    text.parse().map_err(|error: toml::de::Error| invalid(error.message()))
-}
-
-fn merge(values: &mut Table, over: Table) {
-    for (key, value) in over {
-        match (values.get_mut(&key), value) {
-            (Some(Value::Table(inner)), Value::Table(over)) => merge(inner, over),
-            (_, value) => {
-                values.insert(key, value);
-            }
-        }
-    }
-}
-
-fn set_from_environment(values: &mut Table, name: &str, value: &str) -> Result<(), ConfigError> {
-    let path = match name {
-        "DATABASE_URL" => Some(("database".to_owned(), "url".to_owned())),
-        "NATS_URL" => Some(("nats".to_owned(), "url".to_owned())),
-        _ => name
-            .strip_prefix(PREFIX)
-            .and_then(|rest| rest.split_once("__"))
-            .map(|(section, key)| (section.to_ascii_lowercase(), key.to_ascii_lowercase())),
-    };
-    let Some((section, key)) = path else { return Ok(()) };
-    let known = values.get_mut(&section).and_then(Value::as_table_mut).and_then(|table| table.get_mut(&key));
-    let slot = known.ok_or_else(|| invalid(&format!("{name} names no setting")))?;
-    *slot =
-        typed_like(slot, value).ok_or_else(|| invalid(&format!("{name} has a value of the wrong type")))?;
-    Ok(())
-}
-
-/// `text` as a value of the same type as `example`; lists are separated by commas.
-fn typed_like(example: &Value, text: &str) -> Option<Value> {
-    match example {
-        Value::Integer(_) => text.trim().parse().ok().map(Value::Integer),
-        Value::Boolean(_) => text.trim().parse().ok().map(Value::Boolean),
-        Value::Array(_) => {
-            let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-            Some(Value::Array(items.map(|item| Value::String(item.to_owned())).collect()))
-        }
-        _ => Some(Value::String(text.to_owned())),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -471,6 +455,24 @@ mod tests {
         assert_eq!(config.server.address.port(), 9000);
         assert_eq!(config.server.cors_origins.len(), 2);
         assert_eq!(config.database.url.expose(), "postgres://x");
+    }
+
+    #[test]
+    fn a_collector_is_found_by_the_name_that_all_programs_know_and_sooner_by_ours() {
+        let shared = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://shared:4318");
+        assert_eq!(load(&[shared]).unwrap().telemetry.otlp_endpoint, "http://shared:4318");
+        let ours = ("SIGNALBOX_TELEMETRY__OTLP_ENDPOINT", "https://ours");
+        assert_eq!(load(&[shared, ours]).unwrap().telemetry.otlp_endpoint, "https://ours");
+        assert_eq!(
+            load(&[("SIGNALBOX_TELEMETRY__SAMPLE_RATIO", "0.25")]).unwrap().telemetry.sample_ratio,
+            0.25
+        );
+        for (key, wrong) in
+            [("OTLP_ENDPOINT", "collector:4317"), ("SAMPLE_RATIO", "1.5"), ("SAMPLE_RATIO", "NaN")]
+        {
+            let error = load(&[(&format!("SIGNALBOX_TELEMETRY__{key}"), wrong)]).unwrap_err().to_string();
+            assert!(error.contains(&format!("telemetry.{}", key.to_lowercase())), "{error}");
+        }
     }
 
     #[test]

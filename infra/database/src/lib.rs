@@ -15,7 +15,7 @@ use sqlx::{
 };
 
 pub use begin::begin;
-pub use own::{BY_KEY, OwnConnection};
+pub use own::{BY_KEY, OwnConnection, within};
 
 static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
 
@@ -64,6 +64,21 @@ pub async fn connect(url: &str, max_connections: u32) -> Result<PgPool, Database
         .map_err(DatabaseError::Connect)?;
     check_version(&pool).await?;
     Ok(pool)
+}
+
+/// A pool on a replica, which may be away: it is connected to when it is first asked. Nothing can be written through it.
+///
+/// # Errors
+/// [`DatabaseError::Address`].
+pub fn replica(url: &str, max_connections: u32) -> Result<PgPool, DatabaseError> {
+    let options = PgConnectOptions::from_str(url).map_err(DatabaseError::Address)?;
+    let options = options.application_name("signalbox").options([("default_transaction_read_only", "on")]);
+    let pool = PgPoolOptions::new()
+        .max_connections(max_connections)
+        .acquire_timeout(Duration::from_secs(2))
+        .test_before_acquire(false)
+        .before_acquire(|connection, meta| Box::pin(check_rested(connection, meta.idle_for)));
+    Ok(pool.connect_lazy_with(options))
 }
 
 /// Brings the schema up to date. Safe to call from several processes at once.

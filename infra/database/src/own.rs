@@ -1,6 +1,10 @@
-use std::time::Instant;
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 
 use sqlx::{Connection, PgConnection, PgPool, postgres::PgConnectOptions};
+use tokio::time::timeout;
 
 use crate::RESTED;
 
@@ -41,4 +45,16 @@ impl OwnConnection {
     pub fn keep(&mut self, connection: PgConnection) {
         self.kept = Some((connection, Instant::now()));
     }
+}
+
+/// What the server answers to `asked` within `limit`; the connection is of no use after an error.
+///
+/// # Errors
+/// The database's error; one of input and output that timed out when there was no answer.
+pub async fn within<T>(
+    limit: Duration,
+    asked: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    let late = |_| Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into()));
+    timeout(limit, asked).await.unwrap_or_else(late)
 }

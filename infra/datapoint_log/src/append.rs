@@ -7,11 +7,12 @@
 use bytes::Bytes;
 use chrono::NaiveDate;
 use signalbox_clock::Clock;
+use signalbox_metrics::metrics;
 use sqlx::{PgPool, Row};
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-use crate::{Committed, partitions::add_days};
+use crate::{Committed, partitions::add_days, traces::APPEND_TRACED};
 
 /// Batches that may wait for the writer before senders have to.
 const QUEUE: usize = 1024;
@@ -22,6 +23,8 @@ const MAX_POINTS: usize = 65_536;
 const MAX_BYTES: usize = 700_000;
 /// PostgreSQL's code for a row that fits no partition.
 const NO_PARTITION: &str = "23514";
+const APPEND: &str =
+    "SELECT log_position, log_day, first_index, is_duplicate FROM append_datapoints($1, $2, $3, $4)";
 
 /// A batch to append.
 #[derive(Debug)]
@@ -32,6 +35,8 @@ pub struct Batch {
     pub points: usize,
     /// The points, see [`crate::codec::encode_block`].
     pub block: Bytes,
+    /// The trace that brought it, if it is recorded.
+    pub traceparent: Option<String>,
 }
 
 /// Where a batch ended up.
@@ -110,6 +115,7 @@ async fn write(
 ) {
     let mut waiting = None;
     while let Some(group) = next_group(&mut batches, &mut waiting).await {
+        metrics().queue("append_datapoints", usize::from(waiting.is_some()) + batches.len());
         let result = append_group(&pool, &clock, &group).await;
         match result {
             Ok(outcomes) => {
@@ -191,15 +197,18 @@ async fn append_once(
     group: &Group,
 ) -> Result<Vec<Appended>, sqlx::Error> {
     let batches = || group.batches.iter().map(|(batch, _)| batch);
-    let rows = sqlx::query(
-        "SELECT log_position, log_day, first_index, is_duplicate FROM append_datapoints($1, $2, $3, $4)",
-    )
-    .bind(batches().map(|batch| batch.id).collect::<Vec<_>>())
-    .bind(batches().map(|batch| batch.points as i32).collect::<Vec<_>>())
-    .bind(batches().map(|batch| batch.block.as_ref()).collect::<Vec<_>>())
-    .bind(now)
-    .fetch_all(pool)
-    .await?;
+    let is_traced = batches().any(|batch| batch.traceparent.is_some());
+    let query = sqlx::query(if is_traced { APPEND_TRACED } else { APPEND })
+        .bind(batches().map(|batch| batch.id).collect::<Vec<_>>())
+        .bind(batches().map(|batch| batch.points as i32).collect::<Vec<_>>())
+        .bind(batches().map(|batch| batch.block.as_ref()).collect::<Vec<_>>())
+        .bind(now);
+    let query = if is_traced {
+        query.bind(batches().map(|batch| batch.traceparent.as_deref()).collect::<Vec<_>>())
+    } else {
+        query
+    };
+    let rows = query.fetch_all(pool).await?;
     let outcome = |row: &sqlx::postgres::PgRow| {
         Ok(Appended {
             position: row.try_get(0)?,

@@ -14,6 +14,7 @@ mod id;
 mod partitions;
 mod point;
 mod read;
+mod traces;
 
 pub use append::{AppendFailed, Appended, Appender, Batch};
 pub use id::IdKey;
@@ -23,3 +24,4 @@ pub use read::{
     Committed, Entry, Head, LogRow, Tombstone, UnreadableRow, append_tombstone, decode_payload, head,
     read_after, read_points_after, read_row, recorded_times,
 };
+pub use traces::{forget_traces, trace_of_point};

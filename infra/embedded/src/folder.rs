@@ -21,6 +21,12 @@ impl Secret {
     }
 }
 
+impl From<&str> for Secret {
+    fn from(word: &str) -> Self {
+        Self(word.to_owned())
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("[secret]")
@@ -108,7 +114,7 @@ fn write_new(path: &Path, content: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-fn random_word() -> String {
+pub(crate) fn random_word() -> String {
     hex::encode(rand::random::<[u8; 24]>())
 }
 

@@ -19,6 +19,9 @@
 //! # }
 //! ```
 //!
+//! For tests and measurements of larger installations, a NATS server may be one of a [`NatsCluster`], and a PostgreSQL the
+//! replica of another ([`PostgresOptions::primary`]).
+//!
 //! How the children end, whatever happens to the parent:
 //!
 //! | The parent | The children |
@@ -39,9 +42,11 @@ mod leftovers;
 mod locate;
 mod log;
 mod nats;
+mod nats_cluster;
 mod ports;
 mod postgres;
 
 pub use error::EmbeddedError;
-pub use nats::{Nats, NatsOptions};
-pub use postgres::{Postgres, PostgresOptions};
+pub use nats::{ClusterPlace, Nats, NatsOptions};
+pub use nats_cluster::NatsCluster;
+pub use postgres::{Postgres, PostgresOptions, Primary};

@@ -3,6 +3,7 @@
 //! In its folder: `nats.conf` (with the password, so only its owner reads it), `jetstream` (the streams), `password`,
 //! `name`, `log`, `lock`. It listens on 127.0.0.1 alone, asks for the password, and has no monitoring port.
 
+use std::fmt;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,6 +21,8 @@ use crate::locate;
 use crate::ports;
 
 const NAME: &str = "nats-server";
+/// Who clients and servers of a cluster say they are.
+const CLUSTER_USER: &str = "signalbox";
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
 const STOP_STEPS: [(Signal, Duration); 1] = [(Signal::TERM, Duration::from_secs(10))];
 
@@ -30,12 +33,31 @@ pub struct NatsOptions {
     pub data_dir: PathBuf,
     /// A free port is chosen when none is given.
     pub port: Option<u16>,
+    /// The cluster that it belongs to, if any.
+    pub cluster: Option<ClusterPlace>,
 }
 
 impl NatsOptions {
     /// A server in `data_dir` on any free port.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
-        Self { data_dir: data_dir.into(), port: None }
+        Self { data_dir: data_dir.into(), port: None, cluster: None }
+    }
+}
+
+/// A server's place in a cluster on this machine.
+#[derive(Clone)]
+pub struct ClusterPlace {
+    /// Where the other servers of the cluster find this one.
+    pub port: u16,
+    /// Where this one finds the others; it may stand among them.
+    pub routes: Vec<u16>,
+    /// The password of clients and of the other servers, the same for the whole cluster.
+    pub password: String,
+}
+
+impl fmt::Debug for ClusterPlace {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ClusterPlace").field("port", &self.port).finish_non_exhaustive()
     }
 }
 
@@ -54,6 +76,7 @@ pub struct Nats {
 #[derive(Clone, Debug)]
 struct Identity {
     name: String,
+    user: String,
     password: Secret,
 }
 
@@ -62,14 +85,20 @@ impl Nats {
     pub async fn start(options: NatsOptions) -> Result<Self, EmbeddedError> {
         let program = locate::nats_server()?.canonicalize().map_err(EmbeddedError::run(NAME))?;
         let folder = Folder::claim(&options.data_dir, 0o700)?;
-        let identity = Identity {
-            name: folder.secret("name")?.reveal().to_owned(),
-            password: folder.secret("password")?,
+        let name = folder.secret("name")?.reveal().to_owned();
+        let identity = match &options.cluster {
+            // Clients that go from one server to another say the same to each.
+            Some(place) => {
+                let password = Secret::from(place.password.as_str());
+                Identity { name, user: CLUSTER_USER.to_owned(), password }
+            }
+            None => Identity { user: name.clone(), name, password: folder.secret("password")? },
         };
 
         let config = folder.join("nats.conf");
         leftovers::end(folder.path(), |process| leftovers::is_nats_with(process, &config)).await?;
-        let launch = |port| launch(&program, &folder, &identity, port);
+        let cluster = options.cluster.as_ref();
+        let launch = |port| launch(&program, &folder, &identity, cluster, port);
         let (process, port) = ports::start_on_port(options.port, launch).await?;
         tracing::info!(server.name = NAME, server.pid = process.pid(), server.port = port, "server started");
         Ok(Self { process, _folder: folder, port, identity })
@@ -80,8 +109,13 @@ impl Nats {
     /// `async_nats::connect` passes over both: take them out of a parsed `async_nats::ServerAddr` and give them to
     /// `ConnectOptions::user_and_password`.
     pub fn url(&self) -> String {
-        let Identity { name, password } = &self.identity;
-        format!("nats://{name}:{}@127.0.0.1:{}", password.reveal(), self.port)
+        let Identity { user, password, .. } = &self.identity;
+        format!("nats://{user}:{}@127.0.0.1:{}", password.reveal(), self.port)
+    }
+
+    /// The server's name, by which a cluster tells who leads.
+    pub fn name(&self) -> &str {
+        &self.identity.name
     }
 
     /// The port on 127.0.0.1 that the server listens on.
@@ -109,9 +143,10 @@ async fn launch(
     program: &Path,
     folder: &Folder,
     identity: &Identity,
+    cluster: Option<&ClusterPlace>,
     port: u16,
 ) -> Result<(ServerProcess, u16), EmbeddedError> {
-    let config = folder.write_private("nats.conf", &configuration(identity, port))?;
+    let config = folder.write_private("nats.conf", &configuration(identity, cluster, port))?;
     let mut command = account::own_command(program, "TERM")?;
     // The store is named here and not in the file, where the path would have to be quoted.
     command.arg("--config").arg(config).arg("--store_dir").arg(folder.path());
@@ -120,14 +155,30 @@ async fn launch(
     Ok((process, port))
 }
 
-fn configuration(Identity { name, password }: &Identity, port: u16) -> String {
+fn configuration(identity: &Identity, cluster: Option<&ClusterPlace>, port: u16) -> String {
+    let Identity { name, user, password } = identity;
     let password = password.reveal();
-    format!(
+    let own = format!(
         r#"listen: "127.0.0.1:{port}"
 server_name: "{name}"
 max_payload: 8MB
 jetstream: enabled
-authorization {{ user: "{name}", password: "{password}" }}
+authorization {{ user: "{user}", password: "{password}" }}
+"#
+    );
+    own + &cluster.map(routes).unwrap_or_default()
+}
+
+fn routes(ClusterPlace { port, routes, password }: &ClusterPlace) -> String {
+    let route = |port: &u16| format!(r#""nats-route://{CLUSTER_USER}:{password}@127.0.0.1:{port}""#);
+    let routes = routes.iter().map(route).collect::<Vec<_>>().join(", ");
+    format!(
+        r#"cluster {{
+  name: "signalbox"
+  listen: "127.0.0.1:{port}"
+  authorization {{ user: "{CLUSTER_USER}", password: "{password}" }}
+  routes: [{routes}]
+}}
 "#
     )
 }

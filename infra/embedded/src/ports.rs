@@ -32,9 +32,16 @@ where
 }
 
 fn free() -> Result<u16, EmbeddedError> {
-    listen(0)
-        .and_then(|listener| Ok(listener.local_addr()?.port()))
-        .map_err(EmbeddedError::run("a listener on 127.0.0.1"))
+    hold().map(|(_, port)| port)
+}
+
+/// A free port, which nobody else gets as long as the listener lives.
+pub(crate) fn hold() -> Result<(TcpListener, u16), EmbeddedError> {
+    let held = listen(0).and_then(|listener| {
+        let port = listener.local_addr()?.port();
+        Ok((listener, port))
+    });
+    held.map_err(EmbeddedError::run("a listener on 127.0.0.1"))
 }
 
 fn require_free(port: u16) -> Result<(), EmbeddedError> {

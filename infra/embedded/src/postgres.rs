@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::future::ready;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -53,12 +54,21 @@ pub struct PostgresOptions {
     pub port: Option<u16>,
     /// Server settings that override the defaults, such as `("fsync", "off")` in tests.
     pub settings: Vec<(String, String)>,
+    /// The server that this one copies and follows, if it is a replica.
+    pub primary: Option<Primary>,
+}
+
+/// Where a replica finds its primary.
+#[derive(Clone, Debug)]
+pub struct Primary {
+    port: u16,
+    password: Secret,
 }
 
 impl PostgresOptions {
     /// A server in `data_dir` on any free port, with the default settings.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
-        Self { data_dir: data_dir.into(), port: None, settings: Vec::new() }
+        Self { data_dir: data_dir.into(), port: None, settings: Vec::new(), primary: None }
     }
 }
 
@@ -80,7 +90,10 @@ impl Postgres {
         let mode = if account.owner().is_some() { 0o711 } else { 0o700 };
         let folder = Folder::claim(&options.data_dir, mode)?;
         account.reach(folder.path())?;
-        let password = folder.secret("password")?;
+        let password = match &options.primary {
+            Some(primary) => primary.password.clone(),
+            None => folder.secret("password")?,
+        };
         let plan = Plan { programs: programs_for(&folder)?, account, folder: &folder, options: &options };
 
         plan.end_leftovers().await?;
@@ -100,6 +113,11 @@ impl Postgres {
     /// The port on 127.0.0.1 that the server listens on.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// This server as the primary of replicas.
+    pub fn as_primary(&self) -> Primary {
+        Primary { port: self.port, password: self.password.clone() }
     }
 
     /// Whether the server still runs.
@@ -151,7 +169,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Runs `initdb` in a folder that gets its final name when it is complete, so that an interrupted one starts anew.
+    /// Lays out the data in a folder that gets its final name when it is complete, so that an interrupted one starts anew.
     async fn lay_out_once(&self, password: &Secret) -> Result<(), EmbeddedError> {
         let finished = cluster(self.folder);
         if finished.exists() {
@@ -161,14 +179,21 @@ impl Plan<'_> {
         if unfinished.exists() {
             fs::remove_dir_all(&unfinished).map_err(EmbeddedError::file("remove", &unfinished))?;
         }
-        fs::create_dir(&unfinished).map_err(EmbeddedError::file("make the folder", &unfinished))?;
+        // PostgreSQL refuses a folder that others can read.
+        let made = fs::DirBuilder::new().mode(0o700).create(&unfinished);
+        made.map_err(EmbeddedError::file("make the folder", &unfinished))?;
         self.own(&unfinished)?;
-        // initdb reads the password as the server's user, who cannot read ours.
-        let password_copy = self.folder.write_private("password.initdb", password.reveal())?;
-        self.own(&password_copy)?;
-        let laid_out = self.initdb(&unfinished, &password_copy).await;
-        fs::remove_file(&password_copy).map_err(EmbeddedError::file("remove", &password_copy))?;
-        laid_out?;
+        match &self.options.primary {
+            Some(primary) => self.copy(primary, &unfinished).await?,
+            None => {
+                // initdb reads the password as the server's user, who cannot read ours.
+                let password_copy = self.folder.write_private("password.initdb", password.reveal())?;
+                self.own(&password_copy)?;
+                let laid_out = self.initdb(&unfinished, &password_copy).await;
+                fs::remove_file(&password_copy).map_err(EmbeddedError::file("remove", &password_copy))?;
+                laid_out?;
+            }
+        }
         fs::rename(&unfinished, &finished).map_err(EmbeddedError::file("rename", unfinished))
     }
 
@@ -188,12 +213,31 @@ impl Plan<'_> {
             "C.UTF-8",
         ]);
         command.arg("--data-checksums").arg("--pwfile").arg(password_file).arg("--pgdata").arg(target);
+        self.lay_out_with(command, "initdb").await
+    }
+
+    /// Copies the running primary; the copy follows it when it is started.
+    async fn copy(&self, primary: &Primary, target: &Path) -> Result<(), EmbeddedError> {
+        let mut command = self.account.command(&self.programs.bin.join("pg_basebackup"), "KILL")?;
+        // It writes the address and the password into the copy.
+        command.env("PGPASSWORD", primary.password.reveal());
+        command.args(["--host", "127.0.0.1", "--port", &primary.port.to_string(), "--username", SUPERUSER]);
+        command.args(["--wal-method", "stream", "--checkpoint", "fast", "--write-recovery-conf"]);
+        command.arg("--pgdata").arg(target);
+        self.lay_out_with(command, "pg_basebackup").await
+    }
+
+    async fn lay_out_with(
+        &self,
+        mut command: std::process::Command,
+        name: &'static str,
+    ) -> Result<(), EmbeddedError> {
         if self.fsync_is_off() {
             command.arg("--no-sync");
         }
         let mut command = tokio::process::Command::from(command);
         command.process_group(0).kill_on_drop(true);
-        let output = command.output().await.map_err(EmbeddedError::run("initdb"))?;
+        let output = command.output().await.map_err(EmbeddedError::run(name))?;
         if output.status.success() {
             return Ok(());
         }

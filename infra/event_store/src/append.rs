@@ -115,6 +115,7 @@ async fn write(
 ) {
     let mut waiting = VecDeque::new();
     while let Some(batch) = next_batch(&mut appends, &mut waiting).await {
+        metrics().queue("append", waiting.len() + appends.len());
         let result = append_batch(&mut own, &clock, &batch).await;
         match &result {
             Ok(outcomes) => metrics().append(batch.appends.len(), appended(&batch, outcomes)),

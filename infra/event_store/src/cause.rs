@@ -36,3 +36,59 @@ pub(crate) async fn complete<D: Decider>(
 }
 
 const CAUSE: &str = "SELECT position, metadata->>'correlation' AS correlation, metadata->>'traceparent' AS traceparent FROM events";
+
+/// The trace of what leads to a command on aggregate `id`, whose sender says no more of it than `causation`; see
+/// [`Metadata::correlation`].
+///
+/// # Errors
+/// The database's error.
+pub async fn trace_of_cause<D: Decider>(
+    pool: &PgPool,
+    id: Uuid,
+    causation: Option<i64>,
+) -> Result<Option<String>, sqlx::Error> {
+    match causation {
+        Some(position) => trace_at(pool, position).await,
+        None if D::ONE_STORY => trace_of_stream(pool, D::TYPE, id).await,
+        None => Ok(None),
+    }
+}
+
+/// The trace of the event at `position`.
+///
+/// # Errors
+/// The database's error.
+pub async fn trace_at(pool: &PgPool, position: i64) -> Result<Option<String>, sqlx::Error> {
+    let found = sqlx::query_scalar("SELECT metadata->>'traceparent' FROM events WHERE position = $1");
+    Ok(found.bind(position).fetch_optional(pool).await?.flatten())
+}
+
+/// The traces of the events at `positions` that have one, by position.
+///
+/// # Errors
+/// The database's error.
+pub async fn traces_at(pool: &PgPool, positions: &[i64]) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT metadata->>'traceparent' FROM events
+          WHERE position = ANY($1) AND metadata->>'traceparent' IS NOT NULL ORDER BY position",
+    )
+    .bind(positions)
+    .fetch_all(pool)
+    .await
+}
+
+/// The trace of the newest event of one aggregate.
+///
+/// # Errors
+/// The database's error.
+pub async fn trace_of_stream(
+    pool: &PgPool,
+    aggregate_type: &str,
+    id: Uuid,
+) -> Result<Option<String>, sqlx::Error> {
+    let found = sqlx::query_scalar(
+        "SELECT metadata->>'traceparent' FROM events
+          WHERE aggregate_type = $1 AND aggregate_id = $2 ORDER BY sequence DESC LIMIT 1",
+    );
+    Ok(found.bind(aggregate_type).bind(id.to_string()).fetch_optional(pool).await?.flatten())
+}

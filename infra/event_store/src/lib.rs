@@ -14,6 +14,7 @@ mod cause;
 mod chain;
 mod execute;
 mod index;
+mod life;
 mod read;
 mod recorded;
 mod root;
@@ -23,15 +24,18 @@ mod store;
 mod upcast;
 
 pub use append::{AppendError, AppendOutcome, Appender, Heads};
+pub use cause::{trace_at, trace_of_cause, trace_of_stream, traces_at};
 pub use chain::{
     ChainError, Fault, Hash, Head, HeadError, SignedHead, Verification, chain_head, extend_chain,
     verify_chain,
 };
 pub use execute::{ExecuteError, Execution, execute};
 pub use index::extend_index;
+pub use life::{Life, read_kinds, time_of, version_position};
 pub use read::{
     InvalidMoment, Moment, count_between, head_position, position_before, read_after, read_all_for,
     read_all_with, read_at, read_stream, read_stream_after, read_streams, read_wanted, stream_position,
+    traces_between,
 };
 pub use recorded::{DecodeError, RecordedEvent};
 pub use search::{LogFilter, LogOrder, SearchError, search};

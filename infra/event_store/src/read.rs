@@ -76,6 +76,26 @@ async fn read_all(
     .await
 }
 
+/// The traces of the events of `aggregates` after position `after` up to `last`, each once.
+///
+/// # Errors
+/// The database's error.
+pub async fn traces_between(
+    executor: impl PgExecutor<'_>,
+    (after, last): (i64, i64),
+    aggregates: &[&str],
+) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT DISTINCT metadata->>'traceparent' FROM events
+          WHERE position > $1 AND position <= $2 AND aggregate_type = ANY($3) AND metadata ? 'traceparent'",
+    )
+    .bind(after)
+    .bind(last)
+    .bind(aggregates)
+    .fetch_all(executor)
+    .await
+}
+
 /// The events of `aggregates` after `position` up to `last`, in order, without their metadata: for readers that fold the whole
 /// log again, and want nothing else of it.
 ///

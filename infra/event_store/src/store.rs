@@ -1,4 +1,4 @@
-use std::{collections::HashMap, sync::OnceLock};
+use std::{collections::HashMap, sync::OnceLock, time::SystemTime};
 
 use cqrs_es::{
     AggregateContext, AggregateError, DomainEvent, EventEnvelope, EventStore,
@@ -7,6 +7,7 @@ use cqrs_es::{
 use postgres_es::PostgresEventRepository;
 use serde_json::Value;
 use signalbox_domain::kernel::{Decider, ErrorKind, Metadata, Rejection};
+use signalbox_telemetry::{Kind, Span, is_tracing};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -29,6 +30,8 @@ pub(crate) struct CommandStore<'a> {
     pub(crate) is_new: bool,
     /// Where the outcome of the append is left for the caller.
     pub(crate) outcome: &'a OnceLock<AppendOutcome>,
+    /// When the decision began, for its span.
+    pub(crate) loaded: OnceLock<SystemTime>,
 }
 
 /// An aggregate as loaded: its key, state and version.
@@ -45,10 +48,31 @@ impl<D: Decider> AggregateContext<Root<D>> for Loaded<D> {
 }
 
 impl CommandStore<'_> {
+    /// The span of a part of the command.
+    fn span<D: Decider>(&self, part: &str) -> Span {
+        Span::begin(Kind::Internal, self.metadata.traceparent.as_deref(), || format!("{part} {}", D::TYPE))
+    }
+
+    /// The aggregate is there, and decides from now on.
+    fn begin_decision(&self) {
+        if is_tracing() {
+            // The first load is the one of this store.
+            let _ = self.loaded.set(SystemTime::now());
+        }
+    }
+
+    fn end_decision<D: Decider>(&self) {
+        if let Some(begun) = self.loaded.get() {
+            let parent = self.metadata.traceparent.as_deref();
+            drop(Span::begun_at(*begun, Kind::Internal, parent, || format!("decide {}", D::TYPE)));
+        }
+    }
+
     async fn load<D: Decider>(&self, id: Uuid) -> Result<Loaded<D>, PersistenceError> {
         if self.is_new {
             return Ok(Loaded { id, root: Root(D::default()), version: 0 });
         }
+        let _span = self.span::<D>("load");
         let repository = PostgresEventRepository::new(self.pool.clone());
         let snapshot = match D::SNAPSHOT_EVERY {
             Some(_) => snapshot::load::<D>(self.pool, id).await.map_err(unavailable)?,
@@ -143,6 +167,7 @@ impl<D: Decider> EventStore<Root<D>> for CommandStore<'_> {
         let id =
             Uuid::parse_str(aggregate_id).map_err(|error| AggregateError::UnexpectedError(error.into()))?;
         let loaded = self.load::<D>(id).await?;
+        self.begin_decision();
         match self.expected {
             Some(expected) if expected != loaded.version => Err(AggregateError::UserError(Rejection::new(
                 ErrorKind::PreconditionFailed,
@@ -159,10 +184,15 @@ impl<D: Decider> EventStore<Root<D>> for CommandStore<'_> {
         loaded: Loaded<D>,
         metadata: HashMap<String, String>,
     ) -> Result<Vec<EventEnvelope<Root<D>>>, AggregateError<Rejection>> {
+        self.end_decision::<D>();
         if events.is_empty() {
             return Ok(Vec::new());
         }
+        let mut span = self.span::<D>("append");
         let outcome = self.append(&loaded, &events).await?;
+        span.set("signalbox.log.position", outcome.position);
+        span.set("signalbox.log.events", events.len() as i64);
+        drop(span);
         // Set once per store, as one command appends once.
         let _ = self.outcome.set(outcome);
         if outcome.duplicate {

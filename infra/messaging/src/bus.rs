@@ -9,11 +9,16 @@ use crate::Wakeup;
 /// Oldest server that does what we ask of it; older ones silently ignore stream settings.
 const MIN_SERVER: (i64, i64, i64) = (2, 11, 0);
 
+/// How often a server is asked whether it lives: one that says nothing to two of them is left for another.
+const PING: Duration = Duration::from_secs(2);
+
 /// Why the bus cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BusError {
     /// The address does not parse.
-    #[error("NATS_URL is not a NATS address; it looks like nats://user:password@host:4222")]
+    #[error(
+        "NATS_URL is not a NATS address; it looks like nats://user:password@host:4222, several are separated by commas"
+    )]
     Address,
     /// No connection.
     #[error("NATS cannot be reached: {0}; check that nats-server runs and that NATS_URL is right")]
@@ -34,6 +39,8 @@ pub enum BusError {
 pub struct Bus {
     pub(crate) client: Client,
     pub(crate) jetstream: jetstream::Context,
+    /// Servers that keep a copy of each stream.
+    pub(crate) replicas: usize,
     connections: watch::Receiver<u64>,
     /// Names this process among those that wake each other.
     pub(crate) name: Arc<str>,
@@ -42,32 +49,41 @@ pub struct Bus {
 }
 
 impl Bus {
-    /// Connects to `url` and checks the server's version.
+    /// Connects to `url`, which may name several servers of a cluster, separated by commas, and checks the server's version.
+    /// While a server is away, it goes on with another.
     ///
     /// # Errors
     /// [`BusError`] says whether the address, the connection or the version is the problem.
     pub async fn connect(url: &str) -> Result<Self, BusError> {
-        let address: ServerAddr = url.parse().map_err(|_| BusError::Address)?;
+        let addresses = url.split(',').map(|address| address.trim().parse::<ServerAddr>());
+        let addresses = addresses.collect::<Result<Vec<_>, _>>().map_err(|_| BusError::Address)?;
+        let first = addresses.first().ok_or(BusError::Address)?;
         let (count, connections) = watch::channel(0);
         let count = Arc::new(count);
-        let options = credentials(&address)
+        let options = credentials(first)
             .name("signalbox")
             .connection_timeout(Duration::from_secs(5))
-            .ping_interval(Duration::from_secs(10))
+            .ping_interval(PING)
             .request_timeout(Some(Duration::from_secs(5)))
             .reconnect_delay_callback(|attempt| Duration::from_millis(50 * (1 << attempt.min(5)) as u64))
             .event_callback(move |event| {
                 let count = count.clone();
                 async move { note(&event, &count) }
             });
-        let client = options.connect(address).await.map_err(BusError::Connect)?;
+        let client = options.connect(addresses).await.map_err(BusError::Connect)?;
         let (major, minor, patch) = MIN_SERVER;
         if !client.is_server_compatible(major, minor, patch) {
             return Err(BusError::TooOld(client.server_info().version));
         }
         let jetstream = jetstream::new(client.clone());
         let name = Arc::from(client.new_inbox());
-        Ok(Self { client, jetstream, connections, name, wakeups: Arc::default() })
+        Ok(Self { client, jetstream, replicas: 1, connections, name, wakeups: Arc::default() })
+    }
+
+    /// The same connection, for streams of which `replicas` servers keep a copy.
+    #[must_use]
+    pub fn with_replicas(self, replicas: usize) -> Self {
+        Self { replicas, ..self }
     }
 
     /// Counts connections: it changes after each reconnect, when subscriptions by pull have to be asked for again
@@ -84,6 +100,11 @@ impl Bus {
     /// The server's version.
     pub fn server_version(&self) -> String {
         self.client.server_info().version
+    }
+
+    /// How many servers there are, as far as this one knows.
+    pub fn servers(&self) -> usize {
+        self.client.server_info().connect_urls.len().max(1)
     }
 
     /// Asks JetStream for a sign of life.

@@ -7,13 +7,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use signalbox_domain::kernel::{CommandOutcome, Decider, ErrorKind, Metadata, Rejection};
 use signalbox_metrics::metrics;
+use signalbox_telemetry::current;
 use tokio::{
     sync::Semaphore,
     time::{Instant, sleep},
 };
 use uuid::Uuid;
 
-use crate::{Bus, BusError};
+use crate::{
+    Bus, BusError,
+    trace::{answering, note, sending, trace_headers},
+};
 
 /// How long a sender keeps asking before it gives up.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -71,14 +75,33 @@ impl Bus {
         metadata: &Metadata,
         command: &D::Command,
     ) -> Result<CommandOutcome, Rejection> {
-        let payload = encode::<D>(id, expected_version, metadata, command)?;
         let subject = format!("cmd.{}", D::CONTEXT);
+        let mut span = sending(&subject, metadata.traceparent.clone().or_else(current).as_deref());
+        span.set("signalbox.aggregate.type", D::TYPE);
+        span.set_with("signalbox.aggregate.id", || id.to_string());
+        let traceparent = span.traceparent().or_else(|| metadata.traceparent.clone());
+        let headers = trace_headers(traceparent.as_deref());
+        let metadata = Metadata { traceparent, ..metadata.clone() };
+        let payload = encode::<D>(id, expected_version, metadata, command)?;
+        let sent = self.until_carried_out::<D>(subject, payload, headers).await;
+        if let Err(rejection) = &sent {
+            note(&mut span, rejection);
+        }
+        sent
+    }
+
+    async fn until_carried_out<D: Decider>(
+        &self,
+        subject: String,
+        payload: Bytes,
+        headers: Option<HeaderMap>,
+    ) -> Result<CommandOutcome, Rejection> {
         let deadline = Instant::now() + DEADLINE;
         let mut pause = Duration::from_millis(20);
         loop {
             let request = Request {
                 payload: Some(payload.clone()),
-                headers: trace_headers(metadata),
+                headers: headers.clone(),
                 timeout: Some(Some(REQUEST)),
                 inbox: None,
             };
@@ -140,7 +163,7 @@ impl Bus {
         let Some(inbox) = message.reply else { return };
         let begun = Instant::now();
         let reply = match serde_json::from_slice(&message.payload) {
-            Ok(command) => handle(command).await,
+            Ok(command) => carry_out(context, command, handle).await,
             Err(error) => CommandReply::Rejected(unreadable(&error)),
         };
         metrics().command(context, reply.outcome(), begun.elapsed());
@@ -151,10 +174,31 @@ impl Bus {
     }
 }
 
+/// Lets `handle` carry out `command`. Its events name this as what led to them.
+async fn carry_out<H, F>(context: &str, mut command: CommandMessage, handle: &H) -> CommandReply
+where
+    H: Fn(CommandMessage) -> F,
+    F: Future<Output = CommandReply>,
+{
+    let mut span = answering(format_args!("cmd.{context}"), command.metadata.traceparent.as_deref());
+    span.set_with("signalbox.aggregate.type", || command.aggregate_type.clone());
+    span.set_with("signalbox.aggregate.id", || command.aggregate_id.to_string());
+    span.set_with("signalbox.command.id", || command.metadata.command_id.to_string());
+    command.metadata.traceparent = span.traceparent().or(command.metadata.traceparent);
+    let reply = handle(command).await;
+    match &reply {
+        CommandReply::Done(outcome) => {
+            span.set_with("signalbox.log.position", || outcome.position.unwrap_or_default());
+        }
+        CommandReply::Rejected(rejection) => note(&mut span, rejection),
+    }
+    reply
+}
+
 fn encode<D: Decider>(
     id: Uuid,
     expected_version: Option<i64>,
-    metadata: &Metadata,
+    metadata: Metadata,
     command: &D::Command,
 ) -> Result<Bytes, Rejection> {
     let message = to_raw_value(command).and_then(|command| {
@@ -162,7 +206,7 @@ fn encode<D: Decider>(
             aggregate_type: D::TYPE.to_owned(),
             aggregate_id: id,
             expected_version,
-            metadata: metadata.clone(),
+            metadata,
             command,
         })
     });
@@ -171,13 +215,6 @@ fn encode<D: Decider>(
 
 fn decode(message: &Message) -> Result<CommandReply, Rejection> {
     serde_json::from_slice(&message.payload).map_err(|error| unreadable(&error))
-}
-
-fn trace_headers(metadata: &Metadata) -> Option<HeaderMap> {
-    let traceparent = metadata.traceparent.as_deref()?;
-    let mut headers = HeaderMap::new();
-    headers.insert("traceparent", traceparent);
-    Some(headers)
 }
 
 fn unreadable(error: &serde_json::Error) -> Rejection {

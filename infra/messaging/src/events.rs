@@ -6,11 +6,16 @@ use async_nats::{
 };
 use bytes::Bytes;
 use futures::future::try_join_all;
+use signalbox_telemetry::Span;
 use tokio::sync::Mutex;
 
-use crate::{Bus, BusError};
+use crate::{
+    Bus, BusError,
+    trace::{publishing, trace_headers},
+};
 
-const STREAM: &str = "EVENTS";
+/// Name of the stream.
+pub(crate) const STREAM: &str = "EVENTS";
 
 /// The relayed log: `event.<context>.<aggregate>.<event>` for a day, for consumers that live outside.
 #[derive(Debug)]
@@ -29,6 +34,8 @@ pub struct OutgoingEvent {
     pub position: i64,
     /// The event.
     pub payload: Bytes,
+    /// The trace that it belongs to.
+    pub traceparent: Option<String>,
 }
 
 impl EventStream {
@@ -48,31 +55,35 @@ impl EventStream {
     /// [`BusError::Publish`] when one was not stored; publish them all again.
     pub async fn publish(&self, events: &[OutgoingEvent]) -> Result<(), BusError> {
         let Some((last, others)) = events.split_last() else { return Ok(()) };
+        // They end when all is stored.
+        let spans: Vec<_> = events.iter().map(span).collect();
+        let headers: Vec<_> = events.iter().zip(&spans).map(|(event, span)| headers(event, span)).collect();
         let mut newest = self.newest.lock().await;
         // The server stores what comes over one connection in order, so the last sequence tells whether all were new and
         // stored; otherwise each is asked about.
         let expected = newest.take().map(|before| before + events.len() as u64);
         if expected.is_some() {
-            for event in others {
-                let OutgoingEvent { subject, payload, .. } = event;
-                let sent = self.bus.client.publish_with_headers(subject.clone(), id(event), payload.clone());
+            for (OutgoingEvent { subject, payload, .. }, headers) in others.iter().zip(&headers) {
+                let sent =
+                    self.bus.client.publish_with_headers(subject.clone(), headers.clone(), payload.clone());
                 sent.await.map_err(|error| BusError::Publish(error.to_string()))?;
             }
-            let stored = self.store(last).await?;
+            let stored = self.store(last, headers[others.len()].clone()).await?;
             if Some(stored) == expected {
                 *newest = expected;
                 return Ok(());
             }
         }
-        let stored = try_join_all(events.iter().map(|event| self.store(event))).await?;
+        let stored = events.iter().zip(headers).map(|(event, headers)| self.store(event, headers));
+        let stored = try_join_all(stored).await?;
         *newest = stored.into_iter().max();
         Ok(())
     }
 
     /// Publishes `event` and gives back its sequence.
-    async fn store(&self, event: &OutgoingEvent) -> Result<u64, BusError> {
+    async fn store(&self, event: &OutgoingEvent, headers: HeaderMap) -> Result<u64, BusError> {
         let OutgoingEvent { subject, payload, .. } = event;
-        let sent = self.bus.jetstream.publish_with_headers(subject.clone(), id(event), payload.clone()).await;
+        let sent = self.bus.jetstream.publish_with_headers(subject.clone(), headers, payload.clone()).await;
         let stored = sent.map_err(|error| BusError::Publish(error.to_string()))?.await;
         stored.map(|stored| stored.sequence).map_err(|error| BusError::Publish(error.to_string()))
     }
@@ -90,13 +101,20 @@ impl EventStream {
             storage: StorageType::File,
             ..Config::default()
         };
-        let made = self.bus.jetstream.get_or_create_stream(config).await;
-        made.map(|_| ()).map_err(|error| BusError::Stream(error.to_string()))
+        self.bus.open_stream(config).await.map(|_| ())
     }
 }
 
-fn id(event: &OutgoingEvent) -> HeaderMap {
-    let mut headers = HeaderMap::new();
+/// Nothing for an event that is of no trace.
+fn span(event: &OutgoingEvent) -> Span {
+    let Some(parent) = &event.traceparent else { return Span::default() };
+    let mut span = publishing(&event.subject, Some(parent));
+    span.set("signalbox.log.position", event.position);
+    span
+}
+
+fn headers(event: &OutgoingEvent, span: &Span) -> HeaderMap {
+    let mut headers = trace_headers(span.traceparent().as_deref()).unwrap_or_default();
     headers.insert("Nats-Msg-Id", event.position.to_string().as_str());
     headers
 }

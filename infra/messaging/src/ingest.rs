@@ -2,19 +2,23 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use async_nats::{Message, RequestErrorKind};
+use async_nats::{HeaderMap, Message, Request, RequestErrorKind};
 use bytes::Bytes;
 use chrono::NaiveDate;
 use futures::{Stream, StreamExt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use signalbox_domain::kernel::Rejection;
+use signalbox_telemetry::current;
 use tokio::{
     sync::Semaphore,
     time::{Instant, sleep, timeout},
 };
 use uuid::Uuid;
 
-use crate::{Bus, BusError};
+use crate::{
+    Bus, BusError,
+    trace::{answering, note, sending, trace_headers, traceparent},
+};
 
 const BATCHES: &str = "ingest.datapoints";
 const DELETIONS: &str = "ingest.deletions";
@@ -153,10 +157,28 @@ impl Bus {
     }
 
     async fn ask<T: DeserializeOwned>(&self, subject: &'static str, payload: Bytes) -> Result<T, Rejection> {
+        let parent = current();
+        let mut span = sending(subject, parent.as_deref());
+        let headers = trace_headers(span.traceparent().as_deref());
+        let answered = self.until_answered(subject, payload, headers).await;
+        if let Err(rejection) = &answered {
+            note(&mut span, rejection);
+        }
+        answered
+    }
+
+    async fn until_answered<T: DeserializeOwned>(
+        &self,
+        subject: &'static str,
+        payload: Bytes,
+        headers: Option<HeaderMap>,
+    ) -> Result<T, Rejection> {
         let deadline = Instant::now() + DEADLINE;
         let mut pause = Duration::from_millis(20);
         loop {
-            let reason = match timeout(REQUEST, self.client.request(subject, payload.clone())).await {
+            let request =
+                Request { payload: Some(payload.clone()), headers: headers.clone(), ..Request::new() };
+            let reason = match timeout(REQUEST, self.client.send_request(subject, request)).await {
                 Ok(Ok(message)) => match serde_json::from_slice(&message.payload) {
                     Ok(outcome) => return Ok(outcome),
                     Err(_) => "it was not carried out".to_owned(),
@@ -186,11 +208,14 @@ impl Bus {
         let subscribed = self.client.queue_subscribe(subject, "commands".to_owned()).await;
         let mut messages = subscribed.map_err(|error| BusError::Stream(error.to_string()))?;
         let (handle, places) = (Arc::new(handle), Arc::new(Semaphore::new(CONCURRENT)));
-        while let Some(Message { payload, reply: Some(inbox), .. }) = messages.next().await {
+        while let Some(message) = messages.next().await {
+            // What nobody waits for is nothing of ours.
+            let Message { payload, headers, reply: Some(inbox), .. } = message else { continue };
             let Ok(place) = places.clone().acquire_owned().await else { break };
             let (client, handle) = (self.client.clone(), handle.clone());
             tokio::spawn(async move {
-                let answer = handle(payload).await.unwrap_or_default();
+                let span = answering(subject, traceparent(headers.as_ref()));
+                let answer = span.around(handle(payload)).await.unwrap_or_default();
                 if let Err(error) = client.publish(inbox, answer.into()).await {
                     tracing::warn!(%error, "an answer was not sent; its sender asks again");
                 }

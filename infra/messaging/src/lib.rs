@@ -10,6 +10,8 @@ mod command;
 mod events;
 mod ingest;
 mod mailbox;
+mod streams;
+mod trace;
 mod wakeup;
 
 pub use bus::{Bus, BusError};
@@ -17,4 +19,5 @@ pub use command::{CommandMessage, CommandReply};
 pub use events::{EventStream, OutgoingEvent};
 pub use ingest::{IngestMessage, IngestOutcome, LiveRow};
 pub use mailbox::{Mail, MailMessage, Mailbox};
+pub use streams::StreamStanding;
 pub use wakeup::Wakeup;

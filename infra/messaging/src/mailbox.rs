@@ -18,7 +18,8 @@ use signalbox_domain::kernel::AgentId;
 
 use crate::{Bus, BusError};
 
-const STREAM: &str = "MAIL";
+/// Name of the stream.
+pub(crate) const STREAM: &str = "MAIL";
 /// How long a delivered message is held back before it is delivered again.
 const HOLD_BACK: Duration = Duration::from_secs(30);
 /// A consumer of an agent that was away for longer is made anew.
@@ -58,7 +59,7 @@ impl Mailbox {
     /// [`BusError::Stream`] when JetStream refuses.
     pub async fn open(bus: &Bus) -> Result<Self, BusError> {
         let mailbox = Self { bus: bus.clone() };
-        mailbox.ensure().await?;
+        bus.open_stream_patiently(stream_config()).await?;
         Ok(mailbox)
     }
 
@@ -161,7 +162,7 @@ impl Mailbox {
     /// # Errors
     /// [`BusError::Stream`] when JetStream refuses.
     pub async fn ensure(&self) -> Result<(), BusError> {
-        self.open_stream().await.map(|_| ())
+        self.bus.open_stream(stream_config()).await.map(|_| ())
     }
 
     async fn publish(&self, subject: &str, payload: Vec<u8>) -> Result<(), PostError> {
@@ -176,24 +177,8 @@ impl Mailbox {
     async fn stream(&self) -> Result<Stream, BusError> {
         match self.bus.jetstream.get_stream(STREAM).await {
             Ok(stream) => Ok(stream),
-            Err(_) => self.open_stream().await,
+            Err(_) => self.bus.open_stream(stream_config()).await,
         }
-    }
-
-    async fn open_stream(&self) -> Result<Stream, BusError> {
-        let config = Config {
-            name: STREAM.to_owned(),
-            subjects: vec!["mail.agent.>".to_owned()],
-            retention: RetentionPolicy::WorkQueue,
-            storage: StorageType::File,
-            max_messages_per_subject: 1,
-            discard: DiscardPolicy::New,
-            discard_new_per_subject: true,
-            max_bytes: 1 << 30,
-            ..Config::default()
-        };
-        let made = self.bus.jetstream.get_or_create_stream(config).await;
-        made.map_err(|error| BusError::Stream(error.to_string()))
     }
 
     async fn consumer(&self, agent: AgentId) -> Result<PullConsumer, BusError> {
@@ -209,10 +194,24 @@ impl Mailbox {
         match made {
             Ok(consumer) => Ok(consumer),
             Err(_) => {
-                let made = self.open_stream().await?.create_consumer(config).await;
+                let made = self.bus.open_stream(stream_config()).await?.create_consumer(config).await;
                 made.map_err(|error| BusError::Stream(error.to_string()))
             }
         }
+    }
+}
+
+fn stream_config() -> Config {
+    Config {
+        name: STREAM.to_owned(),
+        subjects: vec!["mail.agent.>".to_owned()],
+        retention: RetentionPolicy::WorkQueue,
+        storage: StorageType::File,
+        max_messages_per_subject: 1,
+        discard: DiscardPolicy::New,
+        discard_new_per_subject: true,
+        max_bytes: 1 << 30,
+        ..Config::default()
     }
 }
 

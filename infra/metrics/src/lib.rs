@@ -43,11 +43,17 @@ pub struct Metrics {
     events: Counter,
     datapoints: Counter,
     attempts: Durations<AttemptLabels>,
+    deliveries: Family<AttemptLabels, Counter>,
+    queues: Family<QueueLabels, Gauge>,
     log: Gauge,
     lag: Family<ProjectionLabels, Gauge>,
+    followers: Family<FollowerLabels, Gauge>,
+    datapoint_lag: Family<ReaderLabels, Gauge>,
     outstanding: Family<WorkLabels, Gauge>,
     oldest: Family<WorkLabels, Gauge<f64, AtomicU64>>,
     mailboxes: Gauge<f64, AtomicU64>,
+    replica: Gauge,
+    replica_queries: Family<ReplicaLabels, Counter>,
 }
 
 impl fmt::Debug for Metrics {
@@ -70,8 +76,28 @@ struct CommandLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReplicaLabels {
+    server: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct AttemptLabels {
     outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueLabels {
+    queue: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FollowerLabels {
+    follower: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReaderLabels {
+    reader: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -91,6 +117,10 @@ pub struct Standing {
     pub log: i64,
     /// Positions that each projection's read model has reached.
     pub projections: Vec<(String, i64)>,
+    /// Positions that workers have reached who follow the log.
+    pub followers: Vec<(String, i64)>,
+    /// By how many datapoints each reader is behind their log.
+    pub datapoints_behind: Vec<(&'static str, i64)>,
     /// What waits to be done.
     pub work: Vec<Work>,
     /// Messages that wait in the agents' mailboxes; none when the bus does not say.
@@ -118,11 +148,17 @@ impl Metrics {
             events: Counter::default(),
             datapoints: Counter::default(),
             attempts: Family::new_with_constructor(durations),
+            deliveries: Family::default(),
+            queues: Family::default(),
+            followers: Family::default(),
+            datapoint_lag: Family::default(),
             log: Gauge::default(),
             lag: Family::default(),
             outstanding: Family::default(),
             oldest: Family::default(),
             mailboxes: Gauge::default(),
+            replica: Gauge::default(),
+            replica_queries: Family::default(),
             picture: Mutex::default(),
             registry: Registry::default(),
         };
@@ -159,11 +195,31 @@ impl Metrics {
             Unit::Seconds,
             metrics.attempts.clone(),
         );
+        registry.register(
+            "webhook_deliveries",
+            "Deliveries of webhooks by outcome: delivered, or dead_letter when they were given up; each is counted once, by whoever followed the log then",
+            metrics.deliveries.clone(),
+        );
+        registry.register(
+            "queue_depth",
+            "What still waited in a queue of this process when it was last served, by queue: append for commands, append_datapoints for batches",
+            metrics.queues.clone(),
+        );
         registry.register("log_position", "Position of the newest event of the log", metrics.log.clone());
         registry.register(
             "projection_lag_events",
             "Events by which a read model is behind the log",
             metrics.lag.clone(),
+        );
+        registry.register(
+            "follower_lag_events",
+            "Events by which a worker is behind the log that it follows: events for the relay to JetStream, webhooks for their fan-out, rule_log for entries about rules",
+            metrics.followers.clone(),
+        );
+        registry.register(
+            "datapoint_lag",
+            "Datapoints by which a reader is behind their log: series for the read model, rules for their evaluation",
+            metrics.datapoint_lag.clone(),
         );
         registry.register(
             "outstanding_work",
@@ -180,6 +236,16 @@ impl Metrics {
             "mailbox_messages",
             "Messages that wait in the agents' mailboxes; NaN while the bus does not say",
             metrics.mailboxes.clone(),
+        );
+        registry.register(
+            "replica_serves",
+            "Whether this gateway reads the replica of the database: 1, or 0 while that does not follow or there is none",
+            metrics.replica.clone(),
+        );
+        registry.register(
+            "replica_queries",
+            "Queries for which a replica is configured, by the server that answered them: replica or primary",
+            metrics.replica_queries.clone(),
         );
         Self { registry, ..metrics }
     }
@@ -207,10 +273,31 @@ impl Metrics {
         self.datapoints.inc_by(count);
     }
 
+    /// A query that the replica may answer was answered, there or by the primary.
+    pub fn replica_query(&self, at_replica: bool) {
+        let labels = ReplicaLabels { server: if at_replica { "replica" } else { "primary" } };
+        self.replica_queries.get_or_create(&labels).inc();
+    }
+
+    /// Whether this process reads the replica now.
+    pub fn replica_serves(&self, serves: bool) {
+        self.replica.set(i64::from(serves));
+    }
+
     /// A request to a webhook's receiver has ended.
     pub fn attempt(&self, delivered: bool, took: Duration) {
         let labels = AttemptLabels { outcome: if delivered { "delivered" } else { "failed" } };
         self.attempts.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// Deliveries of webhooks have come to an end; `outcome` is `delivered` or `dead_letter`.
+    pub fn deliveries(&self, outcome: &'static str, count: u64) {
+        self.deliveries.get_or_create(&AttemptLabels { outcome }).inc_by(count);
+    }
+
+    /// `waiting` entries are left in `queue`.
+    pub fn queue(&self, queue: &'static str, waiting: usize) {
+        self.queues.get_or_create(&QueueLabels { queue }).set(i64::try_from(waiting).unwrap_or(i64::MAX));
     }
 
     /// All numbers as text of [`MEDIA_TYPE`]; those about the whole installation only with its `standing`.
@@ -232,6 +319,13 @@ impl Metrics {
         for (projection, position) in &standing.projections {
             let labels = ProjectionLabels { projection: projection.clone() };
             self.lag.get_or_create(&labels).set((standing.log - position).max(0));
+        }
+        for (follower, position) in &standing.followers {
+            let labels = FollowerLabels { follower: follower.clone() };
+            self.followers.get_or_create(&labels).set((standing.log - position).max(0));
+        }
+        for (reader, behind) in &standing.datapoints_behind {
+            self.datapoint_lag.get_or_create(&ReaderLabels { reader }).set((*behind).max(0));
         }
         for work in &standing.work {
             let labels = WorkLabels { work: work.kind };
@@ -258,7 +352,12 @@ mod tests {
         metrics.append(4, 6);
         let work = vec![Work { kind: "transfer", count: 2, oldest_seconds: 1.5 }];
         let projections = vec![("transfer".to_owned(), 90)];
-        let standing = Standing { log: 100, projections, work, mailboxes: Some(3) };
+        metrics.deliveries("dead_letter", 2);
+        metrics.queue("append", 5);
+        let followers = vec![("webhooks".to_owned(), 97)];
+        let datapoints_behind = vec![("rules", 12)];
+        let mailboxes = Some(3);
+        let standing = Standing { log: 100, projections, followers, datapoints_behind, work, mailboxes };
         let text = metrics.text(Some(&standing)).unwrap();
         for line in [
             "# HELP signalbox_http_request_duration_seconds Time until a request was answered, by route; long polls and sockets last long by design.",
@@ -267,6 +366,10 @@ mod tests {
             "signalbox_events_appended_total 6",
             "signalbox_log_position 100",
             "signalbox_projection_lag_events{projection=\"transfer\"} 10",
+            "signalbox_follower_lag_events{follower=\"webhooks\"} 3",
+            "signalbox_datapoint_lag{reader=\"rules\"} 12",
+            "signalbox_webhook_deliveries_total{outcome=\"dead_letter\"} 2",
+            "signalbox_queue_depth{queue=\"append\"} 5",
             "signalbox_outstanding_work{work=\"transfer\"} 2",
             "signalbox_oldest_outstanding_work_seconds{work=\"transfer\"} 1.5",
             "signalbox_mailbox_messages 3.0",

@@ -1,28 +1,16 @@
-//! Log lines on standard error, for people or for programs.
+//! What the service tells of its work while it does it: log lines on standard error, and spans of traces by OTLP.
+//!
+//! * [`start`] begins the log lines.
+//! * [`start_traces`] begins to export [`Span`]s, if a collector is configured. Until then a span is nothing and costs nothing.
+//!
+//! A span is made where the work is and ends when it is dropped. Its parent is named by a `traceparent` of the W3C's Trace
+//! Context, because that is what travels: in requests, on the bus, and with each event in the log. It is not a place for
+//! texts: nothing of a body, an address or a message goes into it, only words and ids of ours.
 
-use signalbox_config::{Log, LogFormat};
-use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+mod export;
+mod log;
+mod span;
 
-/// Why nothing can be logged.
-#[derive(Debug, thiserror::Error)]
-pub enum TelemetryError {
-    /// The filter does not parse.
-    #[error("log.filter is not valid: {0}")]
-    Filter(#[from] tracing_subscriber::filter::ParseError),
-    /// It was started before.
-    #[error("logging was started twice")]
-    Twice(#[from] tracing_subscriber::util::TryInitError),
-}
-
-/// Starts logging as `log` says. Call it once, first.
-///
-/// # Errors
-/// [`TelemetryError`] when the filter is wrong.
-pub fn start(log: &Log) -> Result<(), TelemetryError> {
-    let registry = tracing_subscriber::registry().with(EnvFilter::try_new(&log.filter)?);
-    match log.format {
-        LogFormat::Text => registry.with(fmt::layer().with_writer(std::io::stderr)).try_init()?,
-        LogFormat::Json => registry.with(fmt::layer().json().with_writer(std::io::stderr)).try_init()?,
-    }
-    Ok(())
-}
+pub use export::{Traces, TracesError, start_traces};
+pub use log::{TelemetryError, start};
+pub use span::{Kind, Span, current, is_recorded, is_tracing};

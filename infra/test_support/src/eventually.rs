@@ -2,6 +2,8 @@ use std::{future::Future, panic::Location, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
+use crate::setup::patience;
+
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// `count` seconds, for bounds.
@@ -23,6 +25,7 @@ where
 {
     let place = Location::caller();
     async move {
+        let bound = patience(bound);
         let deadline = Instant::now() + bound;
         loop {
             if let Some(found) = attempt().await {

@@ -56,9 +56,9 @@ fn start_cleaner(folder: &Path) -> ChildStdin {
     cleaner.stdin.take().expect("its input is a pipe")
 }
 
-/// The folder of the shared PostgreSQL.
-pub(crate) fn of_postgres() -> PathBuf {
-    HOME.path.join("postgres")
+/// The folder of the shared servers; PostgreSQL lives in `postgres` there.
+pub(crate) fn of_servers() -> PathBuf {
+    HOME.path.clone()
 }
 
 /// A name that no other test of this process has.

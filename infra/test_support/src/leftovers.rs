@@ -5,7 +5,7 @@ use futures::TryStreamExt;
 use sqlx::PgPool;
 use tokio::time::{Instant, sleep};
 
-use crate::TestServers;
+use crate::{TestServers, setup::patience};
 
 /// Keeps its messages for readers outside; nobody takes them away.
 const RELAYED_LOG: &str = "EVENTS";
@@ -26,7 +26,7 @@ const IN_DATABASE: [&str; 5] = [
 
 pub(crate) async fn none_within(bound: Duration, servers: &TestServers) {
     let jetstream = jetstream::new(servers.nats.client().await);
-    let deadline = Instant::now() + bound;
+    let deadline = Instant::now() + patience(bound);
     loop {
         let mut found = in_database(&servers.pool).await;
         found.extend(in_streams(&jetstream).await);
@@ -48,7 +48,11 @@ async fn in_database(pool: &PgPool) -> Vec<String> {
 }
 
 async fn in_streams(jetstream: &jetstream::Context) -> Vec<String> {
-    let streams: Vec<_> = jetstream.streams().try_collect().await.expect("list the streams");
+    // A cluster that was disturbed may be choosing its leader.
+    let streams: Vec<_> = match jetstream.streams().try_collect().await {
+        Ok(streams) => streams,
+        Err(error) => return vec![format!("the streams cannot be listed: {error}")],
+    };
     let waiting =
         streams.iter().filter(|stream| stream.state.messages > 0 && stream.config.name != RELAYED_LOG);
     waiting

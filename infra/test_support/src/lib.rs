@@ -1,7 +1,8 @@
 //! Real servers and bounded waits for tests.
 //!
 //! Every test process has one private PostgreSQL, and every test a fresh database in it, copied from one that was
-//! migrated once; every test has a nats-server of its own. Nothing outlives the process, however it ends.
+//! migrated once; every test has a nats-server of its own, and those that want one an S3 server, shared or of its own.
+//! Nothing outlives the process, however it ends.
 //!
 //! ```no_run
 //! # async fn a_test() {
@@ -15,6 +16,9 @@
 //! # }
 //! ```
 //!
+//! With `SIGNALBOX_TEST_SETUP=scaled`, every test has a cluster of three nats-servers, and the PostgreSQL a streaming replica; with
+//! `scaled-killed`, one nats-server after another and the replica are killed and started again all the time.
+//!
 //! It is only for tests: every failure is a panic that fails the test.
 
 #![expect(clippy::expect_used, reason = "a test's helpers fail the test")]
@@ -26,11 +30,17 @@ mod metadata;
 mod nats;
 mod postgres;
 mod reads;
+mod replicated;
+mod s3;
 mod servers;
+mod setup;
 
 pub use eventually::{eventually, eventually_some, seconds};
 pub use metadata::{by, metadata};
 pub use nats::TestNats;
 pub use postgres::fresh_database;
 pub use reads::rows_read;
+pub use replicated::TestReplicatedPostgres;
+pub use s3::S3Server;
 pub use servers::TestServers;
+pub use setup::{Setup, patience};

@@ -14,5 +14,6 @@ pub fn by(actor: Actor) -> Metadata {
         causation: None,
         correlation: "test".to_owned(),
         traceparent: None,
+        restored_version: None,
     }
 }

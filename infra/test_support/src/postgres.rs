@@ -1,38 +1,112 @@
+use std::{
+    sync::OnceLock,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
 use signalbox_embedded::{Postgres, PostgresOptions};
 use sqlx::{Connection, Executor, PgConnection};
-use tokio::sync::OnceCell;
+use tokio::{runtime, sync::OnceCell, time::sleep};
 
-use crate::home;
+use crate::{home, replicated::TestReplicatedPostgres, setup::Setup};
 
 const TEMPLATE: &str = "signalbox_template";
 
 /// Never dropped: the kernel ends the server with this process.
-static SHARED: OnceCell<Postgres> = OnceCell::const_new();
+static SHARED: OnceCell<Shared> = OnceCell::const_new();
+static KILLER: OnceLock<JoinHandle<()>> = OnceLock::new();
+
+enum Shared {
+    Alone(Postgres),
+    Replicated(Box<TestReplicatedPostgres>),
+}
+
+impl Shared {
+    fn url(&self, database: &str) -> String {
+        match self {
+            Self::Alone(postgres) => postgres.url(database),
+            Self::Replicated(both) => both.url(database),
+        }
+    }
+}
 
 /// A new database with today's schema, as its URL.
 pub async fn fresh_database() -> String {
-    let postgres = SHARED.get_or_init(start).await;
-    let name = home::unique("test");
-    administer(postgres, &format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}")).await;
-    postgres.url(&name)
+    fresh_database_and_replica().await.0
 }
 
-/// Nothing here has to outlive a crash of the machine, so nothing waits for the disk.
-async fn start() -> Postgres {
-    let settings = [("fsync", "off"), ("full_page_writes", "off"), ("max_connections", "500")];
-    let mut options = PostgresOptions::new(home::of_postgres());
-    options.settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    let postgres = Postgres::start(options).await.expect("start PostgreSQL");
-    administer(&postgres, &format!("CREATE DATABASE {TEMPLATE}")).await;
-    let pool = signalbox_database::connect(&postgres.url(TEMPLATE), 1).await.expect("open the template");
-    signalbox_database::migrate(&pool).await.expect("migrate the template");
+/// A new database with today's schema, as its URL, and the URL of its replica, if this run has one.
+pub(crate) async fn fresh_database_and_replica() -> (String, Option<String>) {
+    let shared = SHARED.get_or_init(start).await;
+    let name = home::unique("test");
+    administer(&shared.url("postgres"), &format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}")).await;
+    let replica_url = match shared {
+        Shared::Alone(_) => None,
+        Shared::Replicated(both) => Some(both.replica_url(&name)),
+    };
+    (shared.url(&name), replica_url)
+}
+
+async fn start() -> Shared {
+    let shared = match Setup::of_this_run() {
+        Setup::Plain => Shared::Alone(start_alone().await),
+        Setup::Scaled { .. } => {
+            Shared::Replicated(Box::new(TestReplicatedPostgres::start_in(&home::of_servers()).await))
+        }
+    };
+    migrated_database(&shared.url("postgres"), &shared.url(TEMPLATE), TEMPLATE).await;
+    if let Setup::Scaled { kills: Some(period) } = Setup::of_this_run() {
+        KILLER.get_or_init(|| thread::spawn(move || kill_replica_every(period)));
+    }
+    shared
+}
+
+/// Makes the database `name`, whose address is `url`, and migrates it.
+pub(crate) async fn migrated_database(server: &str, url: &str, name: &str) {
+    administer(server, &format!("CREATE DATABASE {name}")).await;
+    let pool = signalbox_database::connect(url, 1).await.expect("open the database");
+    signalbox_database::migrate(&pool).await.expect("migrate the database");
     // A database that somebody is connected to cannot be copied.
     pool.close().await;
-    postgres
 }
 
-async fn administer(postgres: &Postgres, statement: &str) {
-    let mut connection = PgConnection::connect(&postgres.url("postgres")).await.expect("reach PostgreSQL");
+/// Nothing here has to outlive a crash of the machine, so nothing waits for the disk. Databases live for seconds: hundreds that were
+/// left would have one looked after every tenth of a second, and each is made by logging its pages.
+async fn start_alone() -> Postgres {
+    let settings = [
+        ("fsync", "off"),
+        ("full_page_writes", "off"),
+        ("max_connections", "500"),
+        ("autovacuum", "off"),
+        ("wal_compression", "off"),
+    ];
+    let mut options = PostgresOptions::new(home::of_servers().join("postgres"));
+    options.settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    Postgres::start(options).await.expect("start PostgreSQL")
+}
+
+/// As long as the process lives, in a thread of its own: the runtimes of tests end with them.
+fn kill_replica_every(period: Duration) {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("start a runtime");
+    runtime.block_on(async {
+        loop {
+            sleep(period).await;
+            if let Some(Shared::Replicated(both)) = SHARED.get() {
+                both.kill_replica().await;
+                both.restart_replica().await;
+            }
+        }
+    });
+}
+
+/// Fails when who kills the replica has come to an end: the test would have run undisturbed.
+pub(crate) fn assert_killer_lives() {
+    let has_ended = KILLER.get().is_some_and(JoinHandle::is_finished);
+    assert!(!has_ended, "nobody kills the replica any more: it did not start again");
+}
+
+async fn administer(url: &str, statement: &str) {
+    let mut connection = PgConnection::connect(url).await.expect("reach PostgreSQL");
     connection.execute(statement).await.expect(statement);
     connection.close().await.expect("close the connection");
 }

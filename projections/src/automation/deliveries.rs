@@ -13,7 +13,7 @@ use sqlx::{FromRow, PgPool, types::Json};
 use uuid::Uuid;
 
 use crate::{
-    automation::WebhookRow,
+    automation::{WebhookRow, spells::Spells},
     page::{Page, and_eq, and_within, list},
     table::{ReadRow, Table},
 };
@@ -150,6 +150,7 @@ pub(super) struct Changed<'r> {
     pub(super) webhooks: &'r mut Table<WebhookRow>,
     pub(super) deliveries: &'r mut Table<DeliveryRow>,
     pub(super) consignments: &'r mut Table<ConsignmentRow>,
+    pub(super) spells: &'r mut Spells,
 }
 
 /// The deliveries that `event` changes, and were there before.
@@ -236,7 +237,7 @@ impl Changed<'_> {
     fn end(&mut self, recorded: &RecordedEvent, webhook: Uuid, ended: Ended) {
         let Ended { round, attempt, result, verdict } = ended;
         let ended_at = result.started_at + TimeDelta::milliseconds(result.duration_ms.into());
-        self.note_health(webhook, result.error.is_none(), ended_at);
+        self.note_health(webhook, result.error.is_none(), ended_at, recorded.position);
         let Some(row) = self.deliveries.change(result.id.0) else { return };
         row.attempts = i32::try_from(attempt).unwrap_or(i32::MAX);
         row.response_code = result.status.map(i32::from);
@@ -256,12 +257,13 @@ impl Changed<'_> {
         history.drain(..forgotten);
     }
 
-    fn note_health(&mut self, webhook: Uuid, succeeded: bool, at: DateTime<Utc>) {
+    fn note_health(&mut self, webhook: Uuid, succeeded: bool, at: DateTime<Utc>, position: i64) {
         if self.webhooks.get(webhook).is_none_or(|row| row.failing_since.is_none() == succeeded) {
             return;
         }
         if let Some(row) = self.webhooks.change(webhook) {
             row.failing_since = (!succeeded).then_some(at);
+            self.spells.note(webhook, position, row.failing_since);
         }
     }
 

@@ -15,18 +15,18 @@ use super::{
     deliveries::{self, Changed, ConsignmentRow, DeliveryRow, changed_deliveries, changed_webhook},
     readings::{self, ReadingRow},
     rules::{self, RuleRow},
+    spells::Spells,
     webhooks::{self, WebhookRow},
 };
 use crate::{
-    ApplyError, Poison, Projection, Rows,
-    projection::decode_all,
+    ApplyError, Projection, Rows,
     table::{Table, changed_ids},
 };
 
 /// Folds rules, webhooks and their deliveries.
 pub struct AutomationProjection;
 
-enum Event {
+pub enum Event {
     Rule(RuleEvent),
     Reading(ReadingEvent),
     Webhook(WebhookEvent),
@@ -38,18 +38,20 @@ enum Event {
 /// Rules, webhooks and deliveries in memory.
 #[derive(Default)]
 pub struct AutomationRows {
-    rules: Table<RuleRow>,
+    pub(super) rules: Table<RuleRow>,
     readings: Table<ReadingRow>,
-    webhooks: Table<WebhookRow>,
-    deliveries: Table<DeliveryRow>,
-    consignments: Table<ConsignmentRow>,
+    pub(super) webhooks: Table<WebhookRow>,
+    pub(super) deliveries: Table<DeliveryRow>,
+    pub(super) consignments: Table<ConsignmentRow>,
+    spells: Spells,
     /// Webhooks whose deliveries go with them.
     deleted: HashSet<Uuid>,
 }
 
 impl Projection for AutomationProjection {
     const NAME: &'static str = "automation";
-    const TABLES: &'static [&'static str] = &["rules", "readings", "webhooks", "deliveries", "consignments"];
+    const TABLES: &'static [&'static str] =
+        &["rules", "readings", "webhooks", "deliveries", "consignments", "webhook_spells"];
     const AGGREGATES: &'static [&'static str] =
         &[Rule::TYPE, ReportedReading::TYPE, Webhook::TYPE, Consignment::TYPE, Health::TYPE];
 
@@ -57,65 +59,18 @@ impl Projection for AutomationProjection {
 }
 
 impl Rows for AutomationRows {
-    async fn fold(
-        &mut self,
-        connection: &mut PgConnection,
-        schema: &str,
-        events: &[&RecordedEvent],
-    ) -> Result<Vec<Poison>, ApplyError> {
-        let (decoded, poisons) = decode_all(events, decode);
-        self.load(connection, schema, &decoded).await?;
-        for (recorded, event) in decoded {
-            match event {
-                Event::Rule(event) => rules::fold(&mut self.rules, recorded, event),
-                Event::Reading(event) => readings::fold(&mut self.readings, recorded, event),
-                Event::Webhook(event) => self.webhook(recorded, event),
-                Event::Consignment(event) => self.consignment(recorded, event),
-                Event::Health(HealthEvent::HealthChanged { .. }) => {}
-            }
+    type Event = Event;
+
+    fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
+        match event.aggregate_type.as_str() {
+            Rule::TYPE => event.decode::<Rule>().map(Event::Rule),
+            ReportedReading::TYPE => event.decode::<ReportedReading>().map(Event::Reading),
+            Webhook::TYPE => event.decode::<Webhook>().map(Event::Webhook),
+            Consignment::TYPE => event.decode::<Consignment>().map(Event::Consignment),
+            _ => event.decode::<Health>().map(Event::Health),
         }
-        Ok(poisons)
     }
 
-    async fn write(
-        &mut self,
-        connection: &mut PgConnection,
-        schema: &str,
-        keep: usize,
-    ) -> Result<(), ApplyError> {
-        let deleted = std::mem::take(&mut self.deleted);
-        if !deleted.is_empty() {
-            self.deliveries.remove_where(|row| deleted.contains(&row.webhook_id));
-            self.consignments.remove_where(|row| deleted.contains(&row.webhook_id));
-        }
-        self.rules.write(connection, schema, keep).await?;
-        self.readings.write(connection, schema, keep).await?;
-        self.webhooks.write(connection, schema, keep).await?;
-        self.deliveries.write(connection, schema, keep).await?;
-        self.consignments.write(connection, schema, keep).await?;
-        if !deleted.is_empty() {
-            let deleted: Vec<_> = deleted.into_iter().collect();
-            for table in ["deliveries", "consignments"] {
-                let sql = format!("DELETE FROM {schema}.{table} WHERE webhook_id = ANY($1)");
-                sqlx::query(&sql).bind(&deleted).execute(&mut *connection).await?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
-    match event.aggregate_type.as_str() {
-        Rule::TYPE => event.decode::<Rule>().map(Event::Rule),
-        ReportedReading::TYPE => event.decode::<ReportedReading>().map(Event::Reading),
-        Webhook::TYPE => event.decode::<Webhook>().map(Event::Webhook),
-        Consignment::TYPE => event.decode::<Consignment>().map(Event::Consignment),
-        _ => event.decode::<Health>().map(Event::Health),
-    }
-}
-
-impl AutomationRows {
-    /// Reads the rows that `events` change.
     async fn load(
         &mut self,
         connection: &mut PgConnection,
@@ -138,6 +93,45 @@ impl AutomationRows {
         self.consignments.load(connection, schema, changed(Consignment::TYPE)).await
     }
 
+    fn apply(&mut self, recorded: &RecordedEvent, event: Event) {
+        match event {
+            Event::Rule(event) => rules::fold(&mut self.rules, recorded, event),
+            Event::Reading(event) => readings::fold(&mut self.readings, recorded, event),
+            Event::Webhook(event) => self.webhook(recorded, event),
+            Event::Consignment(event) => self.consignment(recorded, event),
+            Event::Health(HealthEvent::HealthChanged { .. }) => {}
+        }
+    }
+
+    async fn write(
+        &mut self,
+        connection: &mut PgConnection,
+        schema: &str,
+        keep: usize,
+    ) -> Result<(), ApplyError> {
+        let deleted = std::mem::take(&mut self.deleted);
+        if !deleted.is_empty() {
+            self.deliveries.remove_where(|row| deleted.contains(&row.webhook_id));
+            self.consignments.remove_where(|row| deleted.contains(&row.webhook_id));
+        }
+        self.rules.write(connection, schema, keep).await?;
+        self.readings.write(connection, schema, keep).await?;
+        self.webhooks.write(connection, schema, keep).await?;
+        self.deliveries.write(connection, schema, keep).await?;
+        self.consignments.write(connection, schema, keep).await?;
+        self.spells.write(connection, schema).await?;
+        if !deleted.is_empty() {
+            let deleted: Vec<_> = deleted.into_iter().collect();
+            for table in ["deliveries", "consignments"] {
+                let sql = format!("DELETE FROM {schema}.{table} WHERE webhook_id = ANY($1)");
+                sqlx::query(&sql).bind(&deleted).execute(&mut *connection).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AutomationRows {
     fn webhook(&mut self, recorded: &RecordedEvent, event: WebhookEvent) {
         if let WebhookEvent::WebhookDeleted { .. } = event {
             self.deleted.insert(recorded.aggregate_id);
@@ -146,7 +140,7 @@ impl AutomationRows {
     }
 
     fn consignment(&mut self, recorded: &RecordedEvent, event: ConsignmentEvent) {
-        let Self { webhooks, deliveries, consignments, .. } = self;
-        deliveries::fold(&mut Changed { webhooks, deliveries, consignments }, recorded, event);
+        let Self { webhooks, deliveries, consignments, spells, .. } = self;
+        deliveries::fold(&mut Changed { webhooks, deliveries, consignments, spells }, recorded, event);
     }
 }

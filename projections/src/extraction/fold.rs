@@ -1,11 +1,13 @@
-use signalbox_domain::{extraction::ExtractionJob, kernel::Decider};
-use signalbox_event_store::RecordedEvent;
+use signalbox_domain::{
+    extraction::{ExtractionJob, ExtractionJobEvent},
+    kernel::Decider,
+};
+use signalbox_event_store::{DecodeError, RecordedEvent};
 use sqlx::PgConnection;
 
 use super::rows::{ExtractionJobRow, fold};
 use crate::{
-    ApplyError, Poison, Projection, Rows,
-    projection::decode_all,
+    ApplyError, Projection, Rows,
     table::{Table, changed_ids},
 };
 
@@ -15,7 +17,7 @@ pub struct ExtractionProjection;
 /// Extraction jobs in memory.
 #[derive(Default)]
 pub struct ExtractionRows {
-    jobs: Table<ExtractionJobRow>,
+    pub(super) jobs: Table<ExtractionJobRow>,
 }
 
 impl Projection for ExtractionProjection {
@@ -27,19 +29,23 @@ impl Projection for ExtractionProjection {
 }
 
 impl Rows for ExtractionRows {
-    async fn fold(
+    type Event = ExtractionJobEvent;
+
+    fn decode(recorded: &RecordedEvent) -> Result<ExtractionJobEvent, DecodeError> {
+        recorded.decode::<ExtractionJob>()
+    }
+
+    async fn load(
         &mut self,
         connection: &mut PgConnection,
         schema: &str,
-        events: &[&RecordedEvent],
-    ) -> Result<Vec<Poison>, ApplyError> {
-        let (decoded, poisons) = decode_all(events, RecordedEvent::decode::<ExtractionJob>);
-        let changed = changed_ids(&decoded, ExtractionJob::TYPE);
-        self.jobs.load(connection, schema, changed).await?;
-        for (recorded, event) in decoded {
-            fold(&mut self.jobs, recorded, event);
-        }
-        Ok(poisons)
+        events: &[(&RecordedEvent, ExtractionJobEvent)],
+    ) -> Result<(), ApplyError> {
+        self.jobs.load(connection, schema, changed_ids(events, ExtractionJob::TYPE)).await
+    }
+
+    fn apply(&mut self, recorded: &RecordedEvent, event: ExtractionJobEvent) {
+        fold(&mut self.jobs, recorded, event);
     }
 
     async fn write(

@@ -1,6 +1,7 @@
 //! Extraction jobs as rows, and what is asked about them.
 
 mod fold;
+mod past;
 pub mod queries;
 mod rows;
 

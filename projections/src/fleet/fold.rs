@@ -16,15 +16,14 @@ use super::{
     firmware::{self, FirmwareRow, InstallationRow},
 };
 use crate::{
-    ApplyError, Poison, Projection, Rows,
-    projection::decode_all,
+    ApplyError, Projection, Rows,
     table::{Table, changed_ids},
 };
 
 /// Folds packages of plugins, their instances, and firmware updates.
 pub struct FleetProjection;
 
-enum Event {
+pub enum Event {
     Package(PluginPackageEvent),
     Instance(PluginInstanceEvent),
     Firmware(FirmwareEvent),
@@ -34,10 +33,10 @@ enum Event {
 #[derive(Default)]
 pub struct FleetRows {
     packages: Table<PackageRow>,
-    instances: Table<InstanceRow>,
-    mappings: Table<MappingRow>,
-    firmware: Table<FirmwareRow>,
-    installation: Table<InstallationRow>,
+    pub(super) instances: Table<InstanceRow>,
+    pub(super) mappings: Table<MappingRow>,
+    pub(super) firmware: Table<FirmwareRow>,
+    pub(super) installation: Table<InstallationRow>,
     deleted_instances: HashSet<Uuid>,
 }
 
@@ -56,31 +55,40 @@ impl Projection for FleetProjection {
 }
 
 impl Rows for FleetRows {
-    async fn fold(
+    type Event = Event;
+
+    fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
+        match event.aggregate_type.as_str() {
+            PluginPackage::TYPE => event.decode::<PluginPackage>().map(Event::Package),
+            Firmware::TYPE => event.decode::<Firmware>().map(Event::Firmware),
+            _ => event.decode::<PluginInstance>().map(Event::Instance),
+        }
+    }
+
+    async fn load(
         &mut self,
         connection: &mut PgConnection,
         schema: &str,
-        events: &[&RecordedEvent],
-    ) -> Result<Vec<Poison>, ApplyError> {
-        let (decoded, poisons) = decode_all(events, decode);
-        let changed = |aggregate| changed_ids(&decoded, aggregate);
-        let mappings = decoded.iter().filter_map(|(_, event)| changed_mapping(event)).collect();
+        events: &[(&RecordedEvent, Event)],
+    ) -> Result<(), ApplyError> {
+        let changed = |aggregate| changed_ids(events, aggregate);
+        let mappings = events.iter().filter_map(|(_, event)| changed_mapping(event)).collect();
         self.packages.load(connection, schema, changed(PluginPackage::TYPE)).await?;
         self.instances.load(connection, schema, changed(PluginInstance::TYPE)).await?;
         self.mappings.load(connection, schema, mappings).await?;
         self.firmware.load(connection, schema, changed(Firmware::TYPE)).await?;
-        let installation = decoded.iter().filter_map(|(_, event)| changed_installation(event)).collect();
-        self.installation.load(connection, schema, installation).await?;
-        for (recorded, event) in decoded {
-            match event {
-                Event::Package(event) => self.package(recorded, event),
-                Event::Instance(event) => self.instance(recorded, event),
-                Event::Firmware(event) => {
-                    firmware::fold(&mut self.firmware, &mut self.installation, recorded, event)
-                }
+        let installation = events.iter().filter_map(|(_, event)| changed_installation(event)).collect();
+        self.installation.load(connection, schema, installation).await
+    }
+
+    fn apply(&mut self, recorded: &RecordedEvent, event: Event) {
+        match event {
+            Event::Package(event) => self.package(recorded, event),
+            Event::Instance(event) => self.instance(recorded, event),
+            Event::Firmware(event) => {
+                firmware::fold(&mut self.firmware, &mut self.installation, recorded, event)
             }
         }
-        Ok(poisons)
     }
 
     async fn write(
@@ -102,14 +110,6 @@ impl Rows for FleetRows {
             sqlx::query(&sql).bind(Vec::from_iter(deleted)).execute(&mut *connection).await?;
         }
         Ok(())
-    }
-}
-
-fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
-    match event.aggregate_type.as_str() {
-        PluginPackage::TYPE => event.decode::<PluginPackage>().map(Event::Package),
-        Firmware::TYPE => event.decode::<Firmware>().map(Event::Firmware),
-        _ => event.decode::<PluginInstance>().map(Event::Instance),
     }
 }
 

@@ -10,15 +10,14 @@ use uuid::Uuid;
 
 use super::{ApiTokenRow, RemovedIdentityRow, SessionRow, UserRow};
 use crate::{
-    ApplyError, Poison, Projection, Rows,
-    projection::decode_all,
+    ApplyError, Projection, Rows,
     table::{ReadRow, Table, changed_ids},
 };
 
 /// Folds users, sessions and API tokens.
 pub struct IdentityProjection;
 
-enum Event {
+pub enum Event {
     User(UserEvent),
     Session(SessionEvent),
     Token(ApiTokenEvent),
@@ -27,10 +26,10 @@ enum Event {
 /// Users, sessions and API tokens in memory.
 #[derive(Default)]
 pub struct IdentityRows {
-    users: Table<UserRow>,
+    pub(super) users: Table<UserRow>,
     removed_identities: Table<RemovedIdentityRow>,
     sessions: Table<SessionRow>,
-    tokens: Table<ApiTokenRow>,
+    pub(super) tokens: Table<ApiTokenRow>,
     /// With the place in the log: a login that was under way then may start a session later (or make a token), in this batch
     /// or the next.
     deleted_users: HashMap<Uuid, i64>,
@@ -45,26 +44,35 @@ impl Projection for IdentityProjection {
 }
 
 impl Rows for IdentityRows {
-    async fn fold(
+    type Event = Event;
+
+    fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
+        match event.aggregate_type.as_str() {
+            User::TYPE => event.decode::<User>().map(Event::User),
+            Session::TYPE => event.decode::<Session>().map(Event::Session),
+            _ => event.decode::<ApiToken>().map(Event::Token),
+        }
+    }
+
+    async fn load(
         &mut self,
         connection: &mut PgConnection,
         schema: &str,
-        events: &[&RecordedEvent],
-    ) -> Result<Vec<Poison>, ApplyError> {
-        let (decoded, poisons) = decode_all(events, decode);
-        let ids = |aggregate| changed_ids(&decoded, aggregate);
+        events: &[(&RecordedEvent, Event)],
+    ) -> Result<(), ApplyError> {
+        let ids = |aggregate| changed_ids(events, aggregate);
         self.users.load(connection, schema, ids(User::TYPE)).await?;
         self.removed_identities.load(connection, schema, ids(User::TYPE)).await?;
         self.sessions.load(connection, schema, ids(Session::TYPE)).await?;
-        self.tokens.load(connection, schema, ids(ApiToken::TYPE)).await?;
-        for (recorded, event) in decoded {
-            match event {
-                Event::User(event) => self.user(recorded, event),
-                Event::Session(event) => self.session(recorded, event),
-                Event::Token(event) => self.token(recorded, event),
-            }
+        self.tokens.load(connection, schema, ids(ApiToken::TYPE)).await
+    }
+
+    fn apply(&mut self, recorded: &RecordedEvent, event: Event) {
+        match event {
+            Event::User(event) => self.user(recorded, event),
+            Event::Session(event) => self.session(recorded, event),
+            Event::Token(event) => self.token(recorded, event),
         }
-        Ok(poisons)
     }
 
     async fn write(
@@ -94,14 +102,6 @@ impl Rows for IdentityRows {
             }
         }
         Ok(())
-    }
-}
-
-fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
-    match event.aggregate_type.as_str() {
-        User::TYPE => event.decode::<User>().map(Event::User),
-        Session::TYPE => event.decode::<Session>().map(Event::Session),
-        _ => event.decode::<ApiToken>().map(Event::Token),
     }
 }
 

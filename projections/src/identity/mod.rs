@@ -1,6 +1,7 @@
 //! Users, their sessions and their API tokens, as tables.
 
 mod fold;
+mod past;
 pub mod queries;
 mod rows;
 

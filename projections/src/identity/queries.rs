@@ -139,6 +139,25 @@ pub async fn live_session(
     .await
 }
 
+/// The sessions of `user` whose JWTs are valid.
+///
+/// # Errors
+/// The database's error.
+pub async fn live_sessions_of(
+    pool: &PgPool,
+    user: Uuid,
+    now: DateTime<Utc>,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT s.id FROM read.sessions s JOIN read.users u ON u.id = s.user_id
+          WHERE u.id = $1 AND s.ended_at IS NULL AND s.expires_at > $2 AND s.position > u.valid_after",
+    )
+    .bind(user)
+    .bind(now)
+    .fetch_all(pool)
+    .await
+}
+
 /// The user of an API token that works.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct LiveApiToken {

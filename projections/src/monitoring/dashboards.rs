@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_domain::{
-    kernel::WidgetId,
-    monitoring::{DashboardEvent, WidgetChanges, WidgetSpec},
+    kernel::{ChannelId, WidgetId},
+    monitoring::{DashboardEvent, PlacedWidget, WidgetChanges, WidgetSpec, WidgetType},
 };
 use signalbox_event_store::RecordedEvent;
 use sqlx::{FromRow, PgConnection, PgPool};
@@ -89,13 +89,17 @@ pub(super) struct Dashboards {
     deleted_channels: HashSet<Uuid>,
 }
 
-/// The widget that `event` changes, if it changes one.
-pub(super) fn changed_widget(event: &DashboardEvent) -> Option<Uuid> {
+/// The widgets that `event` changes, and that may have been there before.
+pub(super) fn changed_widgets(event: &DashboardEvent) -> Vec<Uuid> {
     match event {
         DashboardEvent::WidgetUpdated { widget, .. } | DashboardEvent::WidgetRemoved { widget } => {
-            Some(widget.0)
+            vec![widget.0]
         }
-        _ => None,
+        DashboardEvent::DashboardRestored { widgets, removed, .. } => {
+            let back = widgets.iter().map(|placed| placed.widget.0);
+            back.chain(removed.iter().map(|widget| widget.0)).collect()
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -140,14 +144,36 @@ impl Dashboards {
                 self.dashboards.remove(id);
                 self.deleted_dashboards.insert(id);
             }
-            DashboardEvent::WidgetAdded { widget, spec } => self.widgets.put(added(recorded, widget, spec)),
+            DashboardEvent::WidgetAdded { widget, spec } => {
+                let added_at = recorded.position;
+                self.widgets.put(placed(id, PlacedWidget { widget, added_at, spec }));
+            }
             DashboardEvent::WidgetUpdated { widget, changes } => {
                 if let Some(row) = self.widgets.change(widget.0) {
                     change(row, changes);
                 }
             }
             DashboardEvent::WidgetRemoved { widget } => self.widgets.remove(widget.0),
+            DashboardEvent::DashboardRestored { name, is_global, widgets, removed } => {
+                if let Some(row) = self.dashboards.change(id) {
+                    (row.name, row.is_global) = (name, is_global);
+                }
+                removed.into_iter().for_each(|widget| self.widgets.remove(widget.0));
+                widgets.into_iter().for_each(|widget| self.widgets.put(placed(id, widget)));
+            }
         }
+    }
+
+    pub(super) fn dashboard(&self, id: Uuid) -> Option<&DashboardRow> {
+        self.dashboards.get(id)
+    }
+
+    /// Those of dashboard `id` that are here, in the order in which they were added.
+    pub(super) fn widgets_of(&self, id: Uuid) -> Vec<WidgetRow> {
+        let own = self.widgets.iter().filter(|widget| widget.dashboard_id == id);
+        let mut own: Vec<_> = own.cloned().collect();
+        own.sort_unstable_by_key(|widget| (widget.position, widget.id));
+        own
     }
 
     /// A channel is gone: its widgets stay, and show nothing.
@@ -181,12 +207,12 @@ impl Dashboards {
     }
 }
 
-fn added(recorded: &RecordedEvent, widget: WidgetId, spec: WidgetSpec) -> WidgetRow {
-    let WidgetSpec { kind, title, channel, x, y, w, h, config } = spec;
+fn placed(dashboard: Uuid, placed: PlacedWidget) -> WidgetRow {
+    let WidgetSpec { kind, title, channel, x, y, w, h, config } = placed.spec;
     WidgetRow {
-        id: widget.0,
-        dashboard_id: recorded.aggregate_id,
-        position: recorded.position,
+        id: placed.widget.0,
+        dashboard_id: dashboard,
+        position: placed.added_at,
         widget_type: kind.as_str().to_owned(),
         title,
         channel_id: channel.map(|channel| channel.0),
@@ -207,6 +233,16 @@ fn change(row: &mut WidgetRow, changes: WidgetChanges) {
     row.w = w.unwrap_or(row.w);
     row.h = h.unwrap_or(row.h);
     row.config = config.unwrap_or(row.config.take());
+}
+
+impl WidgetRow {
+    /// The widget as it comes back to its dashboard; `None` when its type is of a version with words that this one does not know.
+    pub fn placed(self) -> Option<PlacedWidget> {
+        let Self { id, position, widget_type, title, channel_id, x, y, w, h, config, .. } = self;
+        let (kind, channel) = (WidgetType::parse(&widget_type)?, channel_id.map(ChannelId));
+        let spec = WidgetSpec { kind, title, channel, x, y, w, h, config };
+        Some(PlacedWidget { widget: WidgetId(id), added_at: position, spec })
+    }
 }
 
 /// Which of the dashboards that a user sees are listed; `None` means any.

@@ -10,20 +10,19 @@ use sqlx::PgConnection;
 
 use super::{
     ChannelRow,
-    dashboards::{Dashboards, changed_widget},
+    dashboards::{Dashboards, changed_widgets},
     experiments::{self, ExperimentRow},
     log_entries::{self, LogEntryRow},
 };
 use crate::{
-    ApplyError, Poison, Projection, Rows,
-    projection::decode_all,
+    ApplyError, Projection, Rows,
     table::{Table, changed_ids},
 };
 
 /// Folds channels, experiments, dashboards and log entries.
 pub struct MonitoringProjection;
 
-enum Event {
+pub enum Event {
     Channel(ChannelEvent),
     Experiment(ExperimentEvent),
     Dashboard(DashboardEvent),
@@ -33,10 +32,10 @@ enum Event {
 /// Channels, experiments, dashboards and log entries in memory.
 #[derive(Default)]
 pub struct MonitoringRows {
-    channels: Table<ChannelRow>,
-    experiments: Table<ExperimentRow>,
-    dashboards: Dashboards,
-    log_entries: Table<LogEntryRow>,
+    pub(super) channels: Table<ChannelRow>,
+    pub(super) experiments: Table<ExperimentRow>,
+    pub(super) dashboards: Dashboards,
+    pub(super) log_entries: Table<LogEntryRow>,
 }
 
 impl Projection for MonitoringProjection {
@@ -50,18 +49,42 @@ impl Projection for MonitoringProjection {
 }
 
 impl Rows for MonitoringRows {
-    async fn fold(
+    type Event = Event;
+
+    fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
+        match event.aggregate_type.as_str() {
+            Channel::TYPE => event.decode::<Channel>().map(Event::Channel),
+            Experiment::TYPE => event.decode::<Experiment>().map(Event::Experiment),
+            Dashboard::TYPE => event.decode::<Dashboard>().map(Event::Dashboard),
+            _ => event.decode::<LogEntry>().map(Event::LogEntry),
+        }
+    }
+
+    async fn load(
         &mut self,
         connection: &mut PgConnection,
         schema: &str,
-        events: &[&RecordedEvent],
-    ) -> Result<Vec<Poison>, ApplyError> {
-        let (decoded, poisons) = decode_all(events, decode);
-        self.load(connection, schema, &decoded).await?;
-        for (recorded, event) in decoded {
-            self.event(recorded, event);
+        events: &[(&RecordedEvent, Event)],
+    ) -> Result<(), ApplyError> {
+        let changed = |aggregate| changed_ids(events, aggregate);
+        let widgets = events.iter().flat_map(|(_, event)| match event {
+            Event::Dashboard(event) => changed_widgets(event),
+            _ => Vec::new(),
+        });
+        let (dashboards, widgets) = (changed(Dashboard::TYPE), widgets.collect());
+        self.channels.load(connection, schema, changed(Channel::TYPE)).await?;
+        self.experiments.load(connection, schema, changed(Experiment::TYPE)).await?;
+        self.dashboards.load(connection, schema, dashboards, widgets).await?;
+        self.log_entries.load(connection, schema, changed(LogEntry::TYPE)).await
+    }
+
+    fn apply(&mut self, recorded: &RecordedEvent, event: Event) {
+        match event {
+            Event::Channel(event) => self.channel(recorded, event),
+            Event::Experiment(event) => experiments::fold(&mut self.experiments, recorded, event),
+            Event::Dashboard(event) => self.dashboards.fold(recorded, event),
+            Event::LogEntry(event) => log_entries::fold(&mut self.log_entries, recorded, event),
         }
-        Ok(poisons)
     }
 
     async fn write(
@@ -77,44 +100,7 @@ impl Rows for MonitoringRows {
     }
 }
 
-fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
-    match event.aggregate_type.as_str() {
-        Channel::TYPE => event.decode::<Channel>().map(Event::Channel),
-        Experiment::TYPE => event.decode::<Experiment>().map(Event::Experiment),
-        Dashboard::TYPE => event.decode::<Dashboard>().map(Event::Dashboard),
-        _ => event.decode::<LogEntry>().map(Event::LogEntry),
-    }
-}
-
 impl MonitoringRows {
-    /// Reads the rows that `events` change.
-    async fn load(
-        &mut self,
-        connection: &mut PgConnection,
-        schema: &str,
-        events: &[(&RecordedEvent, Event)],
-    ) -> Result<(), ApplyError> {
-        let changed = |aggregate| changed_ids(events, aggregate);
-        let widgets = events.iter().filter_map(|(_, event)| match event {
-            Event::Dashboard(event) => changed_widget(event),
-            _ => None,
-        });
-        let (dashboards, widgets) = (changed(Dashboard::TYPE), widgets.collect());
-        self.channels.load(connection, schema, changed(Channel::TYPE)).await?;
-        self.experiments.load(connection, schema, changed(Experiment::TYPE)).await?;
-        self.dashboards.load(connection, schema, dashboards, widgets).await?;
-        self.log_entries.load(connection, schema, changed(LogEntry::TYPE)).await
-    }
-
-    fn event(&mut self, recorded: &RecordedEvent, event: Event) {
-        match event {
-            Event::Channel(event) => self.channel(recorded, event),
-            Event::Experiment(event) => experiments::fold(&mut self.experiments, recorded, event),
-            Event::Dashboard(event) => self.dashboards.fold(recorded, event),
-            Event::LogEntry(event) => log_entries::fold(&mut self.log_entries, recorded, event),
-        }
-    }
-
     fn channel(&mut self, recorded: &RecordedEvent, event: ChannelEvent) {
         let id = recorded.aggregate_id;
         if let ChannelEvent::ChannelCreated(new) = event {

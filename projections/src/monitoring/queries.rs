@@ -1,6 +1,6 @@
 //! What gateway and workers ask about channels.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use signalbox_domain::monitoring::ChannelType;
@@ -94,6 +94,34 @@ pub async fn channel_number(pool: &PgPool, channel: Uuid) -> Result<Option<i32>,
         .bind(channel)
         .fetch_optional(pool)
         .await
+}
+
+/// The integers that stand for `channels` in the datapoint log, deleted ones' too.
+///
+/// # Errors
+/// The database's error.
+pub async fn channel_numbers(pool: &PgPool, channels: &[Uuid]) -> Result<Vec<i32>, sqlx::Error> {
+    sqlx::query_scalar("SELECT number FROM read.channels WHERE id = ANY($1)")
+        .bind(channels)
+        .fetch_all(pool)
+        .await
+}
+
+/// Those of `channels` that there are.
+///
+/// # Errors
+/// The database's error.
+pub async fn living_channels(
+    pool: &PgPool,
+    channels: impl IntoIterator<Item = Uuid>,
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    let channels: Vec<_> = channels.into_iter().collect();
+    let living: Vec<_> =
+        sqlx::query_scalar("SELECT id FROM read.channels WHERE id = ANY($1) AND deleted_at IS NULL")
+            .bind(channels)
+            .fetch_all(pool)
+            .await?;
+    Ok(living.into_iter().collect())
 }
 
 /// A channel that carries measurements.

@@ -10,16 +10,16 @@ use signalbox_domain::{
     monitoring::{Channel, Dashboard, Experiment, LogEntry},
     transfer::{Agent, AgentToken, Job, Transfer},
 };
-use signalbox_event_store::{DecodeError, Moment, RecordedEvent, read_stream_after};
+use signalbox_event_store::{DecodeError, Moment, RecordedEvent, SearchError, read_stream_after};
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::redact;
 
 /// Events read at a time.
-const BATCH: i64 = 1000;
+pub(super) const BATCH: i64 = 1000;
 /// Events that are folded for one answer at most.
-const MAX_EVENTS: i64 = 100_000;
+pub(super) const MAX_EVENTS: i64 = 100_000;
 
 /// An aggregate as it was after one of its events.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -46,6 +46,9 @@ pub enum StateError {
     /// An event cannot be read.
     #[error(transparent)]
     Event(#[from] DecodeError),
+    /// What had happened elsewhere cannot be found.
+    #[error(transparent)]
+    Search(#[from] SearchError),
     /// The state cannot be shown.
     #[error("the state cannot be shown: {0}")]
     Shown(#[from] serde_json::Error),

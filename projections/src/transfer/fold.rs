@@ -12,10 +12,9 @@ use signalbox_event_store::{DecodeError, RecordedEvent};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{AgentRow, AgentTokenRow, JobRow, TransferFileRow, TransferRow};
+use super::{AgentRow, AgentTokenRow, JobRow, TransferFileRow, TransferRow, rows::RemovedNumberRow};
 use crate::{
-    ApplyError, Poison, Projection, Rows,
-    projection::decode_all,
+    ApplyError, Projection, Rows,
     table::{Table, changed_ids},
     write::{insert, upsert},
 };
@@ -23,7 +22,7 @@ use crate::{
 /// Folds agents, tokens, jobs and transfers.
 pub struct TransferProjection;
 
-enum Event {
+pub enum Event {
     Agent(AgentEvent),
     Token(AgentTokenEvent),
     Job(JobEvent),
@@ -33,74 +32,39 @@ enum Event {
 /// Agents, tokens, jobs and transfers in memory.
 #[derive(Default)]
 pub struct TransferRows {
-    agents: Table<AgentRow>,
-    tokens: Table<AgentTokenRow>,
-    jobs: Table<JobRow>,
-    transfers: Table<TransferRow>,
+    pub(super) agents: Table<AgentRow>,
+    pub(super) tokens: Table<AgentTokenRow>,
+    pub(super) jobs: Table<JobRow>,
+    pub(super) transfers: Table<TransferRow>,
     /// They stay as long as their transfer, so that it is known whether the database may hold some of them.
-    files: HashMap<Uuid, HashMap<String, TransferFileRow>>,
+    pub(super) files: HashMap<Uuid, HashMap<String, TransferFileRow>>,
     /// Transfers whose staged entries of earlier batches are worth nothing any more.
     discarded: Vec<Uuid>,
+    removed: Table<RemovedNumberRow>,
     deleted_agents: HashSet<Uuid>,
 }
 
 impl Projection for TransferProjection {
     const NAME: &'static str = "transfer";
     const TABLES: &'static [&'static str] =
-        &["agents", "agent_tokens", "jobs", "transfers", "transfer_files"];
+        &["agents", "agent_tokens", "jobs", "transfers", "transfer_files", "removed_numbers"];
     const AGGREGATES: &'static [&'static str] = &[Agent::TYPE, AgentToken::TYPE, Job::TYPE, Transfer::TYPE];
 
     type Rows = TransferRows;
 }
 
 impl Rows for TransferRows {
-    async fn fold(
-        &mut self,
-        connection: &mut PgConnection,
-        schema: &str,
-        events: &[&RecordedEvent],
-    ) -> Result<Vec<Poison>, ApplyError> {
-        let (decoded, poisons) = decode_all(events, decode);
-        self.load(connection, schema, &decoded).await?;
-        for (recorded, event) in decoded {
-            self.event(recorded, event);
+    type Event = Event;
+
+    fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
+        match event.aggregate_type.as_str() {
+            Agent::TYPE => event.decode::<Agent>().map(Event::Agent),
+            AgentToken::TYPE => event.decode::<AgentToken>().map(Event::Token),
+            Job::TYPE => event.decode::<Job>().map(Event::Job),
+            _ => event.decode::<Transfer>().map(Event::Transfer),
         }
-        Ok(poisons)
     }
 
-    async fn write(
-        &mut self,
-        connection: &mut PgConnection,
-        schema: &str,
-        keep: usize,
-    ) -> Result<(), ApplyError> {
-        let deleted = std::mem::take(&mut self.deleted_agents);
-        if !deleted.is_empty() {
-            self.tokens.remove_where(|token| deleted.contains(&token.agent_id));
-        }
-        self.agents.write(connection, schema, keep).await?;
-        self.tokens.write(connection, schema, keep).await?;
-        self.jobs.write(connection, schema, keep).await?;
-        self.write_transfers(connection, schema, keep).await?;
-        if !deleted.is_empty() {
-            let sql = format!("DELETE FROM {schema}.agent_tokens WHERE agent_id = ANY($1)");
-            sqlx::query(&sql).bind(deleted.into_iter().collect::<Vec<_>>()).execute(connection).await?;
-        }
-        Ok(())
-    }
-}
-
-fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
-    match event.aggregate_type.as_str() {
-        Agent::TYPE => event.decode::<Agent>().map(Event::Agent),
-        AgentToken::TYPE => event.decode::<AgentToken>().map(Event::Token),
-        Job::TYPE => event.decode::<Job>().map(Event::Job),
-        _ => event.decode::<Transfer>().map(Event::Transfer),
-    }
-}
-
-impl TransferRows {
-    /// Reads the rows that `events` change.
     async fn load(
         &mut self,
         connection: &mut PgConnection,
@@ -119,7 +83,7 @@ impl TransferRows {
         self.transfers.load(connection, schema, changed(Transfer::TYPE)).await
     }
 
-    fn event(&mut self, recorded: &RecordedEvent, event: Event) {
+    fn apply(&mut self, recorded: &RecordedEvent, event: Event) {
         match event {
             Event::Agent(event) => self.agent(recorded, event),
             Event::Token(event) => self.token(recorded, event),
@@ -128,6 +92,30 @@ impl TransferRows {
         }
     }
 
+    async fn write(
+        &mut self,
+        connection: &mut PgConnection,
+        schema: &str,
+        keep: usize,
+    ) -> Result<(), ApplyError> {
+        let deleted = std::mem::take(&mut self.deleted_agents);
+        if !deleted.is_empty() {
+            self.tokens.remove_where(|token| deleted.contains(&token.agent_id));
+        }
+        self.agents.write(connection, schema, keep).await?;
+        self.tokens.write(connection, schema, keep).await?;
+        self.jobs.write(connection, schema, keep).await?;
+        self.removed.write(connection, schema, keep).await?;
+        self.write_transfers(connection, schema, keep).await?;
+        if !deleted.is_empty() {
+            let sql = format!("DELETE FROM {schema}.agent_tokens WHERE agent_id = ANY($1)");
+            sqlx::query(&sql).bind(deleted.into_iter().collect::<Vec<_>>()).execute(connection).await?;
+        }
+        Ok(())
+    }
+}
+
+impl TransferRows {
     fn agent(&mut self, recorded: &RecordedEvent, event: AgentEvent) {
         let (id, at) = (recorded.aggregate_id, recorded.recorded_at);
         if let AgentEvent::AgentCreated(new) = event {
@@ -142,6 +130,8 @@ impl TransferRows {
             AgentEvent::AgentCreated(_) => {}
             AgentEvent::AgentUpdated(profile) => describe(row, profile),
             AgentEvent::AgentDeleted { .. } => {
+                let (kind, number) = ("agent".to_owned(), row.number);
+                self.removed.put(RemovedNumberRow { id, kind, number, owner_id: None });
                 self.agents.remove(id);
                 self.deleted_agents.insert(id);
             }
@@ -203,7 +193,11 @@ impl TransferRows {
                     row.next_run = next_run(row, at);
                 }
             }
-            JobEvent::JobDeleted { .. } => self.jobs.remove(id),
+            JobEvent::JobDeleted { .. } => {
+                let (kind, number, owner_id) = ("job".to_owned(), row.number, Some(row.owner_id));
+                self.removed.put(RemovedNumberRow { id, kind, number, owner_id });
+                self.jobs.remove(id);
+            }
             JobEvent::JobFiringSkipped { scheduled_for, .. } => row.next_run = next_run(row, scheduled_for),
         }
     }

@@ -58,6 +58,27 @@ impl ReadRow for AgentRow {
     }
 }
 
+/// What clients call by an integer, and is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, FromRow)]
+pub struct RemovedNumberRow {
+    /// Key of what it was.
+    pub id: Uuid,
+    /// `agent` or `job`.
+    pub kind: String,
+    /// The integer.
+    pub number: i64,
+    /// Whose it was; `None` for what belongs to everybody.
+    pub owner_id: Option<Uuid>,
+}
+
+impl ReadRow for RemovedNumberRow {
+    const TABLE: &'static str = "removed_numbers";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
 /// A credential of an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct AgentTokenRow {

@@ -11,8 +11,8 @@ use signalbox_domain::{
     kernel::{ChannelId, UserId, WidgetId},
     monitoring::{
         Channel, ChannelCommand, Dashboard, DashboardCommand, Experiment, ExperimentCommand, LogEntry,
-        LogEntryCommand, LogStatus, LogType, NewDashboard, NewExperiment, NewLogEntry, WidgetChanges,
-        WidgetSpec, WidgetType,
+        LogEntryCommand, LogStatus, LogType, NewDashboard, NewExperiment, NewLogEntry, PlacedWidget,
+        WidgetChanges, WidgetSpec, WidgetType,
     },
     transfer::{
         Agent, AgentCommand, AgentToken, AgentTokenCommand, Arrival, Job, JobCommand, JobSpec, NewAgentToken,
@@ -165,6 +165,19 @@ async fn dashboards(writer: &Writer, [gone, kept]: [Uuid; 2]) {
         let changes = WidgetChanges { channel: Some(None), ..Default::default() };
         writer.run::<Dashboard>(id, DashboardCommand::ChangeWidget { widget: cleared, changes }).await;
         writer.run::<Dashboard>(id, DashboardCommand::RemoveWidget { widget: removed }).await;
+        let back = [(moved, kept), (removed, gone)].map(|(widget, channel)| PlacedWidget {
+            widget,
+            added_at: 1,
+            spec: gauge(Some(channel)),
+        });
+        let restore = |widgets: &[PlacedWidget]| DashboardCommand::Restore {
+            name: "Old hall".to_owned(),
+            is_global: stays,
+            widgets: widgets.to_vec(),
+        };
+        writer.run::<Dashboard>(id, restore(&back)).await;
+        writer.run::<Dashboard>(id, restore(&back[..1])).await;
+        writer.run::<Dashboard>(id, restore(&back)).await;
         if !stays {
             writer.run::<Dashboard>(id, DashboardCommand::Delete).await;
         }

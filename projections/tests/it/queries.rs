@@ -7,8 +7,8 @@ use signalbox_domain::{
     identity::{ApiToken, ApiTokenCommand, NewApiToken, Role, Session, SessionCommand},
     kernel::UserId,
     transfer::{
-        Agent, AgentCommand, AgentRef, AgentToken, AgentTokenCommand, Arrival, JobRef, JobType,
-        NewAgentToken, NewTransfer, Transfer, TransferCommand, TransportMode,
+        Agent, AgentCommand, AgentRef, AgentToken, AgentTokenCommand, Arrival, Job, JobCommand, JobRef,
+        JobType, NewAgentToken, NewTransfer, Transfer, TransferCommand, TransportMode,
     },
 };
 use signalbox_projections::{
@@ -68,6 +68,10 @@ async fn a_live_session_names_its_user() {
     let live = identity::live_session(world.pool(), session, at(59)).await.unwrap().unwrap();
     assert_eq!((live.user_id, live.number, live.role.as_str()), (user, 7, "admin"));
     assert_eq!(identity::live_session(world.pool(), session, at(60)).await.unwrap(), None);
+    let live_of =
+        async |user, second| identity::live_sessions_of(world.pool(), user, at(second)).await.unwrap();
+    assert_eq!(live_of(live.user_id, 59).await, [session]);
+    assert!(live_of(live.user_id, 60).await.is_empty() && live_of(STRANGER, 59).await.is_empty());
     world.servers.finish().await;
 }
 
@@ -244,7 +248,6 @@ async fn due_jobs_are_found_when_their_time_has_come() {
     let (job, agents) = job(&world).await;
     world.fold().await;
     let pool = world.pool();
-    assert_eq!(transfer::next_due(pool).await.unwrap(), Some(at(600)));
     assert_eq!(transfer::due_jobs(pool, at(599), 10).await.unwrap(), []);
     assert_eq!(transfer::due_jobs(pool, at(600), 10).await.unwrap()[0].id, job.id.0);
     let is_busy = async |except| transfer::job_is_busy(pool, job.id.0, except).await.unwrap();
@@ -385,6 +388,23 @@ async fn staged_entries_are_sorted_by_the_bytes_of_their_names() {
     let entry = transfer::transfer_file(pool, tree, "a/x").await.unwrap().unwrap();
     assert_eq!((entry.size, entry.sha256), (7, digest(7).to_string()));
     assert_eq!(transfer::transfer_file(pool, tree, "x").await.unwrap(), None);
+    world.servers.finish().await;
+}
+
+#[tokio::test]
+async fn what_is_gone_is_found_by_the_number_that_it_had() {
+    let world = World::start().await;
+    let (job, [press, _]) = job(&world).await;
+    world.fold().await;
+    let pool = world.pool();
+    assert_eq!(transfer::removed_job(pool, OWNER.0, 5).await.unwrap(), None);
+    assert_eq!(transfer::removed_agent(pool, press.number).await.unwrap(), None);
+    world.writer.run::<Job>(job.id.0, JobCommand::Delete).await;
+    world.writer.run::<Agent>(press.id.0, AgentCommand::Delete).await;
+    world.fold().await;
+    assert_eq!(transfer::removed_job(pool, OWNER.0, 5).await.unwrap(), Some(job.id.0));
+    assert_eq!(transfer::removed_job(pool, STRANGER, 5).await.unwrap(), None);
+    assert_eq!(transfer::removed_agent(pool, press.number).await.unwrap(), Some(press.id.0));
     world.servers.finish().await;
 }
 

@@ -3,7 +3,7 @@ use signalbox_domain::{
     transfer::{Agent, AgentCommand, AgentSystem},
 };
 use signalbox_projections::{
-    Page, Portions, Projection, Runner,
+    Leases, Page, Portions, Projection, Runner,
     automation::AutomationProjection,
     compare,
     extraction::ExtractionProjection,
@@ -220,9 +220,15 @@ async fn a_rebuild_equals_the_live_tables_while_events_keep_coming() {
     let world = World::start().await;
     let stop = CancellationToken::new();
     let (pool, bus) = (world.servers.pool.clone(), world.servers.bus.clone());
+    let leases = Leases::new(&pool);
     let mut tasks = vec![
-        tokio::spawn(Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone())),
-        tokio::spawn(Runner::<TransferProjection>::run(pool.clone(), bus, stop.clone())),
+        tokio::spawn(Runner::<IdentityProjection>::run(
+            pool.clone(),
+            leases.clone(),
+            bus.clone(),
+            stop.clone(),
+        )),
+        tokio::spawn(Runner::<TransferProjection>::run(pool.clone(), leases, bus, stop.clone())),
         tokio::spawn(read_on(pool.clone(), stop.clone())),
         tokio::spawn(read_on(pool, stop.clone())),
     ];

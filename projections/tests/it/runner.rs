@@ -2,7 +2,7 @@ use futures::StreamExt;
 use signalbox_domain::identity::Role;
 use signalbox_messaging::Wakeup;
 use signalbox_projections::{
-    Projection, Runner, StepError, checkpoint,
+    Leases, Projection, Runner, StepError, checkpoint,
     identity::{IdentityProjection, queries},
     transfer::TransferProjection,
 };
@@ -126,7 +126,8 @@ async fn readers_are_told_how_far_a_projection_came() {
 
 fn spawn_run(world: &World, stop: &CancellationToken) -> tokio::task::JoinHandle<()> {
     let (pool, bus) = (world.servers.pool.clone(), world.servers.bus.clone());
-    tokio::spawn(Runner::<IdentityProjection>::run(pool, bus, stop.clone()))
+    let leases = Leases::new(&pool);
+    tokio::spawn(Runner::<IdentityProjection>::run(pool, leases, bus, stop.clone()))
 }
 
 #[tokio::test]

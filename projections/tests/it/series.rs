@@ -47,7 +47,8 @@ impl Log {
     async fn append(&mut self, mut points: Vec<Point>) {
         self.batches += 1;
         let block = encode_block(Origin::User(Uuid::nil()), &mut points).into();
-        let batch = Batch { id: Uuid::from_u128(self.batches), points: points.len(), block };
+        let batch =
+            Batch { id: Uuid::from_u128(self.batches), points: points.len(), block, traceparent: None };
         let appended = self.appender.append(batch).await.unwrap();
         for (point, index) in points.into_iter().zip(appended.first_index..) {
             let position = appended.position;

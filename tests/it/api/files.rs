@@ -106,7 +106,7 @@ async fn only_the_agents_of_a_transfer_reach_its_bytes() {
         let refused = client.send(staging.put(client, "f").body("x")).await;
         assert_eq!(refused.error(404), unknown);
     }
-    assert!(world.staged_files().is_empty());
+    assert!(world.staged_files().await.is_empty());
     staging.stage(&world, "f", b"secret").await;
     for what in ["download", "manifest"] {
         assert_eq!(stranger.get(&staging.path(what)).await.error(404), unknown);
@@ -162,7 +162,7 @@ async fn a_wrong_checksum_keeps_nothing() {
     ] {
         let put = staging.put(&staging.source, "f").header(header, &value).body("content");
         staging.source.send(put).await.error(400);
-        assert!(world.staged_files().is_empty(), "{header}: {value}");
+        assert!(world.staged_files().await.is_empty(), "{header}: {value}");
     }
     assert_eq!(world.head().await, before);
     let put =
@@ -253,7 +253,7 @@ async fn a_file_above_the_limit_is_refused_as_soon_as_it_is_known() {
     staging.source.send(put).await.error(413);
     let put = staging.put(&staging.source, "f").header("content-range", "bytes 0-9/1001").body(vec![0; 10]);
     staging.source.send(put).await.error(413);
-    assert!(world.staged_files().is_empty(), "{:?}", world.staged_files());
+    assert!(world.staged_files().await.is_empty(), "{:?}", world.staged_files().await);
     let put = staging.put(&staging.source, "f").body(chunked(1000));
     assert_eq!(staging.source.send(put).await.expect(200)["size"], 1000);
     world.finish_with_mail().await;
@@ -361,11 +361,11 @@ async fn staged_bytes_go_when_they_have_been_kept_long_enough() {
     let staging = Staging::new(&world, "/in/f").await;
     staging.stage(&world, "f", b"x").await;
     staging.target.get(&staging.path("download")).await.expect_bytes(b"x");
-    assert_eq!(world.staged_files().len(), 1);
+    assert_eq!(world.staged_files().await.len(), 1);
     staging.report(&staging.target, "transfer_complete").await;
     assert_eq!(world.until_ended(staging.id).await["status"], "completed");
     eventually(seconds(20), async || world.count_events("staged_bytes_deleted").await == 1).await;
-    assert!(world.staged_files().is_empty());
+    assert!(world.staged_files().await.is_empty());
     eventually(seconds(30), async || staging.target.get(&staging.path("download")).await.status == 404).await;
     world.finish_with_mail().await;
 }

@@ -75,7 +75,7 @@ async fn a_refused_request_may_be_repeated_with_its_key() {
     let user = users["data"].as_array().unwrap().iter().find(|user| user["username"] == "viewer").unwrap();
     let path = format!("/api/v1/users/{}", user["public_id"].as_str().unwrap());
     world.admin.put(&path, json!({"role": "operator"})).await.expect(200);
-    eventually(seconds(1), async || post(&viewer, "/api/jobs", "key", &body).await.status == 201).await;
+    eventually(seconds(5), async || post(&viewer, "/api/jobs", "key", &body).await.status == 201).await;
     assert_eq!(world.count_events("job_created").await, 1);
     world.finish().await;
 }

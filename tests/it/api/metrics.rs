@@ -1,18 +1,28 @@
 //! What Prometheus reads.
 
-use serde_json::json;
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+use signalbox_clock::Clock;
 
-use crate::harness::{World, eventually, seconds};
+use crate::harness::{Client, Manner, Receiver, Separate, World, eventually, eventually_some, seconds};
+
+/// The number `name`, with its labels, in what a process tells.
+fn number(text: &str, name: &str) -> Option<f64> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+        .and_then(|value| value.parse().ok())
+}
+
+async fn read(client: &Client, name: &str) -> f64 {
+    let text = client.get("/metrics").await.text();
+    number(&text, name).unwrap_or_else(|| panic!("{name} is not in\n{text}"))
+}
 
 #[tokio::test]
 async fn an_admin_reads_numbers_about_the_process_and_the_installation() {
     let world = World::start().await;
     let agents = json!({"name": "press"});
     world.admin.post("/api/agents", agents).await.expect(201);
-    let number = |text: &str, name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.and_then(|value| value.parse::<f64>().ok())
-    };
     let read = async || {
         let answer = world.admin.get("/metrics").await;
         assert_eq!(
@@ -31,7 +41,7 @@ async fn an_admin_reads_numbers_about_the_process_and_the_installation() {
     ] {
         assert!(number(&text, name) >= Some(1.0), "{name} in\n{text}");
     }
-    for kind in ["transfer", "webhook_delivery", "extraction"] {
+    for kind in ["transfer", "webhook_delivery", "extraction", "firmware"] {
         assert_eq!(number(&text, &format!("signalbox_outstanding_work{{work=\"{kind}\"}}")), Some(0.0));
     }
     assert_eq!(number(&text, "signalbox_mailbox_messages"), Some(0.0));
@@ -53,4 +63,115 @@ async fn numbers_are_for_admins_and_made_up_paths_are_counted_together() {
     assert!(text.contains("route=\"none\",status=\"404\""), "{text}");
     assert!(!text.contains("by-a-stranger"), "{text}");
     world.finish().await;
+}
+
+#[tokio::test]
+async fn every_gateway_tells_alike_what_waits_and_for_how_long() {
+    let mut world = World::at(Clock::manual(Clock::system().now()), |_| {}).await;
+    let other = world.another_gateway().await;
+    let other = world.admin.at(&other);
+    let (from, to) = (world.agent("from").await, world.agent("to").await);
+    let first = world.transfer(&from, &to, "/a", "/b").await;
+    world.clock.advance(TimeDelta::seconds(90));
+    let second = world.transfer(&from, &to, "/c", "/d").await;
+    let (waiting, oldest) = (
+        "signalbox_outstanding_work{work=\"transfer\"}",
+        "signalbox_oldest_outstanding_work_seconds{work=\"transfer\"}",
+    );
+    for gateway in [&world.admin, &other] {
+        assert_eq!((read(gateway, waiting).await, read(gateway, oldest).await), (2.0, 90.0));
+        // Nobody has taken the requests that were left for the agent.
+        let mail = async || read(gateway, "signalbox_mailbox_messages").await == 2.0;
+        eventually(seconds(20), mail).await;
+    }
+    for (id, left, age) in [(first, 1.0, 0.0), (second, 0.0, 0.0)] {
+        world.admin.post(&format!("/api/transfers/{id}/cancel"), json!({})).await.expect(200);
+        for gateway in [&world.admin, &other] {
+            assert_eq!((read(gateway, waiting).await, read(gateway, oldest).await), (left, age));
+        }
+    }
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn a_read_model_that_stands_still_is_told_to_be_behind() {
+    let world = World::start().await;
+    let lag = "signalbox_projection_lag_events{projection=\"transfer\"}";
+    eventually(seconds(10), async || read(&world.admin, lag).await == 0.0).await;
+    let agents = [world.agent("a").await, world.agent("b").await];
+    let mut held = signalbox_database::begin(&world.servers.pool, "BEGIN").await.unwrap();
+    sqlx::query("SELECT FROM read.checkpoints WHERE projection = 'transfer' FOR UPDATE")
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    for agent in &agents {
+        let late = world.admin.delete(&format!("/api/agents/{}", agent.id)).await;
+        assert_eq!((late.status, late.header("consistency")), (204, Some("eventual")));
+    }
+    assert!(read(&world.admin, lag).await >= 2.0);
+    held.rollback().await.unwrap();
+    eventually(seconds(10), async || read(&world.admin, lag).await == 0.0).await;
+    for name in [
+        "signalbox_follower_lag_events{follower=\"events\"}",
+        "signalbox_follower_lag_events{follower=\"webhooks\"}",
+        "signalbox_datapoint_lag{reader=\"series\"}",
+        "signalbox_datapoint_lag{reader=\"rules\"}",
+    ] {
+        eventually(seconds(10), async || read(&world.admin, name).await == 0.0).await;
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn datapoints_that_no_worker_has_seen_are_told() {
+    let world = World::without_workers(|_| {}).await;
+    let event = json!({"name": "boiler", "type": "sensor"});
+    let event = world.admin.post("/api/v1/events", event).await.expect(201)["public_id"].clone();
+    let value = json!({"event_public_id": event, "value": 1});
+    let batch = json!({"datapoints": [value, value, value]});
+    world.admin.post("/api/v1/datapoints/batch", batch).await.expect(201);
+    assert_eq!(read(&world.admin, "signalbox_datapoint_lag{reader=\"rules\"}").await, 3.0);
+    // The read model follows by itself.
+    let series = "signalbox_datapoint_lag{reader=\"series\"}";
+    eventually(seconds(20), async || read(&world.admin, series).await == 0.0).await;
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn each_process_counts_what_it_does_and_nothing_else() {
+    let mut service = Separate::start(&[]).await;
+    let (well, dead) = (Receiver::start().await, Receiver::with(None, Manner::Answer(500)).await);
+    let mut webhooks = Vec::new();
+    for receiver in [&well, &dead] {
+        let webhook = json!({"url": receiver.url(), "events": ["experiment.started"]});
+        webhooks.push(service.admin.post("/api/v1/webhooks", webhook).await.expect(201));
+    }
+    service.admin.post("/api/v1/experiments", json!({"name": "a"})).await.expect(201);
+    let deliveries = format!("/api/v1/webhooks/{}/deliveries", webhooks[1]["public_id"].as_str().unwrap());
+    let given_up = eventually_some(seconds(60), async || {
+        let newest: Value = service.admin.get(&deliveries).await.expect(200)["data"][0].clone();
+        (newest["status"] == "dead_letter").then_some(newest)
+    });
+    let attempts = given_up.await["attempts"].as_f64().unwrap();
+    let ended = "signalbox_webhook_deliveries_total{outcome=\"dead_letter\"}";
+    let told = async || number(&service.metrics("workers").await, ended) == Some(1.0);
+    eventually(seconds(20), told).await;
+    let workers = service.metrics("workers").await;
+    for (name, expected) in [
+        ("signalbox_webhook_deliveries_total{outcome=\"delivered\"}", 1.0),
+        ("signalbox_webhook_attempt_duration_seconds_count{outcome=\"delivered\"}", 1.0),
+        ("signalbox_webhook_attempt_duration_seconds_count{outcome=\"failed\"}", attempts),
+    ] {
+        assert_eq!(number(&workers, name), Some(expected), "{name} in\n{workers}");
+    }
+    let commands = service.metrics("commands").await;
+    assert_eq!(number(&commands, "signalbox_queue_depth{queue=\"append\"}"), Some(0.0));
+    assert!(number(&commands, "signalbox_events_appended_total") > Some(5.0), "{commands}");
+    assert_eq!(number(&workers, "signalbox_events_appended_total"), Some(0.0), "{workers}");
+    for text in [&commands, &workers] {
+        let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        let silent: Vec<_> = names.filter(|name| !text.contains(&format!("# HELP {name} "))).collect();
+        assert!(silent.is_empty(), "{silent:?} have no help");
+    }
+    assert!(service.stop().await.iter().all(|(_, status)| status.success()));
 }

@@ -1,6 +1,7 @@
 mod agent;
 mod agents;
 mod auth;
+mod buckets;
 mod common;
 mod docs;
 mod files;
@@ -8,6 +9,7 @@ mod health;
 mod idempotency;
 mod jobs;
 mod metrics;
+mod replica;
 mod sockets;
 mod transfers;
 mod v1;

@@ -1,25 +1,45 @@
 //! An HTTP client that checks each answer against the description of the interface.
 
-use std::{net::SocketAddr, panic::Location, time::Duration};
+use std::{
+    net::SocketAddr,
+    panic::Location,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use reqwest::{Method, RequestBuilder, redirect::Policy};
 use serde_json::{Value, json};
+use signalbox_test_support::patience;
 use tokio::time::{sleep, timeout};
 
 use super::{Answer, conformance, seconds};
 
-/// Speaks to one gateway with one credential, or none.
+/// Speaks to the gateways of a service in turn, with one credential, or none.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
-    address: SocketAddr,
+    gateways: Arc<[SocketAddr]>,
+    /// Shared by clones: each request goes to another gateway than the one before.
+    turn: Arc<AtomicUsize>,
     pub token: Option<String>,
 }
 
 impl Client {
     pub fn new(address: SocketAddr) -> Self {
+        Self::of(&[address])
+    }
+
+    /// Speaks to all of `gateways`, as through a load balancer.
+    pub fn of(gateways: &[SocketAddr]) -> Self {
         let http = reqwest::Client::builder().redirect(Policy::none()).pool_max_idle_per_host(4);
-        Self { http: http.build().unwrap(), address, token: None }
+        Self { http: http.build().unwrap(), gateways: gateways.into(), turn: Arc::default(), token: None }
+    }
+
+    fn gateway(&self) -> SocketAddr {
+        self.gateways[self.turn.fetch_add(1, Ordering::Relaxed) % self.gateways.len()]
     }
 
     pub fn with_token(&self, token: &str) -> Self {
@@ -41,12 +61,12 @@ impl Client {
     }
 
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("http://{}{path}", self.gateway())
     }
 
     /// Address of the WebSocket at `path`.
     pub fn socket_url(&self, path: &str) -> String {
-        format!("ws://{}{path}", self.address)
+        format!("ws://{}{path}", self.gateway())
     }
 
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -88,7 +108,7 @@ impl Client {
                     sleep(Duration::from_millis(20)).await;
                 }
             };
-            if timeout(seconds(60), wanted).await.is_err() {
+            if timeout(patience(seconds(60)), wanted).await.is_err() {
                 panic!("{place}: in vain; {path} is {last}");
             }
             last

@@ -11,7 +11,7 @@ use tokio::{
     process::{Child, Command},
 };
 
-use super::{Client, eventually, seconds};
+use super::{Client, eventually, seconds, storage_variables};
 
 /// A running gateway on the servers of a test.
 pub struct RealGateway {
@@ -28,8 +28,10 @@ impl RealGateway {
         command
             .env("DATABASE_URL", config.database.url.expose())
             .env("NATS_URL", config.nats.url.expose())
+            .env("SIGNALBOX_DATABASE__REPLICA_URL", config.database.replica_url.expose())
+            .env("SIGNALBOX_NATS__REPLICAS", config.nats.replicas.to_string())
             .env("SIGNALBOX_SERVER__ADDRESS", address.to_string())
-            .env("SIGNALBOX_STORAGE__FOLDER", &config.storage.folder)
+            .envs(storage_variables(&config.storage))
             .env("SIGNALBOX_LIMITS__REQUEST_BURST", config.limits.request_burst.to_string());
         let process = command.spawn().unwrap();
         eventually(seconds(60), async || TcpStream::connect(address).await.is_ok()).await;

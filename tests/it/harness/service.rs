@@ -1,9 +1,6 @@
 //! The roles of the service, put together as the command line does it.
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-};
+use std::{net::SocketAddr, path::PathBuf};
 
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
@@ -14,15 +11,6 @@ use signalbox_firmware::Updates;
 use signalbox_gateway::{Gateway, Inspectors};
 use signalbox_messaging::{Bus, Mailbox};
 use signalbox_plugins::Plugins;
-use signalbox_projections::{
-    Runner,
-    automation::AutomationProjection,
-    extraction::ExtractionProjection,
-    fleet::FleetProjection,
-    identity::IdentityProjection,
-    monitoring::{MonitoringProjection, series::Folder},
-    transfer::TransferProjection,
-};
 use signalbox_sealing::Sealer;
 use signalbox_texts::Texts;
 use sqlx::PgPool;
@@ -46,6 +34,7 @@ impl Process {
     pub async fn new(config: &Config, clock: &Clock) -> Self {
         let pool = signalbox_database::connect(config.database.url.expose(), 12).await.unwrap();
         let bus = Bus::connect(config.nats.url.expose()).await.unwrap();
+        let bus = bus.with_replicas(config.nats.replicas);
         let (clock, config) = (clock.clone(), config.clone());
         Self { pool, bus, clock, config, stop: CancellationToken::new(), tasks: JoinSet::new() }
     }
@@ -62,15 +51,7 @@ impl Process {
         let days = self.config.monitoring.retention_days;
         let retention_days = (days > 0).then_some(days);
         self.tasks.spawn(async move {
-            tokio::join!(
-                Runner::<AutomationProjection>::run(pool.clone(), bus.clone(), stop.clone()),
-                Runner::<ExtractionProjection>::run(pool.clone(), bus.clone(), stop.clone()),
-                Runner::<FleetProjection>::run(pool.clone(), bus.clone(), stop.clone()),
-                Runner::<IdentityProjection>::run(pool.clone(), bus.clone(), stop.clone()),
-                Runner::<MonitoringProjection>::run(pool.clone(), bus.clone(), stop.clone()),
-                Runner::<TransferProjection>::run(pool.clone(), bus, stop.clone()),
-                Folder::run(pool, clock, retention_days, stop),
-            );
+            signalbox_projections::keep_up(pool, bus, clock, retention_days, stop).await;
         });
     }
 
@@ -84,7 +65,7 @@ impl Process {
     pub async fn worker_context(&self) -> signalbox_workers::Context {
         let (pool, bus, clock, _) = self.parts();
         let mailbox = Mailbox::open(&bus).await.unwrap();
-        let (blobs, config) = (blobs(&self.config.storage.folder), self.config.clone());
+        let (blobs, config) = (blobs(&self.config), self.config.clone());
         let egress = Egress::new(Policy::allowing(&config.egress.allowed_networks).unwrap()).unwrap();
         let sealer = Sealer::open(&pool, &clock).await.unwrap();
         let firmware = Updates::new(config.storage.folder.join("updates"), &config.firmware).unwrap();
@@ -108,7 +89,7 @@ impl Process {
     /// Takes the role of a gateway on a free port; gives back its address.
     pub async fn serve(&mut self) -> SocketAddr {
         let (pool, bus, clock, stop) = self.parts();
-        let blobs = blobs(&self.config.storage.folder);
+        let blobs = blobs(&self.config);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let documents = self.documents().await;
@@ -147,6 +128,6 @@ impl Process {
     }
 }
 
-fn blobs(folder: &Path) -> BlobStore {
-    BlobStore::open(folder.join("blobs")).unwrap()
+fn blobs(config: &Config) -> BlobStore {
+    BlobStore::configured(&config.storage, "blobs").unwrap()
 }

@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use super::World;
+use super::{World, storage_variables};
 
 pub struct WorkerProcess(Child);
 
@@ -13,7 +13,8 @@ impl WorkerProcess {
         let mut command = Command::new(env!("CARGO_BIN_EXE_signalbox"));
         command.args(["serve", "--role", "workers"]);
         command.env("DATABASE_URL", config.database.url.expose()).env("NATS_URL", config.nats.url.expose());
-        command.env("SIGNALBOX_STORAGE__FOLDER", &config.storage.folder);
+        command.envs(storage_variables(&config.storage));
+        command.env("SIGNALBOX_NATS__REPLICAS", config.nats.replicas.to_string());
         command.env("SIGNALBOX_EGRESS__ALLOWED_NETWORKS", config.egress.allowed_networks.join(","));
         command.env("SIGNALBOX_FIRMWARE__HOOK", &config.firmware.hook);
         command.env("SIGNALBOX_EXTRACTION__PARSERS", "1");

@@ -1,16 +1,21 @@
 //! Servers, a running service, an admin who is logged in, and short ways to what most tests need.
 
-use std::{net::SocketAddr, panic::Location, path::Path, time::Duration};
+use std::{
+    net::SocketAddr,
+    panic::Location,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
 use signalbox_config::{Config, Secret};
 use signalbox_gateway::{FirstAdmin, ensure_admin};
-use signalbox_test_support::TestServers;
+use signalbox_test_support::{S3Server, Setup, TestServers, patience};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
-use super::{Client, eventually, eventually_some, seconds, service::Process, signalbox};
+use super::{Client, Folder, eventually, eventually_some, seconds, service::Process, signalbox};
 
 /// E-mail address of the admin of every test.
 pub const ADMIN: &str = "admin@example.org";
@@ -26,6 +31,8 @@ pub struct World {
     pub admin: Client,
     main: Process,
     others: Vec<Process>,
+    /// Gateways that every client of the test speaks to.
+    gateways: Vec<SocketAddr>,
     folder: TempDir,
 }
 
@@ -42,6 +49,10 @@ enum Beginning<'a> {
     Empty,
     /// Empty, and its workers are processes that the test starts.
     WithoutWorkers,
+    /// Empty, and its workers are in one process, whatever the other tests of this run have.
+    WithOneWorker,
+    /// Empty, and nobody but the test disturbs its nats-servers.
+    WithOwnBus,
     /// The log of another one, in which the token is an admin's.
     Archive(&'a Path, &'a str),
 }
@@ -61,6 +72,16 @@ impl World {
         Self::begin(Clock::system(), adjust, Beginning::WithoutWorkers).await
     }
 
+    /// A service that lives by `clock` and whose workers are in one process, so that a test can keep all of them busy.
+    pub async fn with_one_worker(clock: Clock, adjust: impl FnOnce(&mut Config)) -> Self {
+        Self::begin(clock, adjust, Beginning::WithOneWorker).await
+    }
+
+    /// A service whose test kills its nats-servers.
+    pub async fn with_own_bus(adjust: impl FnOnce(&mut Config)) -> Self {
+        Self::begin(Clock::system(), adjust, Beginning::WithOwnBus).await
+    }
+
     /// A service that lives by `clock`.
     pub async fn at(clock: Clock, adjust: impl FnOnce(&mut Config)) -> Self {
         Self::begin(clock, adjust, Beginning::Empty).await
@@ -74,16 +95,25 @@ impl World {
 
     async fn begin(clock: Clock, adjust: impl FnOnce(&mut Config), beginning: Beginning<'_>) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let servers = TestServers::start().await;
+        let servers = match beginning {
+            Beginning::WithOwnBus => TestServers::start_with_own_nats().await,
+            _ => TestServers::start().await,
+        };
         let folder = TempDir::new().unwrap();
         let mut config = Config::load(None, &Default::default()).unwrap();
         config.storage.folder = folder.path().to_owned();
         config.database.url = Secret::new(servers.database_url.clone());
+        config.database.replica_url = Secret::new(servers.replica_url.clone().unwrap_or_default());
         config.nats.url = Secret::new(servers.nats_url.clone());
+        config.nats.replicas = servers.nats.size();
         config.limits.logins_per_account = 1000;
         config.limits.logins_per_address = 1000;
         config.limits.request_burst = 100_000;
         config.egress.allowed_networks = vec!["127.0.0.0/8".to_owned()];
+        let is_scaled = Setup::of_this_run().is_scaled();
+        if is_scaled {
+            S3Server::shared().await.configure(&mut config.storage, &S3Server::unique_prefix());
+        }
         adjust(&mut config);
         if let Beginning::Archive(archive, _) = beginning {
             signalbox(&config, &["log", "import", archive.to_str().unwrap()]).await.well();
@@ -95,12 +125,24 @@ impl World {
             main.work().await;
         }
         let address = main.serve().await;
+        let (mut gateways, mut others) = (vec![address], Vec::new());
+        if is_scaled {
+            // Two of each role, as different processes have them.
+            let mut second = Process::new(&config, &clock).await;
+            second.handle_commands();
+            second.project();
+            if !matches!(beginning, Beginning::WithoutWorkers | Beginning::WithOneWorker) {
+                second.work().await;
+            }
+            gateways.push(second.serve().await);
+            others.push(second);
+        }
         let first = FirstAdmin {
             email: Some(ADMIN.to_owned()),
             password: Some(Secret::new(PASSWORD.to_owned())),
             password_file: folder.path().join("admin-password"),
         };
-        let anonymous = Client::new(address);
+        let anonymous = Client::of(&gateways);
         if !matches!(beginning, Beginning::Archive(..)) {
             // Nobody could log in yet.
             assert_eq!(anonymous.get("/readyz").await.status, 503);
@@ -112,14 +154,19 @@ impl World {
         eventually(seconds(10), async || anonymous.get("/readyz").await.status == 200).await;
         let admin = match beginning {
             Beginning::Archive(_, token) => anonymous.with_token(token),
-            Beginning::Empty | Beginning::WithoutWorkers => anonymous.log_in(ADMIN, PASSWORD).await,
+            _ => anonymous.log_in(ADMIN, PASSWORD).await,
         };
-        Self { servers, config, clock, address, admin, main, others: Vec::new(), folder }
+        Self { servers, config, clock, address, admin, main, others, gateways, folder }
     }
 
     /// A client without credentials.
     pub fn anonymous(&self) -> Client {
-        Client::new(self.address)
+        Client::of(&self.gateways)
+    }
+
+    /// The admin at one gateway, whatever the other tests of this run have: for what each gateway knows by itself.
+    pub fn at_one_gateway(&self) -> Client {
+        self.admin.at(&Client::new(self.address))
     }
 
     /// Starts another gateway on the same servers and folder; gives back a client of it without credentials.
@@ -130,9 +177,21 @@ impl World {
         Client::new(address)
     }
 
+    /// Starts another gateway with a storage folder of its own, as on another machine.
+    pub async fn gateway_elsewhere(&mut self, folder: &Folder) -> Client {
+        Client::new(self.another_process_in(folder.path("")).await.serve().await)
+    }
+
     /// Another process with connections of its own that does nothing yet; stopped with the world.
     pub async fn another_process(&mut self) -> &mut Process {
-        let process = Process::new(&self.config, &self.clock).await;
+        self.another_process_in(self.config.storage.folder.clone()).await
+    }
+
+    /// Such a process with a storage folder of its own, as on another machine.
+    pub async fn another_process_in(&mut self, folder: PathBuf) -> &mut Process {
+        let mut config = self.config.clone();
+        config.storage.folder = folder;
+        let process = Process::new(&config, &self.clock).await;
         self.others.push(process);
         self.others.last_mut().unwrap()
     }
@@ -199,7 +258,7 @@ impl World {
                     sleep(Duration::from_millis(20)).await;
                 }
             };
-            if timeout(seconds(40), wanted).await.is_err() {
+            if timeout(patience(seconds(40)), wanted).await.is_err() {
                 panic!("{place}: in vain; the transfer is {last} after\n{}", self.story("transfer").await);
             }
             last
@@ -265,8 +324,16 @@ impl World {
         self.main.worker_context().await
     }
 
-    /// Names of the staged files that are on disk.
-    pub fn staged_files(&self) -> Vec<String> {
+    /// Names of the staged files, wherever the service keeps them.
+    pub async fn staged_files(&self) -> Vec<String> {
+        match self.config.storage.url.is_empty() {
+            true => self.local_files(),
+            false => S3Server::shared().await.files(&self.config.storage, "blobs").await,
+        }
+    }
+
+    /// Names of the staged files that are on this machine's disk.
+    pub fn local_files(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut folders = vec![self.folder.path().join("blobs")];
         while let Some(folder) = folders.pop() {

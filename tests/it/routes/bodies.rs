@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::cases::{Clients, Route, Subjects, routes};
+use super::{
+    cases::{Route, routes},
+    subjects::{Clients, Subjects},
+};
 use crate::harness::{Answer, Client, World, description};
 
 /// A longest text that no field takes.

@@ -1,14 +1,9 @@
 //! What the description does not say of a route: who may call it, on what, and with which body.
 
 use serde_json::{Value, json};
-use signalbox_domain::{
-    extraction::{ExtractionJob, ExtractionJobCommand, ExtractionOptions, NewExtractionJob},
-    kernel::Sha256Hex,
-};
-use signalbox_test_support::metadata;
-use uuid::Uuid;
 
-use crate::harness::{ADMIN, AgentAccount, Client, Receiver, World, description, eventually, seconds};
+use super::subjects::{Clients, Subjects};
+use crate::harness::{Client, description};
 
 /// Who may call a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,28 +65,6 @@ pub struct Route {
     pub body: Option<Value>,
 }
 
-/// One resource of each kind, owned by the admin.
-pub struct Subjects {
-    pub agent: AgentAccount,
-    pub job: i64,
-    pub transfer: i64,
-    pub user: String,
-    pub api_token: String,
-    pub experiment: String,
-    pub log_entry: String,
-    pub dashboard: String,
-    pub widget: String,
-    pub event: String,
-    pub rule: String,
-    pub webhook: String,
-    pub delivery: String,
-    pub datapoint: String,
-    pub extraction: Uuid,
-    pub plugin_instance: String,
-    pub channel_mapping: String,
-    pub firmware: String,
-}
-
 fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
     use Subject::{
@@ -129,6 +102,7 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         Some(json!({"url": format!("https://example.org/{name}"), "secret": "a shared secret",
             "events": ["experiment.started"], "enabled": false}))
     };
+    let restore = || Some(json!({"version": 1}));
     match operation_id {
         "api_health" | "health" | "api_v1_health" | "livez" | "readyz" | "info" => (Everybody, Nothing, None),
         "login" | "api_login" => (Everybody, Nothing, credentials()),
@@ -159,7 +133,8 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         }
         "revoke_token" => (Admin, Token, None),
         "create_job" => (Operator, Nothing, job()),
-        "get_job" => (AnyUser, Job, None),
+        "get_job" | "job_history" => (AnyUser, Job, None),
+        "restore_job" => (Operator, Job, restore()),
         "update_job" => (Operator, Job, job()),
         "delete_job" | "run_job" => (Operator, Job, None),
         "create_transfer" => (
@@ -178,6 +153,8 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "list_webhooks" => (Admin, Nothing, None),
         "create_webhook" => (Admin, Nothing, webhook("new")),
         "update_webhook" => (Admin, Webhook, webhook("changed")),
+        "webhook_history" => (Admin, Webhook, None),
+        "restore_webhook" => (Admin, Webhook, restore()),
         "get_webhook" | "delete_webhook" | "list_deliveries" | "test_webhook" => (Admin, Webhook, None),
         "replay_webhook" | "dry_run_webhook" => {
             (Admin, Webhook, Some(json!({"from": "2026-03-01T10:00:00Z", "to": "2026-03-01T11:00:00Z"})))
@@ -189,7 +166,8 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "backtest_rule" => {
             (Admin, Rule, Some(json!({"from": "2026-03-01T10:00:00Z", "to": "2026-03-02T10:00:00Z"})))
         }
-        "get_rule" | "delete_rule" => (Admin, Rule, None),
+        "get_rule" | "delete_rule" | "rule_history" => (Admin, Rule, None),
+        "restore_rule" => (Admin, Rule, restore()),
         "update_rule" => (Admin, Rule, rule("changed")),
         "list_experiments" | "list_dashboards" | "list_log_entries" => (AnyUser, Nothing, None),
         "get_experiment" | "export_experiment" => (AnyUser, Experiment, None),
@@ -210,7 +188,8 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "update_log_entry" => {
             (Operator, LogEntry, Some(json!({"content": "c", "status": "read", "status_type": "read"})))
         }
-        "get_dashboard" => (AnyUser, Dashboard, None),
+        "get_dashboard" | "dashboard_history" => (AnyUser, Dashboard, None),
+        "restore_dashboard" => (Operator, Dashboard, restore()),
         "create_dashboard" => (Operator, Nothing, Some(json!({"name": "new", "is_global": false}))),
         "update_dashboard" => (Operator, Dashboard, Some(json!({"name": "new", "is_global": false}))),
         "delete_dashboard" => (Operator, Dashboard, None),
@@ -413,125 +392,4 @@ impl Route {
             Access::Agent => &clients.agent,
         }
     }
-}
-
-/// A client of each kind.
-pub struct Clients {
-    pub nobody: Client,
-    pub viewer: Client,
-    pub operator: Client,
-    pub admin: Client,
-    pub agent: Client,
-}
-
-impl Clients {
-    pub async fn new(world: &World, subjects: &Subjects) -> Self {
-        Self {
-            nobody: world.anonymous(),
-            viewer: world.user("viewer", "viewer").await,
-            operator: world.user("operator", "operator").await,
-            admin: world.admin.clone(),
-            agent: world.as_agent(&subjects.agent),
-        }
-    }
-}
-
-impl Subjects {
-    pub async fn new(world: &World) -> Self {
-        let agent = world.agent("subject").await;
-        let job = json!({"name": "subject", "source_agent_id": agent.id, "destination_agent_id": agent.id,
-            "source_path": "/a", "destination_path": "/b"});
-        let job = world.admin.post("/api/jobs", job).await.id();
-        let transfer = world.transfer(&agent, &agent, "/a", "/b").await;
-        world.until_phase(transfer, "dispatched").await;
-        let user = json!({"email": "subject@example.org", "username": "subject", "password": "long enough"});
-        let user = world.admin.post("/api/v1/users", user).await.expect(201);
-        let token = world.admin.post("/api/v1/tokens", json!({"name": "subject"})).await.expect(201);
-        let event = json!({"name": "subject", "type": "sensor"});
-        let event = world.admin.post("/api/v1/events", event).await.expect(201);
-        let id = |made: &Value| made["public_id"].as_str().unwrap().to_owned();
-        let (user, api_token, event) = (id(&user), id(&token), id(&event));
-        let made = async |path: &str, body: Value| id(&world.admin.post(path, body).await.expect(201));
-        let datapoint = made("/api/v1/datapoints", json!({"value": 1.5, "event_public_id": event})).await;
-        let rule = json!({"name": "subject", "event_public_id": event, "operator": "gt", "threshold": 9000,
-            "action_type": "log"});
-        let rule = made("/api/v1/rules", rule).await;
-        let (webhook, delivery) = delivered(world).await;
-        let experiment = made("/api/v1/experiments", json!({"name": "subject"})).await;
-        let log_entry = made("/api/v1/logging", json!({"content": "subject"})).await;
-        let dashboard = made("/api/v1/dashboards", json!({"name": "subject"})).await;
-        let widgets = format!("/api/v1/dashboards/{dashboard}/widgets");
-        let widget = made(&widgets, json!({"widget_type": "gauge", "title": "subject"})).await;
-        let plugin =
-            json!({"plugin_id": "simulated", "instance_name": "subject", "auto_create_events": false});
-        let plugin_instance = made("/api/v1/plugins", plugin).await;
-        let channels =
-            world.admin.get(&format!("/api/v1/plugins/{plugin_instance}/channels")).await.expect(200);
-        let channel_mapping = id(&channels[0]);
-        let firmware = made("/api/v1/ota", json!({"version": "1.0.0"})).await;
-        Self {
-            agent,
-            job,
-            transfer,
-            user,
-            api_token,
-            event,
-            rule,
-            webhook,
-            delivery,
-            datapoint,
-            experiment,
-            log_entry,
-            dashboard,
-            widget,
-            extraction: extraction(world).await,
-            plugin_instance,
-            channel_mapping,
-            firmware,
-        }
-    }
-}
-
-/// A job that waits: nobody reads documents here.
-async fn extraction(world: &World) -> Uuid {
-    let admin = "SELECT id FROM read.users WHERE email = $1";
-    let admin: Uuid = sqlx::query_scalar(admin).bind(ADMIN).fetch_one(&world.servers.pool).await.unwrap();
-    let new = NewExtractionJob {
-        owner: Some(admin.into()),
-        filename: "subject.txt".to_owned(),
-        size: 1,
-        sha256: Sha256Hex::from_bytes(&[1; 32]),
-        input: world.clock.new_id(),
-        options: ExtractionOptions {
-            output_format: "markdown".to_owned(),
-            engine: "auto".to_owned(),
-            ocr_engine: "none".to_owned(),
-            language: "deu".to_owned(),
-            processors: Vec::new(),
-            front_matter: false,
-        },
-        callback: None,
-    };
-    let (id, command) = (world.clock.new_id(), ExtractionJobCommand::Submit(new));
-    world.servers.bus.send::<ExtractionJob>(id, None, &metadata(), &command).await.unwrap();
-    let path = format!("/api/v1/jobs/{id}");
-    eventually(seconds(10), async || world.admin.get(&path).await.status == 200).await;
-    id
-}
-
-/// A webhook and a delivery that has come: nothing happens to it any more by itself.
-async fn delivered(world: &World) -> (String, String) {
-    let receiver = Receiver::start().await;
-    let webhook = json!({"url": receiver.url(), "events": ["system.health_changed"]});
-    let webhook = world.admin.post("/api/v1/webhooks", webhook).await.expect(201)["public_id"].clone();
-    let path = format!("/api/v1/webhooks/{}", webhook.as_str().unwrap());
-    let delivery =
-        world.admin.post(&format!("{path}/test"), json!({})).await.expect(201)["public_id"].clone();
-    let delivery = delivery.as_str().unwrap().to_owned();
-    eventually(seconds(20), async || {
-        let shown = world.admin.get(&format!("{path}/deliveries/{delivery}")).await.expect(200);
-        shown["status"] == "delivered"
-    })
-    .await;
-    (webhook.as_str().unwrap().to_owned(), delivery)
 }

@@ -4,8 +4,9 @@ mod bodies;
 mod cases;
 mod credentials;
 mod paths;
+mod subjects;
 
-pub use self::cases::{Subjects, routes as all};
+pub use self::{cases::routes as all, subjects::Subjects};
 use crate::harness::World;
 
 /// One resource of each kind.

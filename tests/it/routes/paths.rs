@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use super::cases::{Access, Clients, Subject, Subjects, routes};
+use super::{
+    cases::{Access, Subject, routes},
+    subjects::{Clients, Subjects},
+};
 use crate::harness::{World, description};
 
 #[tokio::test]

@@ -91,7 +91,10 @@ impl Attempt {
             }
             Err(error) => {
                 tracing::error!(%error, job = %self.row.id, "a document cannot be read from the blob store");
-                return Ok(Ended::Hindered(failure("storage", "the document could not be read from disk")));
+                return Ok(Ended::Hindered(failure(
+                    "storage",
+                    "the document could not be read from the blob store",
+                )));
             }
         };
         let source = Source { bytes: File::from_std(file), length, name: &self.row.filename };

@@ -58,8 +58,15 @@ impl Worker for ExtractionRunner {
             return Ok(false);
         }
         let limit = i64::try_from(busy.len() + free * AHEAD).unwrap_or(i64::MAX);
-        let due = due_jobs(&context.pool, context.clock.now(), limit).await?;
-        for row in due.into_iter().filter(|row| !busy.contains(&row.id)) {
+        let mut due = due_jobs(&context.pool, context.clock.now(), limit).await?;
+        due.retain(|row| !busy.contains(&row.id));
+        if !due.is_empty() {
+            // Processes that look at the same time begin at different places: of two that ask for the same job, one has asked
+            // in vain.
+            let somewhere = context.clock.new_id().as_u128() % due.len() as u128;
+            due.rotate_left(somewhere as usize);
+        }
+        for row in due {
             if self.begin(context, documents, row).await? {
                 free -= 1;
             }
@@ -104,7 +111,8 @@ impl ExtractionRunner {
         let place = self.running.enter(claim, row.id, outcome.version.unwrap_or_default());
         let attempt = Attempt { context: context.clone(), documents: documents.clone(), row, claim };
         let abort = self.attempts.lock().await.spawn(async move {
-            if let Err(error) = attempt.run(place).await {
+            let run = attempt.context.traced::<ExtractionJob, _>(Self::NAME, attempt.row.id, attempt.run(place));
+            if let Err(error) = run.await {
                 tracing::warn!(%error, job = %attempt.row.id, "what a document gave was not recorded; it is read again");
             }
         });

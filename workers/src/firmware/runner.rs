@@ -62,7 +62,8 @@ impl Worker for FirmwareRunner {
         let begun = context.send_if_unchanged::<Firmware>(name, id, version, &key, &begin).await?;
         // Else the row is not yet what the log says.
         if begun.is_some() {
-            Attempt { context, locked: Arc::new(locked), row, claim }.run().await?;
+            let attempt = Attempt { context, locked: Arc::new(locked), row, claim };
+            context.traced::<Firmware, _>(name, id, attempt.run()).await?;
         }
         // What has come of it shows in the read model, which wakes this worker.
         Ok(false)

@@ -163,7 +163,9 @@ impl Fired {
         rows: &[Row],
         names: &Names,
     ) -> Result<Option<i64>, WorkerError> {
-        match self.send_values(context, rule, Some(self.version), names).await {
+        let first = self.values.first().map(|value| value.place);
+        let span = context.span_of_point(RuleEvaluation::NAME, first).await;
+        match span.around(self.send_values(context, rule, Some(self.version), names)).await {
             Err(rejection) if rejection.kind == ErrorKind::PreconditionFailed => {
                 let runs = rows.iter().flat_map(Row::runs).filter(|(number, _)| *number == self.number);
                 self.values = runs.flat_map(|(_, values)| values).collect();

@@ -32,11 +32,12 @@ use signalbox_projections::{
     },
     checkpoint,
 };
+use signalbox_telemetry::{Kind, Span, current};
 use tokio::{task::JoinSet, time::Instant};
 use uuid::Uuid;
 
 use super::request::{Outgoing, RequestError, headers};
-use crate::{Context, Worker, WorkerError};
+use crate::{Context, Worker, WorkerError, worker::span};
 
 /// Requests under way in the whole installation.
 const SLOTS: usize = 10;
@@ -166,7 +167,11 @@ async fn run_lane(
     consignment: DueConsignment,
     deliveries: Vec<DueDelivery>,
 ) {
-    let ended = deliver(&context, &consignment, deliveries).await.unwrap_or_else(|error| {
+    let first = deliveries.first().map(|delivery| delivery.position).unwrap_or_default();
+    let span = span(WebhookDelivery::NAME, context.trace_at(first).await);
+    let delivered = span.around(deliver(&context, &consignment, deliveries, first)).await;
+    drop(span);
+    let ended = delivered.unwrap_or_else(|error| {
         tracing::warn!(%error, webhook = %consignment.webhook_id, "attempts were not recorded; they are made again");
         None
     });
@@ -184,6 +189,7 @@ async fn deliver(
     context: &Context,
     consignment: &DueConsignment,
     deliveries: Vec<DueDelivery>,
+    first: i64,
 ) -> Result<Option<i64>, WorkerError> {
     let positions: BTreeSet<_> = deliveries.iter().map(|delivery| delivery.position).collect();
     let mut bodies = Bodies::at(&context.pool, &Vec::from_iter(positions)).await?;
@@ -205,10 +211,36 @@ async fn deliver(
         if begun.elapsed() >= BEGIN_WITHIN {
             break;
         }
-        results.push(attempt(context, &receiver, &delivery, body).await);
+        let span = request_span(context, &delivery, first).await;
+        results.push(attempt(context, &receiver, &delivery, body, span).await);
     }
     let record = ConsignmentCommand::Record { claim, results };
     Ok(send("record", &record).await?.and_then(|outcome| outcome.position))
+}
+
+/// The span of the request to the receiver. The claim is in the trace of the event at position `first`; deliveries that others
+/// led to are in those.
+async fn request_span(context: &Context, delivery: &DueDelivery, first: i64) -> Span {
+    let parent =
+        if delivery.position == first { current() } else { context.trace_at(delivery.position).await };
+    Span::begin(Kind::Client, parent.as_deref(), || "POST".to_owned())
+}
+
+/// Of the receiver's address nothing is told: it may hold a secret.
+fn end(mut span: Span, delivery: &DueDelivery, status: Option<u16>, failed: bool) {
+    span.set("http.request.method", "POST");
+    span.set_with("signalbox.event.id", || delivery.event_id.to_string());
+    span.set_with("signalbox.event.type", || delivery.event_type.clone());
+    span.set("signalbox.attempt", i64::from(delivery.attempts) + 1);
+    match status {
+        Some(status) => {
+            span.set("http.response.status_code", i64::from(status));
+            if failed {
+                span.fail(&status.to_string());
+            }
+        }
+        None => span.fail("no_answer"),
+    }
 }
 
 /// Where requests go to and what signs them.
@@ -239,6 +271,7 @@ async fn attempt(
     receiver: &Result<Receiver, RequestError>,
     delivery: &DueDelivery,
     body: String,
+    span: Span,
 ) -> AttemptResult {
     let (started_at, begun) = (context.clock.now(), Instant::now());
     let (status, error) = match receiver {
@@ -259,6 +292,7 @@ async fn attempt(
             }
         }
     };
+    end(span, delivery, status, error.is_some());
     metrics().attempt(error.is_none(), begun.elapsed());
     let duration_ms = u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX);
     AttemptResult { id: DeliveryId(delivery.id), started_at, duration_ms, status, error }

@@ -77,6 +77,7 @@ impl Worker for WebhookFanOut {
         following.deliver(context, &events).await?;
         notices::write(context, &events).await?;
         checkpoint::advance(&context.pool, CHECKPOINT, position, last).await?;
+        notices::count(&events)?;
         following.position = last;
         *known = Some(following);
         Ok(events.len() as i64 == BATCH)

@@ -6,14 +6,16 @@ use signalbox_domain::{
     monitoring::{LogEntry, LogEntryCommand, LogType, NewLogEntry},
 };
 use signalbox_event_store::RecordedEvent;
+use signalbox_metrics::metrics;
 use uuid::Uuid;
 
 use super::fan_out::WebhookFanOut;
 use crate::{Context, Worker, WorkerError};
 
+const ATTEMPTS_ENDED: &str = "attempts_ended";
 /// Words of the log's events that people may have to know of.
 pub(super) const NOTICED: [&str; 6] = [
-    "attempts_ended",
+    ATTEMPTS_ENDED,
     "firmware_completed",
     "firmware_failed",
     "firmware_rollback_failed",
@@ -50,6 +52,23 @@ pub(super) async fn write(context: &Context, events: &[RecordedEvent]) -> Result
         context.send_because::<LogEntry>(WebhookFanOut::NAME, cause, id, "write", &command).await.map(|_| ())
     });
     written.buffer_unordered(CONCURRENT).try_collect().await
+}
+
+/// Counts the deliveries that have come to an end.
+pub(super) fn count(events: &[RecordedEvent]) -> Result<(), WorkerError> {
+    for recorded in events.iter().filter(|event| event.event_type == ATTEMPTS_ENDED) {
+        let ConsignmentEvent::AttemptsEnded { attempts, .. } = recorded.decode::<Consignment>()? else {
+            continue;
+        };
+        for ended in &attempts {
+            match ended.verdict {
+                Verdict::Delivered => metrics().deliveries("delivered", 1),
+                Verdict::DeadLetter => metrics().deliveries("dead_letter", 1),
+                Verdict::Retry { .. } => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 fn key(of: Uuid, what: impl std::fmt::Display) -> Uuid {

@@ -7,9 +7,10 @@ use signalbox_domain::{
     kernel::{DeliveryId, WebhookId},
 };
 use signalbox_projections::automation::outgoing::Outgoing;
+use signalbox_telemetry::Span;
 use uuid::Uuid;
 
-use crate::{Context, WorkerError};
+use crate::{Context, WorkerError, worker::span};
 
 /// Positions of the log whose events for one subscription are one consignment. Large enough that a storm of events costs few
 /// commands, small enough that a consignment is read quickly.
@@ -26,18 +27,18 @@ pub(super) struct Queue {
 }
 
 /// Deliveries of one consignment.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Stretch {
-    /// Position of the first of their events.
-    first: i64,
+    /// Positions of their events.
+    causes: Vec<i64>,
     deliveries: Vec<NewDelivery>,
 }
 
 impl Queue {
     /// Adds `event`, which is at `position`, for `webhook`.
     pub(super) fn add(&mut self, webhook: WebhookId, position: i64, event: &Outgoing) {
-        let new = || Stretch { first: position, deliveries: Vec::new() };
-        let stretch = self.of_webhooks.entry((webhook, position / STRETCH)).or_insert_with(new);
+        let stretch = self.of_webhooks.entry((webhook, position / STRETCH)).or_default();
+        stretch.causes.push(position);
         stretch.deliveries.push(delivery(webhook, event));
     }
 
@@ -73,18 +74,28 @@ fn delivery(receiver: WebhookId, event: &Outgoing) -> NewDelivery {
     }
 }
 
+/// A part of the trace of the first cause that is joined to those of the others.
+async fn span_of(context: &Context, name: &str, causes: &[i64]) -> Span {
+    let mut traces = context.traces_at(causes).await.into_iter();
+    let mut span = span(name, traces.next());
+    traces.for_each(|traceparent| span.link(&traceparent));
+    span
+}
+
 async fn queue(
     context: &Context,
     name: &str,
     webhook: WebhookId,
     number: i64,
-    Stretch { first, deliveries }: Stretch,
+    Stretch { causes, deliveries }: Stretch,
 ) -> Result<(), WorkerError> {
     let id = Uuid::new_v5(&webhook.0, format!("stretch {number}").as_bytes());
     // Other deliveries are another command: the second time, some may have been there and others not.
     let ids: Vec<_> = deliveries.iter().map(|delivery| delivery.id.to_string()).collect();
     let key = format!("queue {}", ids.join(" "));
     let command = ConsignmentCommand::Queue { webhook, deliveries };
+    let first = causes.first().copied().unwrap_or_default();
+    let span = span_of(context, name, &causes).await;
     // Refused when the subscription has been deleted meanwhile.
-    context.send_because::<Consignment>(name, first, id, &key, &command).await.map(|_| ())
+    span.around(context.send_because::<Consignment>(name, first, id, &key, &command)).await.map(|_| ())
 }

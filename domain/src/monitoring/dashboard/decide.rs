@@ -1,9 +1,9 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{DashboardCommand, DashboardEvent, NewDashboard, WidgetChanges, WidgetSpec};
+use super::{DashboardCommand, DashboardEvent, NewDashboard, PlacedWidget, WidgetChanges, WidgetSpec};
 use crate::{
     kernel::{ChannelId, Claim, ClaimOp, Decider, Rejection, WidgetId, required_text},
     monitoring::channel::CHANNEL_CLAIM,
@@ -59,6 +59,9 @@ impl Decider for Dashboard {
                 present.widget(widget)?;
                 Ok(vec![DashboardEvent::WidgetRemoved { widget }])
             }
+            DashboardCommand::Restore { name, is_global, widgets } => {
+                present.restore(&name, is_global, widgets)
+            }
         }
     }
 
@@ -84,6 +87,10 @@ impl Decider for Dashboard {
             (DashboardEvent::WidgetRemoved { widget }, Some(present)) => {
                 present.widgets.remove(&widget);
             }
+            (DashboardEvent::DashboardRestored { name, is_global, widgets, .. }, present) => {
+                let widgets = widgets.into_iter().map(|placed| (placed.widget, placed.spec)).collect();
+                *present = Some(Present { name, is_global, widgets });
+            }
             (_, None) => {}
         }
     }
@@ -93,13 +100,16 @@ impl Decider for Dashboard {
     }
 
     fn claims(_id: Uuid, event: &DashboardEvent) -> Vec<Claim> {
-        let channel = match event {
-            DashboardEvent::WidgetAdded { spec, .. } => spec.channel,
-            DashboardEvent::WidgetUpdated { changes, .. } => changes.channel.flatten(),
-            _ => None,
+        let channels: BTreeSet<ChannelId> = match event {
+            DashboardEvent::WidgetAdded { spec, .. } => spec.channel.into_iter().collect(),
+            DashboardEvent::WidgetUpdated { changes, .. } => changes.channel.flatten().into_iter().collect(),
+            DashboardEvent::DashboardRestored { widgets, .. } => {
+                widgets.iter().filter_map(|placed| placed.spec.channel).collect()
+            }
+            _ => BTreeSet::new(),
         };
         let exists = |ChannelId(id)| Claim::new(ClaimOp::Require, CHANNEL_CLAIM, id.to_string());
-        channel.into_iter().map(exists).collect()
+        channels.into_iter().map(exists).collect()
     }
 }
 
@@ -139,6 +149,30 @@ impl Present {
             return Ok(Vec::new());
         }
         Ok(vec![DashboardEvent::WidgetUpdated { widget, changes }])
+    }
+
+    fn restore(
+        &self,
+        name: &str,
+        is_global: bool,
+        widgets: Vec<PlacedWidget>,
+    ) -> Result<Vec<DashboardEvent>, Rejection> {
+        let name = required_text("name", name, MAX_NAME)?;
+        let validate = |placed: PlacedWidget| Ok(PlacedWidget { spec: placed.spec.validate()?, ..placed });
+        let widgets: Vec<_> = widgets.into_iter().map(validate).collect::<Result<_, Rejection>>()?;
+        let back: BTreeMap<_, _> = widgets.iter().map(|placed| (placed.widget, &placed.spec)).collect();
+        if back.len() != widgets.len() || back.len() > MAX_WIDGETS {
+            let message = format!("A dashboard holds at most {MAX_WIDGETS} widgets, each once.");
+            return Err(Rejection::invalid("invalid_field", message));
+        }
+        let is_same = name == self.name
+            && is_global == self.is_global
+            && self.widgets.iter().eq(back.iter().map(|(id, spec)| (id, *spec)));
+        if is_same {
+            return Ok(Vec::new());
+        }
+        let removed = self.widgets.keys().filter(|widget| !back.contains_key(widget)).copied().collect();
+        Ok(vec![DashboardEvent::DashboardRestored { name, is_global, widgets, removed }])
     }
 
     fn widget(&self, widget: WidgetId) -> Result<&WidgetSpec, Rejection> {
@@ -223,6 +257,32 @@ mod tests {
             let refused = dashboard().decide(command).unwrap_err();
             assert!(refused.message.contains("Widget not on this dashboard"));
         }
+    }
+
+    fn restore(dashboard: &Dashboard, widgets: Vec<PlacedWidget>) -> Result<Vec<DashboardEvent>, Rejection> {
+        dashboard.decide(DashboardCommand::Restore { name: "Hall".into(), is_global: false, widgets })
+    }
+
+    #[test]
+    fn a_restored_dashboard_has_the_widgets_that_came_back_and_no_others() {
+        let back = PlacedWidget { widget: WidgetId(Uuid::from_u128(9)), added_at: 3, spec: spec() };
+        let mut dashboard = dashboard();
+        let restored = restore(&dashboard, vec![back.clone()]).unwrap();
+        let expected = DashboardEvent::DashboardRestored {
+            name: "Hall".into(),
+            is_global: false,
+            widgets: vec![back.clone()],
+            removed: vec![WIDGET],
+        };
+        assert_eq!(restored, vec![expected]);
+        let required = Claim::new(ClaimOp::Require, CHANNEL_CLAIM, CHANNEL.to_string());
+        assert_eq!(Dashboard::claims(Uuid::nil(), &restored[0]), vec![required]);
+        restored.into_iter().for_each(|event| dashboard.evolve(event));
+        assert_eq!(restore(&dashboard, vec![back.clone()]), Ok(vec![]));
+        let remove = DashboardCommand::RemoveWidget { widget: back.widget };
+        assert_eq!(dashboard.decide(remove).unwrap().len(), 1);
+        assert!(restore(&dashboard, vec![back.clone(), back]).is_err());
+        assert!(restore(&Dashboard::default(), vec![]).is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 
-use super::{WidgetChanges, WidgetSpec};
+use super::{PlacedWidget, WidgetChanges, WidgetSpec};
 use crate::kernel::{UserId, WidgetId};
 
 /// A new dashboard, without widgets.
@@ -49,6 +49,15 @@ pub enum DashboardCommand {
         /// Key of the widget.
         widget: WidgetId,
     },
+    /// Make it what it was once.
+    Restore {
+        /// Its name then.
+        name: String,
+        /// Whether everybody saw it.
+        is_global: bool,
+        /// All its widgets.
+        widgets: Vec<PlacedWidget>,
+    },
 }
 
 /// What can have happened to a dashboard.
@@ -89,6 +98,17 @@ pub enum DashboardEvent {
         /// Key of the widget.
         widget: WidgetId,
     },
+    /// It is what it was once.
+    DashboardRestored {
+        /// Its name now.
+        name: String,
+        /// Whether everybody sees it now.
+        is_global: bool,
+        /// All its widgets now.
+        widgets: Vec<PlacedWidget>,
+        /// Those that were taken away.
+        removed: Vec<WidgetId>,
+    },
 }
 
 impl DomainEvent for DashboardEvent {
@@ -100,6 +120,7 @@ impl DomainEvent for DashboardEvent {
             Self::WidgetAdded { .. } => "widget_added",
             Self::WidgetUpdated { .. } => "widget_updated",
             Self::WidgetRemoved { .. } => "widget_removed",
+            Self::DashboardRestored { .. } => "dashboard_restored",
         }
         .to_owned()
     }

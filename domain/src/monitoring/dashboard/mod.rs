@@ -6,4 +6,4 @@ mod widget;
 
 pub use decide::Dashboard;
 pub use events::{DashboardCommand, DashboardEvent, NewDashboard};
-pub use widget::{WidgetChanges, WidgetSpec, WidgetType};
+pub use widget::{PlacedWidget, WidgetChanges, WidgetSpec, WidgetType};

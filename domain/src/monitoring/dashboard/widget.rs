@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{ChannelId, Rejection, clean_text, present, required_text};
+use crate::kernel::{ChannelId, Rejection, WidgetId, clean_text, present, required_text};
 
 /// Longest title, in characters.
 const MAX_TITLE: usize = 255;
@@ -35,6 +35,12 @@ impl WidgetType {
             Self::ActuatorToggle => "actuator_toggle",
         }
     }
+
+    /// The type that clients call `word`.
+    pub fn parse(word: &str) -> Option<Self> {
+        use WidgetType::{ActuatorToggle, Gauge, LineChart, StatCard};
+        [LineChart, Gauge, StatCard, ActuatorToggle].into_iter().find(|known| known.as_str() == word)
+    }
 }
 
 /// What a widget shows, and where.
@@ -57,6 +63,18 @@ pub struct WidgetSpec {
     pub h: i32,
     /// What the client wants to remember of it, as text.
     pub config: Option<String>,
+}
+
+/// A widget that comes back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlacedWidget {
+    /// Its key.
+    pub widget: WidgetId,
+    /// Position in the log of its adding, which orders a dashboard's widgets.
+    pub added_at: i64,
+    /// What it shows, and where.
+    #[serde(flatten)]
+    pub spec: WidgetSpec,
 }
 
 /// Changes of a widget; what is absent stays as it is, `Some(None)` clears.

@@ -125,7 +125,7 @@ pub(crate) async fn exchange(
     };
     let started = start_session(&state, &context, user).await?;
     login_log::note_success(&state, &context, &address, &started.user).await;
-    Ok(answer::secret(&ApiLoginOut::from(started)))
+    Ok(answer::secret(started.written, StatusCode::OK, None, &ApiLoginOut::from(started)))
 }
 
 /// The code for the front end.

@@ -3,9 +3,16 @@ use signalbox_blob_store::{BlobError, Progress, Received};
 
 use crate::support::{Fixture, MIB, Upload, anew, at, chunks, complete, key, pattern, read_all};
 
-#[tokio::test]
-async fn the_newer_of_two_uploads_from_the_start_wins() {
-    let fixture = Fixture::new();
+in_both_places! {
+    the_newer_of_two_uploads_from_the_start_wins
+    an_older_upload_that_only_has_to_end_does_not_win_either
+    a_continued_upload_takes_over_from_one_that_hangs
+    nothing_is_appended_to_a_file_that_another_upload_completed
+    many_uploads_of_one_file_leave_one_whole_file
+    uploads_of_different_files_do_not_meet
+}
+
+async fn the_newer_of_two_uploads_from_the_start_wins(fixture: Fixture) {
     let (old, new) = (vec![1; 2 * MIB], pattern(2 * MIB));
     let mut older = Upload::start(&fixture.store, &fixture.key, anew());
     older.send(&old[..MIB]).await;
@@ -17,12 +24,10 @@ async fn the_newer_of_two_uploads_from_the_start_wins() {
     newer.send(&new[MIB..]).await;
     assert_eq!(newer.finish().await.unwrap(), complete(&new));
     assert!(fixture.content().await == new);
-    assert_eq!(fixture.files().len(), 1);
+    assert_eq!(fixture.kept().await, 1);
 }
 
-#[tokio::test]
-async fn an_older_upload_that_only_has_to_end_does_not_win_either() {
-    let fixture = Fixture::new();
+async fn an_older_upload_that_only_has_to_end_does_not_win_either(fixture: Fixture) {
     let mut older = Upload::start(&fixture.store, &fixture.key, anew());
     older.send(b"old").await;
     let mut newer = Upload::start(&fixture.store, &fixture.key, anew());
@@ -31,9 +36,7 @@ async fn an_older_upload_that_only_has_to_end_does_not_win_either() {
     assert_eq!(newer.finish().await.unwrap(), complete(b"new"));
 }
 
-#[tokio::test]
-async fn a_continued_upload_takes_over_from_one_that_hangs() {
-    let fixture = Fixture::new();
+async fn a_continued_upload_takes_over_from_one_that_hangs(fixture: Fixture) {
     let content = pattern(4 * MIB);
     let mut hanging = Upload::start(&fixture.store, &fixture.key, anew());
     hanging.send(&content[..MIB]).await;
@@ -47,9 +50,7 @@ async fn a_continued_upload_takes_over_from_one_that_hangs() {
     assert!(fixture.content().await == content);
 }
 
-#[tokio::test]
-async fn nothing_is_appended_to_a_file_that_another_upload_completed() {
-    let fixture = Fixture::new();
+async fn nothing_is_appended_to_a_file_that_another_upload_completed(fixture: Fixture) {
     fixture.cut_after(b"abc").await;
     let mut slow = Upload::start(&fixture.store, &fixture.key, at(3, 6));
     slow.send(b"").await;
@@ -61,9 +62,7 @@ async fn nothing_is_appended_to_a_file_that_another_upload_completed() {
     assert_eq!(fixture.content().await, b"abc");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_uploads_of_one_file_leave_one_whole_file() {
-    let fixture = Fixture::new();
+async fn many_uploads_of_one_file_leave_one_whole_file(fixture: Fixture) {
     let stores = [fixture.store.clone(), fixture.other_gateway()];
     let uploads = (0..24_u8).map(|number| {
         let (store, key) = (stores[usize::from(number % 2)].clone(), fixture.key.clone());
@@ -84,12 +83,10 @@ async fn many_uploads_of_one_file_leave_one_whole_file() {
     let content = fixture.content().await;
     assert!(content.iter().all(|byte| *byte == content[0]));
     assert_eq!(content.len(), 2 * MIB + usize::from(content[0]));
-    assert_eq!(fixture.files().len(), 1);
+    assert_eq!(fixture.kept().await, 1);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn uploads_of_different_files_do_not_meet() {
-    let fixture = Fixture::new();
+async fn uploads_of_different_files_do_not_meet(fixture: Fixture) {
     let uploads = (0..16_u8).map(|number| {
         let (store, key) = (fixture.store.clone(), key(u128::from(number % 3), &format!("file {number}")));
         tokio::spawn(async move {
@@ -102,7 +99,7 @@ async fn uploads_of_different_files_do_not_meet() {
     for result in join_all(uploads).await {
         result.unwrap();
     }
-    assert_eq!(fixture.files().len(), 16);
+    assert_eq!(fixture.kept().await, 16);
 }
 
 /// Waits until at least half of `sent` bytes are in the part, and says how many.

@@ -2,9 +2,20 @@ use signalbox_blob_store::{BlobError, Progress, Receive, Received};
 
 use crate::support::{Fixture, MIB, Upload, anew, at, chunks, complete, cut, pattern, sha256};
 
-#[tokio::test]
-async fn an_upload_continues_where_it_was_cut() {
-    let fixture = Fixture::new();
+in_both_places! {
+    an_upload_continues_where_it_was_cut
+    it_continues_in_another_gateway_and_after_several_cuts
+    a_body_that_ends_before_the_total_is_partial
+    a_part_that_is_already_whole_completes_without_a_body
+    a_wrong_offset_tells_how_much_is_there_and_changes_nothing
+    an_upload_from_the_start_forgets_the_part
+    a_part_is_what_counts_while_a_file_is_being_replaced
+    limits_and_digests_hold_for_the_whole_file
+    more_bytes_than_the_total_leave_nothing
+    a_killed_upload_is_continued_from_what_reached_the_disk
+}
+
+async fn an_upload_continues_where_it_was_cut(fixture: Fixture) {
     let content = pattern(4 * MIB + 5);
     let (first, rest) = content.split_at(MIB + 3);
     fixture.cut_after(first).await;
@@ -15,12 +26,10 @@ async fn an_upload_continues_where_it_was_cut() {
     };
     assert_eq!(fixture.receive(request, chunks(rest)).await.unwrap(), complete(&content));
     assert!(fixture.content().await == content);
-    assert_eq!(fixture.files().len(), 1);
+    assert_eq!(fixture.kept().await, 1);
 }
 
-#[tokio::test]
-async fn it_continues_in_another_gateway_and_after_several_cuts() {
-    let fixture = Fixture::new();
+async fn it_continues_in_another_gateway_and_after_several_cuts(fixture: Fixture) {
     let content = pattern(3 * MIB);
     fixture.cut_after(&content[..10]).await;
     for (from, to) in [(10, MIB), (MIB, MIB), (MIB, 2 * MIB + 1)] {
@@ -36,9 +45,7 @@ async fn it_continues_in_another_gateway_and_after_several_cuts() {
     assert_eq!(received.unwrap(), complete(&content));
 }
 
-#[tokio::test]
-async fn a_body_that_ends_before_the_total_is_partial() {
-    let fixture = Fixture::new();
+async fn a_body_that_ends_before_the_total_is_partial(fixture: Fixture) {
     let content = pattern(2 * MIB);
     let (first, rest) = content.split_at(MIB);
     let request = Receive { total: Some(MIB as u64), ..at(0, content.len()) };
@@ -49,18 +56,14 @@ async fn a_body_that_ends_before_the_total_is_partial() {
     assert_eq!(received, complete(&content));
 }
 
-#[tokio::test]
-async fn a_part_that_is_already_whole_completes_without_a_body() {
-    let fixture = Fixture::new();
+async fn a_part_that_is_already_whole_completes_without_a_body(fixture: Fixture) {
     let content = pattern(MIB);
     fixture.cut_after(&content).await;
     let received = fixture.receive(at(MIB, MIB), chunks(b"")).await.unwrap();
     assert_eq!(received, complete(&content));
 }
 
-#[tokio::test]
-async fn a_wrong_offset_tells_how_much_is_there_and_changes_nothing() {
-    let fixture = Fixture::new();
+async fn a_wrong_offset_tells_how_much_is_there_and_changes_nothing(fixture: Fixture) {
     let error = fixture.receive(at(5, 10), chunks(b"fghij")).await.unwrap_err();
     assert!(matches!(error, BlobError::WrongOffset { present: 0 }), "{error:?}");
 
@@ -78,18 +81,14 @@ async fn a_wrong_offset_tells_how_much_is_there_and_changes_nothing() {
     assert_eq!(fixture.content().await, b"abcde");
 }
 
-#[tokio::test]
-async fn an_upload_from_the_start_forgets_the_part() {
-    let fixture = Fixture::new();
+async fn an_upload_from_the_start_forgets_the_part(fixture: Fixture) {
     fixture.cut_after(&pattern(MIB)).await;
     assert_eq!(fixture.put(b"anew").await.unwrap(), complete(b"anew"));
     assert_eq!(fixture.content().await, b"anew");
-    assert_eq!(fixture.files().len(), 1);
+    assert_eq!(fixture.kept().await, 1);
 }
 
-#[tokio::test]
-async fn a_part_is_what_counts_while_a_file_is_being_replaced() {
-    let fixture = Fixture::new();
+async fn a_part_is_what_counts_while_a_file_is_being_replaced(fixture: Fixture) {
     fixture.put(b"older").await.unwrap();
     fixture.cut_after(b"new").await;
     assert_eq!(fixture.store.received(&fixture.key).await.unwrap(), Progress::Part(3));
@@ -98,9 +97,7 @@ async fn a_part_is_what_counts_while_a_file_is_being_replaced() {
     assert_eq!(fixture.content().await, b"newer");
 }
 
-#[tokio::test]
-async fn limits_and_digests_hold_for_the_whole_file() {
-    let fixture = Fixture::new();
+async fn limits_and_digests_hold_for_the_whole_file(fixture: Fixture) {
     fixture.cut_after(b"abc").await;
     let error = fixture.receive(Receive { limit: 4, ..at(3, 5) }, chunks(b"de")).await.unwrap_err();
     assert!(matches!(error, BlobError::TooLarge { limit: 4 }), "{error:?}");
@@ -108,21 +105,17 @@ async fn limits_and_digests_hold_for_the_whole_file() {
     let wrong = Receive { expected_sha256: Some(sha256(b"de")), ..at(3, 5) };
     let error = fixture.receive(wrong, chunks(b"de")).await.unwrap_err();
     assert!(matches!(error, BlobError::ChecksumMismatch { .. }), "{error:?}");
-    assert!(fixture.files().is_empty());
+    assert_eq!(fixture.kept().await, 0);
 }
 
-#[tokio::test]
-async fn more_bytes_than_the_total_leave_nothing() {
-    let fixture = Fixture::new();
+async fn more_bytes_than_the_total_leave_nothing(fixture: Fixture) {
     fixture.cut_after(b"abc").await;
     let error = fixture.receive(at(3, 5), chunks(b"def")).await.unwrap_err();
     assert!(matches!(error, BlobError::Overrun { total: 5 }), "{error:?}");
-    assert!(fixture.files().is_empty());
+    assert_eq!(fixture.kept().await, 0);
 }
 
-#[tokio::test]
-async fn a_killed_upload_is_continued_from_what_reached_the_disk() {
-    let fixture = Fixture::new();
+async fn a_killed_upload_is_continued_from_what_reached_the_disk(fixture: Fixture) {
     let content = pattern(8 * MIB);
     let mut upload = Upload::start(&fixture.store, &fixture.key, anew());
     for chunk in content[..5 * MIB].chunks(100_000) {

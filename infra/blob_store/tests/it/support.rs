@@ -1,10 +1,15 @@
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
+use object_store::ObjectStoreExt;
 use sha2::{Digest, Sha256};
 use signalbox_blob_store::{BlobError, BlobKey, BlobStore, Receive, Received, Start};
 use signalbox_domain::kernel::Sha256Hex;
+use signalbox_test_support::S3Server;
 use tempfile::TempDir;
 use tokio::{
     sync::{mpsc, watch},
@@ -12,25 +17,40 @@ use tokio::{
 };
 use uuid::Uuid;
 
+use crate::bucket::Bucket;
+
 pub const MIB: usize = 1024 * 1024;
 
-/// A store in a folder of its own, and a key in it.
+/// A store in a place of its own, and a key in it.
 pub struct Fixture {
     pub store: BlobStore,
     pub key: BlobKey,
-    folder: TempDir,
+    pub place: Place,
+}
+
+pub enum Place {
+    Folder(TempDir),
+    Bucket(Bucket),
 }
 
 impl Fixture {
-    pub fn new() -> Self {
+    pub fn in_a_folder() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = BlobStore::open(folder.path().to_owned()).unwrap();
-        Self { store, key: key(1, "../dir with spaces/Übung.bin"), folder }
+        Self { store, key: odd_key(), place: Place::Folder(folder) }
     }
 
-    /// The same folder as another gateway opens it.
+    pub async fn in_a_bucket() -> Self {
+        let bucket = Bucket::new(S3Server::shared().await);
+        Self { store: bucket.store(), key: odd_key(), place: Place::Bucket(bucket) }
+    }
+
+    /// The same place as another gateway opens it.
     pub fn other_gateway(&self) -> BlobStore {
-        BlobStore::open(self.folder.path().to_owned()).unwrap()
+        match &self.place {
+            Place::Folder(folder) => BlobStore::open(folder.path().to_owned()).unwrap(),
+            Place::Bucket(bucket) => bucket.store(),
+        }
     }
 
     /// Stores `content` from its first byte.
@@ -60,17 +80,57 @@ impl Fixture {
         read_all(&self.store, &self.key).await.unwrap()
     }
 
-    /// Names of all files under the root, folders left out.
-    pub fn files(&self) -> Vec<PathBuf> {
-        let (mut files, mut folders) = (Vec::new(), vec![self.folder.path().to_owned()]);
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() { folders.push(path) } else { files.push(path) }
+    /// How many files and parts are kept. Fails where there is more than belongs to them.
+    pub async fn kept(&self) -> usize {
+        match &self.place {
+            Place::Folder(folder) => files_in(folder.path()).len(),
+            Place::Bucket(bucket) => bucket.kept().await,
+        }
+    }
+
+    /// The transfers that have files. A bucket's server may also name those that had some.
+    pub async fn transfers(&self) -> Vec<Uuid> {
+        let mut named = self.store.list_transfers().await.unwrap();
+        named.sort();
+        match &self.place {
+            Place::Folder(_) => named,
+            Place::Bucket(bucket) => {
+                let there = bucket.transfers().await;
+                assert!(there.is_subset(&named.into_iter().collect()));
+                there.into_iter().collect()
             }
         }
-        files
     }
+
+    /// Leaves ten bytes of the file, as a fault of the disk or a rash hand would.
+    pub async fn cut_short(&self) {
+        match &self.place {
+            Place::Folder(folder) => {
+                let file = std::fs::File::options().write(true).open(&files_in(folder.path())[0]).unwrap();
+                file.set_len(10).unwrap();
+            }
+            Place::Bucket(bucket) => {
+                let segment = bucket.segments().await.remove(0);
+                bucket.client.put(&segment, vec![7; 10].into()).await.unwrap();
+            }
+        }
+    }
+}
+
+/// Names of all files under `root`, folders left out.
+pub fn files_in(root: &Path) -> Vec<PathBuf> {
+    let (mut files, mut folders) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    files
+}
+
+fn odd_key() -> BlobKey {
+    key(1, "../dir with spaces/Übung.bin")
 }
 
 pub fn key(transfer: u128, name: &str) -> BlobKey {
@@ -121,8 +181,13 @@ pub async fn read_all(store: &BlobStore, key: &BlobKey) -> Result<Vec<u8>, BlobE
     Ok(content)
 }
 
+/// The bytes of `body`, or the error that it ends with.
+pub async fn try_collect(body: impl Stream<Item = io::Result<Bytes>>) -> io::Result<Vec<u8>> {
+    body.map_ok(|chunk| chunk.to_vec()).try_concat().await
+}
+
 pub async fn collect(body: impl Stream<Item = io::Result<Bytes>>) -> Vec<u8> {
-    body.map_ok(|chunk| chunk.to_vec()).try_concat().await.unwrap()
+    try_collect(body).await.unwrap()
 }
 
 /// An upload under way, fed by the test.

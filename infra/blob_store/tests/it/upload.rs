@@ -10,32 +10,42 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use signalbox_blob_store::{BlobError, BlobStore, Progress, Receive};
 
-use crate::support::{Fixture, MIB, anew, chunks, complete, cut, key, pattern, sha256};
+use crate::support::{Fixture, MIB, Place, anew, chunks, complete, cut, files_in, key, pattern, sha256};
 
-#[tokio::test]
-async fn a_file_comes_back_as_it_was_sent() {
-    let fixture = Fixture::new();
+in_both_places! {
+    a_file_comes_back_as_it_was_sent
+    an_empty_file_is_a_file
+    empty_chunks_and_many_tiny_ones_add_up
+    a_file_of_exactly_the_limit_is_taken
+    one_byte_more_than_the_limit_leaves_nothing
+    an_announced_size_over_the_limit_is_refused_before_the_body
+    the_announced_digest_is_checked
+    a_wrong_digest_leaves_nothing_but_an_older_file
+    more_bytes_than_announced_leave_nothing
+    a_body_that_fails_or_ends_early_keeps_what_came
+    a_second_upload_replaces_the_first
+    progress_counts_the_bytes_of_the_file
+    an_upload_holds_a_few_mebibytes_at_most
+}
+
+async fn a_file_comes_back_as_it_was_sent(fixture: Fixture) {
     let content = pattern(5 * MIB + 13);
     assert_eq!(fixture.put(&content).await.unwrap(), complete(&content));
     assert!(fixture.content().await == content);
     let size = content.len() as u64;
     assert_eq!(fixture.store.received(&fixture.key).await.unwrap(), Progress::Complete { size });
     assert_eq!(fixture.store.digest(&fixture.key).await.unwrap(), sha256(&content));
-    assert_eq!(fixture.files().len(), 1);
+    assert_eq!(fixture.kept().await, 1);
 }
 
-#[tokio::test]
-async fn an_empty_file_is_a_file() {
-    let fixture = Fixture::new();
+async fn an_empty_file_is_a_file(fixture: Fixture) {
     let request = Receive { total: Some(0), limit: 0, ..anew() };
     assert_eq!(fixture.receive(request, chunks(b"")).await.unwrap(), complete(b""));
     assert_eq!(fixture.content().await, b"");
     assert_eq!(fixture.store.received(&fixture.key).await.unwrap(), Progress::Complete { size: 0 });
 }
 
-#[tokio::test]
-async fn empty_chunks_and_many_tiny_ones_add_up() {
-    let fixture = Fixture::new();
+async fn empty_chunks_and_many_tiny_ones_add_up(fixture: Fixture) {
     let content = pattern(5_000);
     let tiny: Vec<_> =
         content.iter().flat_map(|byte| [Ok(Bytes::new()), Ok(Bytes::copy_from_slice(&[*byte]))]).collect();
@@ -43,46 +53,36 @@ async fn empty_chunks_and_many_tiny_ones_add_up() {
     assert!(fixture.content().await == content);
 }
 
-#[tokio::test]
-async fn a_file_of_exactly_the_limit_is_taken() {
-    let fixture = Fixture::new();
+async fn a_file_of_exactly_the_limit_is_taken(fixture: Fixture) {
     let content = pattern(3 * MIB);
     let request = Receive { limit: content.len() as u64, ..anew() };
     assert_eq!(fixture.receive(request, chunks(&content)).await.unwrap(), complete(&content));
 }
 
-#[tokio::test]
-async fn one_byte_more_than_the_limit_leaves_nothing() {
-    let fixture = Fixture::new();
+async fn one_byte_more_than_the_limit_leaves_nothing(fixture: Fixture) {
     let content = pattern(3 * MIB);
     let request = Receive { limit: content.len() as u64 - 1, ..anew() };
     let error = fixture.receive(request, chunks(&content)).await.unwrap_err();
     assert!(matches!(error, BlobError::TooLarge { limit } if limit == content.len() as u64 - 1), "{error:?}");
-    assert!(fixture.files().is_empty());
+    assert_eq!(fixture.kept().await, 0);
 }
 
-#[tokio::test]
-async fn an_announced_size_over_the_limit_is_refused_before_the_body() {
-    let fixture = Fixture::new();
+async fn an_announced_size_over_the_limit_is_refused_before_the_body(fixture: Fixture) {
     let request = Receive { limit: 9, total: Some(10), ..anew() };
     let unread =
         stream::poll_fn(|_| -> std::task::Poll<Option<io::Result<Bytes>>> { panic!("the body was read") });
     let error = fixture.receive(request, unread).await.unwrap_err();
     assert!(matches!(error, BlobError::TooLarge { limit: 9 }), "{error:?}");
-    assert!(fixture.files().is_empty());
+    assert_eq!(fixture.kept().await, 0);
 }
 
-#[tokio::test]
-async fn the_announced_digest_is_checked() {
-    let fixture = Fixture::new();
+async fn the_announced_digest_is_checked(fixture: Fixture) {
     let content = pattern(2 * MIB);
     let right = Receive { expected_sha256: Some(sha256(&content)), ..anew() };
     assert_eq!(fixture.receive(right, chunks(&content)).await.unwrap(), complete(&content));
 }
 
-#[tokio::test]
-async fn a_wrong_digest_leaves_nothing_but_an_older_file() {
-    let fixture = Fixture::new();
+async fn a_wrong_digest_leaves_nothing_but_an_older_file(fixture: Fixture) {
     let wrong = Receive { expected_sha256: Some(sha256(b"other")), ..anew() };
     let error = fixture.receive(wrong.clone(), chunks(b"bytes")).await.unwrap_err();
     let (want, got) = (sha256(b"other"), sha256(b"bytes"));
@@ -90,26 +90,22 @@ async fn a_wrong_digest_leaves_nothing_but_an_older_file() {
         matches!(&error, BlobError::ChecksumMismatch { expected, actual } if *expected == want && *actual == got),
         "{error:?}"
     );
-    assert!(fixture.files().is_empty());
+    assert_eq!(fixture.kept().await, 0);
 
     fixture.put(b"older").await.unwrap();
     fixture.receive(wrong, chunks(b"bytes")).await.unwrap_err();
     assert_eq!(fixture.content().await, b"older");
-    assert_eq!(fixture.files().len(), 1);
+    assert_eq!(fixture.kept().await, 1);
 }
 
-#[tokio::test]
-async fn more_bytes_than_announced_leave_nothing() {
-    let fixture = Fixture::new();
+async fn more_bytes_than_announced_leave_nothing(fixture: Fixture) {
     let request = Receive { total: Some(4), ..anew() };
     let error = fixture.receive(request, chunks(b"bytes")).await.unwrap_err();
     assert!(matches!(error, BlobError::Overrun { total: 4 }), "{error:?}");
-    assert!(fixture.files().is_empty());
+    assert_eq!(fixture.kept().await, 0);
 }
 
-#[tokio::test]
-async fn a_body_that_fails_or_ends_early_keeps_what_came() {
-    let fixture = Fixture::new();
+async fn a_body_that_fails_or_ends_early_keeps_what_came(fixture: Fixture) {
     let content = pattern(2 * MIB);
     let error = fixture.receive(anew(), cut(&content)).await.unwrap_err();
     assert!(matches!(error, BlobError::Interrupted { source: Some(_), .. }), "{error:?}");
@@ -122,18 +118,14 @@ async fn a_body_that_fails_or_ends_early_keeps_what_came() {
     assert!(matches!(fixture.store.read(&fixture.key, None).await.err(), Some(BlobError::NotFound)));
 }
 
-#[tokio::test]
-async fn a_second_upload_replaces_the_first() {
-    let fixture = Fixture::new();
+async fn a_second_upload_replaces_the_first(fixture: Fixture) {
     fixture.put(&pattern(MIB)).await.unwrap();
     fixture.put(b"short").await.unwrap();
     assert_eq!(fixture.content().await, b"short");
-    assert_eq!(fixture.files().len(), 1);
+    assert_eq!(fixture.kept().await, 1);
 }
 
-#[tokio::test]
-async fn progress_counts_the_bytes_of_the_file() {
-    let fixture = Fixture::new();
+async fn progress_counts_the_bytes_of_the_file(fixture: Fixture) {
     let content = pattern(MIB);
     let seen = std::sync::Mutex::new(Vec::new());
     fixture
@@ -148,9 +140,10 @@ async fn progress_counts_the_bytes_of_the_file() {
 
 #[tokio::test]
 async fn a_disk_that_refuses_is_named() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::in_a_folder();
     fixture.put(b"bytes").await.unwrap();
-    let folder = fixture.files()[0].parent().unwrap().to_owned();
+    let Place::Folder(root) = &fixture.place else { unreachable!() };
+    let folder = files_in(root.path())[0].parent().unwrap().to_owned();
     std::fs::remove_dir_all(&folder).unwrap();
     std::fs::write(&folder, b"in the way").unwrap();
     let error = fixture.put(b"bytes").await.unwrap_err();
@@ -185,9 +178,7 @@ impl Drop for Counted {
     }
 }
 
-#[tokio::test]
-async fn an_upload_holds_a_few_mebibytes_at_most() {
-    let fixture = Fixture::new();
+async fn an_upload_holds_a_few_mebibytes_at_most(fixture: Fixture) {
     let (held, peak) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let body = stream::iter(0..2_000).map({
         let (held, peak) = (Arc::clone(&held), Arc::clone(&peak));

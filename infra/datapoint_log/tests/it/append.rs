@@ -22,7 +22,7 @@ pub(crate) fn batch(id: u128, values: &[f64]) -> Batch {
     let point = |(index, value): (usize, &f64)| Point { channel: 1, time: index as i64, value: *value };
     let mut points: Vec<_> = values.iter().enumerate().map(point).collect();
     let block = encode_block(Origin::User(Uuid::from_u128(7)), &mut points);
-    Batch { id: Uuid::from_u128(id), points: points.len(), block: block.into() }
+    Batch { id: Uuid::from_u128(id), points: points.len(), block: block.into(), traceparent: None }
 }
 
 pub(crate) fn appender(pool: &PgPool, clock: &Clock) -> (Appender, mpsc::Receiver<Committed>) {

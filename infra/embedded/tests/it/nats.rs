@@ -3,7 +3,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use async_nats::{Client, ConnectOptions, ServerAddr, jetstream};
-use signalbox_embedded::{EmbeddedError, Nats, NatsOptions};
+use signalbox_embedded::{EmbeddedError, Nats, NatsCluster, NatsOptions};
 
 use crate::{kill_dash_nine, mode, runs, wait_until};
 
@@ -32,7 +32,7 @@ async fn connect(nats: &Nats) -> Client {
 }
 
 async fn start(data_dir: &Path, port: Option<u16>) -> Result<Nats, EmbeddedError> {
-    Nats::start(NatsOptions { data_dir: data_dir.to_owned(), port }).await
+    Nats::start(NatsOptions { port, ..NatsOptions::new(data_dir) }).await
 }
 
 #[tokio::test]
@@ -125,4 +125,33 @@ async fn a_path_with_quotes_and_spaces_works() {
     let place = tempfile::tempdir().unwrap();
     let nats = start(&place.path().join("a \"quoted\" $PLACE ü"), None).await.unwrap();
     publish(&nats).await;
+}
+
+#[tokio::test]
+async fn a_cluster_keeps_what_a_majority_has_when_one_server_is_killed() {
+    let place = tempfile::tempdir().unwrap();
+    let mut cluster = NatsCluster::start(place.path(), 3).await.unwrap();
+    let servers: Vec<ServerAddr> = cluster.url().split(',').map(|server| server.parse().unwrap()).collect();
+    let (user, password) = (servers[0].username().unwrap(), servers[0].password().unwrap());
+    let options = ConnectOptions::with_user_and_password(user.to_owned(), password.to_owned());
+    let jetstream = jetstream::new(options.connect(servers.clone()).await.unwrap());
+    let config = jetstream::stream::Config { name: "KEPT".into(), num_replicas: 3, ..Default::default() };
+    let begun = std::time::Instant::now();
+    while let Err(error) = jetstream.create_stream(&config).await {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "no leader: {error}");
+    }
+    jetstream.publish("KEPT", "still here".into()).await.unwrap().await.unwrap();
+    let stream = jetstream.get_stream("KEPT").await.unwrap();
+    let leader = stream.cached_info().cluster.as_ref().unwrap().leader.clone().unwrap();
+    let leader = cluster.index_of(&leader).unwrap();
+    cluster.kill(leader);
+    let begun = std::time::Instant::now();
+    let message = loop {
+        match stream.get_raw_message(1).await {
+            Ok(message) => break message,
+            Err(error) => assert!(begun.elapsed().as_secs() < 30, "no new leader: {error}"),
+        }
+    };
+    assert_eq!(&message.payload[..], b"still here");
+    cluster.restart(leader).await.unwrap();
 }

@@ -165,3 +165,27 @@ async fn a_start_may_run_on_any_thread() {
     let place = tempfile::tempdir().unwrap();
     tokio::spawn(Postgres::start(options(place.path()))).await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn a_replica_follows_its_primary_and_catches_up_after_kill_dash_nine() {
+    let place = tempfile::tempdir().unwrap();
+    let primary = Postgres::start(options(&place.path().join("primary"))).await.unwrap();
+    let replica_options =
+        PostgresOptions { primary: Some(primary.as_primary()), ..options(&place.path().join("replica")) };
+    let replica = Postgres::start(replica_options.clone()).await.unwrap();
+    assert_eq!(setting(&replica, "transaction_read_only").await, "on");
+    kill_dash_nine(replica.pid());
+    let port = Some(replica.port());
+    drop(replica);
+    write_row(&primary).await;
+    let replica = Postgres::start(PostgresOptions { port, ..replica_options }).await.unwrap();
+    let shown = async || {
+        let mut connection = PgConnection::connect(&replica.url("postgres")).await.ok()?;
+        sqlx::query_scalar::<_, String>("SELECT word FROM kept").fetch_optional(&mut connection).await.ok()?
+    };
+    let begun = std::time::Instant::now();
+    while shown().await.is_none() {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "the replica does not follow");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}

@@ -30,7 +30,7 @@ use signalbox_domain::{
     monitoring::{
         Channel, ChannelEvent, ChannelSpec, ChannelType, Dashboard, DashboardEvent, Experiment,
         ExperimentEvent, LogEntry, LogEntryEvent, LogStatus, LogType, NewChannel, NewDashboard,
-        NewExperiment, NewLogEntry, WidgetChanges, WidgetSpec, WidgetType,
+        NewExperiment, NewLogEntry, PlacedWidget, WidgetChanges, WidgetSpec, WidgetType,
     },
     transfer::{
         Agent, AgentEvent, AgentProfile, AgentRef, AgentSystem, AgentToken, AgentTokenEvent, AgentType, Job,
@@ -400,6 +400,15 @@ fn after_dashboard(event: Option<&DashboardEvent>) -> Option<DashboardEvent> {
         }
         DashboardEvent::WidgetUpdated { .. } => Some(DashboardEvent::WidgetRemoved { widget }),
         DashboardEvent::WidgetRemoved { .. } => {
+            let placed = PlacedWidget { widget, added_at: 3, spec: widget_spec() };
+            Some(DashboardEvent::DashboardRestored {
+                name: "Hall".to_owned(),
+                is_global: false,
+                widgets: vec![placed],
+                removed: vec![WidgetId(id(8))],
+            })
+        }
+        DashboardEvent::DashboardRestored { .. } => {
             Some(DashboardEvent::DashboardDeleted { name: "Whole hall".to_owned() })
         }
         DashboardEvent::DashboardDeleted { .. } => None,

@@ -12,6 +12,7 @@ async fn publish_all(stream: &EventStream, positions: &[i64]) -> Result<(), BusE
         subject: "event.identity.user.user_created".to_owned(),
         position: *position,
         payload: "{}".into(),
+        traceparent: None,
     };
     stream.publish(&positions.iter().map(event).collect::<Vec<_>>()).await
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
+mod cluster;
 mod commands;
 mod connection;
 mod events;

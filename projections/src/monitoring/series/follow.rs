@@ -9,7 +9,7 @@ use std::{collections::HashSet, time::Duration};
 use chrono::{NaiveDate, TimeDelta};
 use signalbox_clock::Clock;
 use signalbox_datapoint_log::{LogRow, head, read_points_after};
-use sqlx::{PgConnection, PgPool};
+use sqlx::{Executor, PgConnection, PgPool};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +19,7 @@ use super::{
     retention::drop_old_days,
     snapshot::{Progress, begin_fold},
 };
-use crate::Lease;
+use crate::{Lease, Leases, runner::END_HUNG};
 
 /// Points that are folded at once, and without waiting.
 const MANY: i64 = 100_000;
@@ -56,11 +56,17 @@ impl Folder {
 
     /// Folds until `stop`, as long as this process holds the lease; drops days that are older than `retention_days`, if
     /// that is given.
-    pub async fn run(pool: PgPool, clock: Clock, retention_days: Option<u32>, stop: CancellationToken) {
+    pub async fn run(
+        pool: PgPool,
+        leases: Leases,
+        clock: Clock,
+        retention_days: Option<u32>,
+        stop: CancellationToken,
+    ) {
         let work = async {
             loop {
-                let mut lease = Lease::acquire(&pool, "projection.datapoints").await;
-                if let Err(error) = Self::follow(&pool, &clock, retention_days, &mut lease).await {
+                let lease = leases.acquire("projection.datapoints").await;
+                if let Err(error) = Self::follow(&pool, &clock, retention_days, &lease).await {
                     tracing::error!(%error, "the fold of datapoints starts over from its progress");
                     sleep(Duration::from_secs(1)).await;
                 }
@@ -73,7 +79,7 @@ impl Folder {
         pool: &PgPool,
         clock: &Clock,
         retention_days: Option<u32>,
-        lease: &mut Lease,
+        lease: &Lease,
     ) -> Result<(), SeriesError> {
         let mut folder = Self::new(pool.clone());
         let (mut folded, mut cleaned): (Option<Instant>, Option<Instant>) = (None, None);
@@ -113,8 +119,10 @@ impl Folder {
     /// [`SeriesError`]; nothing has changed then.
     pub async fn step(&mut self) -> Result<FoldStep, SeriesError> {
         let mut transaction = signalbox_database::begin(&self.pool, "BEGIN").await?;
-        // Derived data, as in the runner of the other projections.
-        sqlx::query("SET LOCAL synchronous_commit = off").execute(&mut *transaction).await?;
+        // Derived data, and hung folds end, as in the runner of the other projections.
+        let (name, value) = END_HUNG;
+        let settings = format!("SET LOCAL synchronous_commit = off; SET LOCAL {name} = '{value}'");
+        transaction.execute(settings.as_str()).await?;
         begin_fold(&mut transaction).await?;
         let step = step_in(&mut transaction, "series", &mut self.days).await;
         match step {

@@ -1,10 +1,14 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use chrono::{DateTime, NaiveDate, Utc};
-use signalbox_datapoint_log::{ChunkPoint, codec::decode_chunk, moment};
+use signalbox_datapoint_log::{ChunkPoint, codec::decode_chunk, micros, moment};
 use sqlx::{FromRow, PgConnection, PgPool};
 
-use super::{Datapoint, SeriesError, snapshot::Snapshot};
+use super::{
+    Datapoint, HOUR, SeriesError, hour_of,
+    hours::{Range, newest_of_hour},
+    snapshot::Snapshot,
+};
 
 #[derive(Debug, FromRow)]
 pub(super) struct LatestRow {
@@ -55,6 +59,62 @@ pub async fn latest(pool: &PgPool) -> Result<Vec<Datapoint>, SeriesError> {
     let mut found: Vec<_> = newest.into_values().collect();
     found.sort_unstable_by_key(|point| point.channel);
     Ok(found)
+}
+
+/// The newest point of each of `channels` that was measured at `time` or before, by channel; it costs about what an hour of
+/// each of them holds.
+///
+/// # Errors
+/// [`SeriesError`].
+pub async fn newest_until(
+    pool: &PgPool,
+    channels: &[i32],
+    time: DateTime<Utc>,
+) -> Result<Vec<Datapoint>, SeriesError> {
+    let end = micros(time).saturating_add(1);
+    let mut snapshot = Snapshot::open(pool).await?;
+    let mut tail = snapshot.tail().await?;
+    tail.points.retain(|point| point.point.time < end && channels.contains(&point.channel));
+    let mut newest: BTreeMap<i32, Datapoint> = BTreeMap::new();
+    let mut keep = |point: Datapoint| {
+        let known = newest.entry(point.channel).or_insert(point);
+        if known.point.order() < point.point.order() {
+            *known = point;
+        }
+    };
+    // An hour may hold only points that are younger, or were deleted since: then the one before it is looked at.
+    let mut before: BTreeMap<i32, i32> =
+        channels.iter().map(|channel| (*channel, hour_of(end - 1).saturating_add(1))).collect();
+    while !before.is_empty() {
+        let hours = hours_before(snapshot.connection(), &before).await?;
+        before.clear();
+        for (channel, hour) in hours {
+            let from = Some(i64::from(hour) * HOUR);
+            let range = Range { channels: Some(vec![channel]), from, to: Some(end) };
+            let found = newest_of_hour(snapshot.connection(), hour, &range, &tail, 1).await?;
+            if found.is_empty() {
+                before.insert(channel, hour);
+            }
+            found.into_iter().for_each(&mut keep);
+        }
+    }
+    snapshot.close().await?;
+    tail.points.into_iter().for_each(keep);
+    Ok(newest.into_values().collect())
+}
+
+/// The newest hour of each channel in `before` that is before the one given with it; channels without one are left out.
+async fn hours_before(
+    connection: &mut PgConnection,
+    before: &BTreeMap<i32, i32>,
+) -> Result<Vec<(i32, i32)>, SeriesError> {
+    let (channels, hours): (Vec<i32>, Vec<i32>) = before.iter().unzip();
+    let found = sqlx::query_as(
+        "SELECT wanted.channel, newest.hour FROM unnest($1, $2) AS wanted (channel, hour) CROSS JOIN LATERAL (
+             SELECT c.hour FROM series.chunks c WHERE c.channel = wanted.channel AND c.hour < wanted.hour
+              ORDER BY c.hour DESC LIMIT 1) AS newest",
+    );
+    Ok(found.bind(channels).bind(hours).fetch_all(connection).await?)
 }
 
 /// When the newest of all points was measured.

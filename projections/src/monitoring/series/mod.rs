@@ -24,9 +24,9 @@ use signalbox_datapoint_log::{ChunkPoint, Place, UnreadableRow, codec::CodecErro
 
 pub use export::{Export, ExportSpan};
 pub use follow::{FoldStep, Folder};
-pub use latest::{last_time, latest};
+pub use latest::{last_time, latest, newest_until};
 pub use list::{ListFilter, list};
-pub use rebuild::{SeriesReport, compare_series, rebuild_series};
+pub use rebuild::{SeriesReport, compare_series_watched, rebuild_series, rebuild_series_watched};
 pub use recorded::recorded;
 pub use retention::drop_old_days;
 pub use window::{Aggregate, Window, series};

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use chrono::NaiveDate;
 use futures::TryStreamExt;
-use signalbox_datapoint_log::codec::decode_chunk;
+use signalbox_datapoint_log::{codec::decode_chunk, head};
 use sqlx::{Connection, Executor, PgConnection, PgPool, Row};
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
     snapshot::{Progress, begin_fold},
 };
 use crate::{
-    Lease,
+    Leases, Watcher,
     rebuild::{Fate, lock_tables},
 };
 
@@ -36,21 +36,36 @@ pub struct SeriesReport {
 /// # Errors
 /// [`SeriesError`]; the live chunks are untouched then.
 pub async fn rebuild_series(pool: &PgPool) -> Result<SeriesReport, SeriesError> {
-    build(pool, Fate::Live).await
+    rebuild_series_watched(pool, &|_, _| {}).await
 }
 
-/// Folds the chunks anew and says how they differ from the live ones, which stay as they are.
+/// [`rebuild_series`] that tells how many of how many points have been folded.
 ///
 /// # Errors
 /// [`SeriesError`].
-pub async fn compare_series(pool: &PgPool) -> Result<SeriesReport, SeriesError> {
-    build(pool, Fate::Dropped).await
+pub async fn rebuild_series_watched(
+    pool: &PgPool,
+    watcher: Watcher<'_>,
+) -> Result<SeriesReport, SeriesError> {
+    build(pool, Fate::Live, watcher).await
 }
 
-async fn build(pool: &PgPool, fate: Fate) -> Result<SeriesReport, SeriesError> {
-    let _lease = Lease::acquire(pool, "rebuild.datapoints").await;
+/// Folds the chunks anew and says how they differ from the live ones, which stay as they are; tells how many of how many
+/// points have been folded.
+///
+/// # Errors
+/// [`SeriesError`].
+pub async fn compare_series_watched(
+    pool: &PgPool,
+    watcher: Watcher<'_>,
+) -> Result<SeriesReport, SeriesError> {
+    build(pool, Fate::Dropped, watcher).await
+}
+
+async fn build(pool: &PgPool, fate: Fate, watcher: Watcher<'_>) -> Result<SeriesReport, SeriesError> {
+    let _lease = Leases::new(pool).acquire("rebuild.datapoints").await;
     let mut connection = pool.acquire().await?.detach();
-    let result = build_and_compare(&mut connection, fate).await;
+    let result = build_and_compare(&mut connection, fate, watcher).await;
     if result.is_err() || fate == Fate::Dropped {
         // The next rebuild would drop it too; if the database is away, that is what is left to do.
         let _ = connection.execute(drop_statement(BESIDE).as_str()).await;
@@ -62,12 +77,20 @@ fn drop_statement(schema: &str) -> String {
     format!("DROP SCHEMA IF EXISTS {schema} CASCADE")
 }
 
-async fn build_and_compare(connection: &mut PgConnection, fate: Fate) -> Result<SeriesReport, SeriesError> {
+async fn build_and_compare(
+    connection: &mut PgConnection,
+    fate: Fate,
+    watcher: Watcher<'_>,
+) -> Result<SeriesReport, SeriesError> {
     connection.execute(drop_statement(BESIDE).as_str()).await?;
     sqlx::query("SELECT create_series($1)").bind(BESIDE).execute(&mut *connection).await?;
     begin_where_the_log_begins(connection).await?;
     let mut days = HashSet::new();
-    while fold(connection, &mut days).await? != FoldStep::Idle {}
+    let all = head(&mut *connection).await?.points;
+    while fold(connection, &mut days).await? != FoldStep::Idle {
+        let total = Progress::read(connection, BESIDE).await?.total;
+        watcher(total, all.max(total));
+    }
     let mut transaction = connection.begin().await?;
     begin_fold(&mut transaction).await?;
     while step_in(&mut transaction, BESIDE, &mut days).await? != FoldStep::Idle {}

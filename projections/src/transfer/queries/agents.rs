@@ -36,6 +36,17 @@ pub async fn agent_by_id(pool: &PgPool, id: Uuid) -> Result<Option<AgentRow>, sq
     sqlx::query_as(&format!("{AGENTS}{FROM_AGENTS} WHERE a.id = $1")).bind(id).fetch_optional(pool).await
 }
 
+/// Key of the agent that had integer `number` and is gone.
+///
+/// # Errors
+/// The database's error.
+pub async fn removed_agent(pool: &PgPool, number: i64) -> Result<Option<Uuid>, sqlx::Error> {
+    sqlx::query_scalar("SELECT id FROM read.removed_numbers WHERE kind = 'agent' AND number = $1")
+        .bind(number)
+        .fetch_optional(pool)
+        .await
+}
+
 /// A page of agents by name, and how many there are.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 pub use agents::{
     agent, agent_by_id, agent_keys, agent_token, agent_token_by_id, agent_tokens, agents, jobs_of_agent,
-    live_agent_token, live_tokens, silent_agents,
+    live_agent_token, live_tokens, removed_agent, silent_agents,
 };
 
 use super::{JobRow, TransferFileRow, TransferRow};
@@ -48,6 +48,20 @@ pub async fn job(pool: &PgPool, owner: Uuid, number: i64) -> Result<Option<JobRo
         .await
 }
 
+/// Key of the job of `owner` that had integer `number` and is gone.
+///
+/// # Errors
+/// The database's error.
+pub async fn removed_job(pool: &PgPool, owner: Uuid, number: i64) -> Result<Option<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT id FROM read.removed_numbers WHERE kind = 'job' AND number = $1 AND owner_id = $2",
+    )
+    .bind(number)
+    .bind(owner)
+    .fetch_optional(pool)
+    .await
+}
+
 /// The job with key `id`.
 ///
 /// # Errors
@@ -85,14 +99,6 @@ pub async fn due_jobs(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<V
         .bind(limit)
         .fetch_all(pool)
         .await
-}
-
-/// When the next job is due.
-///
-/// # Errors
-/// The database's error.
-pub async fn next_due(pool: &PgPool) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
-    sqlx::query_scalar("SELECT min(next_run) FROM read.jobs WHERE next_run IS NOT NULL").fetch_one(pool).await
 }
 
 /// Whether a transfer of job `id`, other than `except`, has not ended.

@@ -189,7 +189,8 @@ async fn a_pull_waits_for_its_destination() {
     assert_eq!((&waiting["phase"], &waiting["attempts"]), (&json!("queued"), &json!(0)));
     let to = pair.start_target(&url, Polling);
     for id in [pulled, pushed] {
-        assert_eq!(world.until_ended(id).await["status"], "completed");
+        let ended = world.until_ended(id).await;
+        assert_eq!(ended["status"], "completed", "{ended} after\n{}", world.story("transfer").await);
     }
     assert_eq!(pair.target.read("pulled"), bytes(10));
     from.stop().await;

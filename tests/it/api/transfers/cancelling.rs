@@ -27,9 +27,9 @@ async fn a_cancelled_upload_is_cut_and_leaves_nothing() {
     link.hold_uploads_after(1_000_000);
     let id = pair.transfer(&world, "big", "big").await;
     world.until_transfer(id, |transfer| transfer["bytes_transferred"].as_i64() > Some(0)).await;
-    assert!(!world.staged_files().is_empty());
+    assert!(!world.staged_files().await.is_empty());
     cancel(&world, id).await;
-    eventually(seconds(10), async || world.staged_files().is_empty()).await;
+    eventually(seconds(10), async || world.staged_files().await.is_empty()).await;
     eventually(seconds(10), async || world.count_events("staged_bytes_deleted").await == 1).await;
     world.admin.post(&format!("/api/transfers/{id}/cancel"), json!({})).await.error(409);
     let report = json!({"type": "transfer_complete", "data": {"transfer_id": id.to_string(), "duration": 1}});
@@ -59,7 +59,7 @@ async fn a_cancelled_download_is_cut_and_leaves_no_half_file() {
     world.until_phase(id, "downloading").await;
     eventually(seconds(10), async || !pair.target.list("").is_empty()).await;
     cancel(&world, id).await;
-    eventually(seconds(10), async || world.staged_files().is_empty()).await;
+    eventually(seconds(10), async || world.staged_files().await.is_empty()).await;
     eventually(seconds(10), async || pair.target.list("").is_empty()).await;
     let late = json!({"type": "transfer_error", "data": {"transfer_id": id.to_string(), "error": "stopped"}});
     world.as_agent(&pair.to).post("/api/agent/messages", late).await.expect(200);

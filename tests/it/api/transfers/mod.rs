@@ -1,5 +1,5 @@
 mod by_real_agents;
 mod cancelling;
 mod faults;
-mod pair;
+pub mod pair;
 mod schedules;

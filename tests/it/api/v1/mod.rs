@@ -12,6 +12,7 @@ mod plugins;
 mod rules;
 mod sso;
 mod tokens;
+mod unseen;
 mod users;
 mod webhooks;
 mod webmacs;

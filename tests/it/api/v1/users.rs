@@ -122,7 +122,7 @@ async fn of_two_last_admins_that_go_at_once_one_stays() {
         if other.status == 200 {
             let fresh = world.anonymous().log_in(&format!("second{round}"), PASSWORD).await;
             fresh.put(&first, json!({"role": "admin"})).await.expect(200);
-            crate::harness::eventually(crate::harness::seconds(2), async || {
+            crate::harness::eventually(crate::harness::seconds(5), async || {
                 world.admin.get("/api/v1/users").await.status == 200
             })
             .await;

@@ -92,10 +92,11 @@ async fn what_the_service_refuses_has_a_reason() {
             .behave(move |_| Reply::Json(json!({"responses": [{"error": {"code": code, "message": "m"}}]})));
         sent().await.error(status);
     }
-    server.behave(|_| Reply::Json(json!({"responses": [{}]})));
-    assert_eq!(sent().await.expect(200)["warnings"], json!(["no text was recognised on page 1"]));
     server.behave(|_| Reply::Hang);
     sent().await.error(503);
+    // Last, because it is remembered.
+    server.behave(|_| Reply::Json(json!({"responses": [{}]})));
+    assert_eq!(sent().await.expect(200)["warnings"], json!(["no text was recognised on page 1"]));
     server.forget();
     let unknown = format!("{path}&language=xyz");
     send(&world.admin, &unknown, "scan.png", &sample("scan.png")).await.error(422);

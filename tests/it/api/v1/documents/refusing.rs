@@ -81,7 +81,7 @@ async fn a_hundred_megabytes_are_read_and_one_byte_more_is_refused() {
 #[tokio::test]
 async fn strangers_are_limited_and_credentials_are_checked() {
     let world = world(|config| config.limits.anonymous_extractions_per_minute = 2).await;
-    let client = world.anonymous();
+    let client = world.at_one_gateway().anonymous();
     send(&client, EXTRACT, "a.txt", b"one").await.expect(200);
     send(&client, EXTRACT, "a.txt", b"two").await.expect(200);
     let limited = send(&client, EXTRACT, "a.txt", b"three").await;

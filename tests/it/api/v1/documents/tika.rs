@@ -114,11 +114,12 @@ async fn what_tika_refuses_has_a_reason() {
 async fn a_server_that_fails_is_left_alone_and_not_offered() {
     let server = StandIn::start(tika(503)).await;
     let world = with_tika(&server).await;
+    let client = world.at_one_gateway();
     for _ in 0..8 {
-        send(&world.admin, EXTRACT, "a.doc", &word(100)).await.error(503);
+        send(&client, EXTRACT, "a.doc", &word(100)).await.error(503);
     }
     assert_eq!(server.seen("PUT").len(), 5);
-    let formats = world.admin.get("/api/v1/formats").await.expect(200);
+    let formats = client.get("/api/v1/formats").await.expect(200);
     assert_eq!(formats["extraction_engines"], json!(["auto", "pdfium", "native"]));
     assert!(formats["notes"][0].as_str().unwrap().contains("Tika"), "{formats}");
     sent_to(&world.admin, "", &sample("report.pdf")).await;

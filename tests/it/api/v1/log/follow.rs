@@ -128,6 +128,18 @@ async fn followers_at_all_gateways_see_what_they_want_as_it_happens() {
 }
 
 #[tokio::test]
+async fn a_follower_whom_nothing_concerns_hears_how_far_the_log_was_searched() {
+    let world = World::start().await;
+    let mut follower = Follower::open(&world.admin, "?event_type=rule_triggered", None).await;
+    make_events(&world, 2).await;
+    let last = positions(&world).await.pop().unwrap();
+    let heard = follower.next().await.unwrap();
+    assert_eq!((heard.name.as_deref(), &heard.data), (Some("heartbeat"), &json!({ "position": heard.id })));
+    assert!(heard.id >= last, "{} of {last}", heard.id);
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn a_follower_whose_credential_ends_is_sent_away() {
     let world = World::start().await;
     let token = world.admin.post("/api/v1/tokens", json!({"name": "follower"})).await.expect(201);
@@ -151,21 +163,22 @@ async fn a_follower_whose_credential_ends_is_sent_away() {
 #[tokio::test]
 async fn followers_have_limited_places_which_become_free() {
     let world = World::start().await;
-    let open = futures::stream::iter(0..64).then(|_| Follower::open(&world.admin, "", None));
+    let admin = world.at_one_gateway();
+    let open = futures::stream::iter(0..64).then(|_| Follower::open(&admin, "", None));
     let followers: Vec<_> = open.collect().await;
     let path = format!("{LOG}/stream");
-    let refused = world.admin.get(&path).await;
+    let refused = admin.get(&path).await;
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
     drop(followers);
     eventually(seconds(20), async || {
-        let request = world.admin.request(Method::GET, &path);
+        let request = admin.request(Method::GET, &path);
         request.send().await.unwrap().status() == 200
     })
     .await;
     for wrong in ["?after=x", "?stream_id=x"] {
-        world.admin.get(&format!("{path}{wrong}")).await.error(422);
+        admin.get(&format!("{path}{wrong}")).await.error(422);
     }
-    let request = world.admin.request(Method::GET, &path).header("last-event-id", "none");
-    world.admin.send(request).await.error(422);
+    let request = admin.request(Method::GET, &path).header("last-event-id", "none");
+    admin.send(request).await.error(422);
     world.finish().await;
 }

@@ -2,8 +2,11 @@
 
 mod correlations;
 mod follow;
+mod past;
+mod restoring;
 mod secrets;
 mod streams;
+mod versions;
 
 use serde_json::{Value, json};
 

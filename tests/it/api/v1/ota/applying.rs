@@ -63,7 +63,8 @@ async fn versions_come_into_force_and_are_rolled_back() {
     for id in [&first, &second] {
         world.admin.delete(&path(id)).await.expect(200);
     }
-    eventually(seconds(20), async || versions(&world).is_empty() && world.staged_files().is_empty()).await;
+    eventually(seconds(20), async || versions(&world).is_empty() && world.staged_files().await.is_empty())
+        .await;
     eventually(seconds(20), async || world.count_events("firmware_files_removed").await == 2).await;
     world.finish().await;
 }

@@ -33,7 +33,7 @@ async fn a_bundle_makes_its_update_or_joins_it() {
     for update in [&made, &joined] {
         world.admin.delete(&path(update["public_id"].as_str().unwrap())).await.expect(200);
     }
-    eventually(seconds(20), async || world.staged_files().is_empty()).await;
+    eventually(seconds(20), async || world.staged_files().await.is_empty()).await;
     eventually(seconds(20), async || world.count_events("firmware_files_removed").await == 2).await;
     upload("webmacs-update-1.2.0.tar.gz", &[]).await.expect(201);
     world.finish().await;
@@ -71,7 +71,7 @@ async fn what_is_no_bundle_is_refused_and_leaves_nothing() {
     Bundle::upload(&operator, fine, &bytes, &[]).await.error(403);
     Bundle::upload(&world.anonymous(), fine, &bytes, &[]).await.error(401);
     assert_eq!(world.count_events("firmware_created").await, 0);
-    eventually(seconds(20), async || world.staged_files().is_empty()).await;
+    eventually(seconds(20), async || world.staged_files().await.is_empty()).await;
     upload(fine, &bytes, &[("file_hash_sha256", &sha256(&bytes))]).await.expect(201);
     world.finish().await;
 }
@@ -88,6 +88,6 @@ async fn a_repeated_upload_is_one() {
     assert_eq!(upload(&bytes).await.expect(201), first);
     upload(&Bundle::of("other")).await.error(422);
     assert_eq!(world.count_events("firmware_created").await, 1);
-    eventually(seconds(20), async || world.staged_files().len() == 1).await;
+    eventually(seconds(20), async || world.staged_files().await.len() == 1).await;
     world.finish().await;
 }

@@ -8,11 +8,12 @@ use chrono::TimeDelta;
 use futures::stream;
 use reqwest::Method;
 use serde_json::{Value, json};
-use signalbox_blob_store::{BlobKey, BlobStore, Receive, Start};
+use signalbox_blob_store::{BlobKey, BlobStore, Progress, Receive, Start};
+use signalbox_test_support::S3Server;
 use uuid::{NoContext, Timestamp, Uuid};
 
 use super::{OF_WEBMACS, WEATHER};
-use crate::harness::{Client, Wheel, World, eventually, seconds, sha256};
+use crate::harness::{Client, Folder, Wheel, World, eventually, in_bucket, seconds, sha256};
 
 async fn packages(world: &World) -> Vec<Value> {
     world.admin.get("/api/v1/plugins/packages").await.expect(200).as_array().unwrap().clone()
@@ -74,6 +75,20 @@ async fn a_wheel_is_installed_listed_fetched_and_uninstalled() {
     viewer.get(&format!("{path}/wheel")).await.error(404);
     assert_eq!(packages(&world).await, Vec::<Value>::new());
     Wheel::upload_bytes(&world.admin, name, &bytes).await.expect(201);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_wheel_in_a_bucket_is_given_by_a_gateway_on_another_machine() {
+    let server = S3Server::shared().await;
+    let (_, adjust) = in_bucket(server);
+    let (mut world, machine) = (World::with(adjust).await, Folder::new());
+    let other = world.gateway_elsewhere(&machine).await;
+    let bytes = Wheel::new("weather_plugin", "signalbox.plugins", WEATHER).bytes();
+    let made =
+        Wheel::upload_bytes(&world.admin, "weather_plugin-1.0.0-py3-none-any.whl", &bytes).await.expect(201);
+    let path = format!("/api/v1/plugins/packages/{}/wheel", made["public_id"].as_str().unwrap());
+    world.admin.at(&other).get(&path).await.expect_bytes(&bytes);
     world.finish().await;
 }
 
@@ -205,7 +220,7 @@ async fn what_uploads_leave_behind_that_are_cut_off_is_swept() {
         let made = world.clock.now() - TimeDelta::hours(hours);
         Uuid::new_v7(Timestamp::from_unix(NoContext, made.timestamp().unsigned_abs(), 0))
     };
-    let wheels = BlobStore::open(folder.join("wheels")).unwrap();
+    let wheels = BlobStore::configured(&world.config.storage, "wheels").unwrap();
     let (old, new) = (id(26), id(1));
     for id in [old, new] {
         let receive = Receive { start: Start::Anew, limit: 10, expected_sha256: None, total: None };
@@ -224,10 +239,10 @@ async fn what_uploads_leave_behind_that_are_cut_off_is_swept() {
     world.another_gateway().await;
     eventually(seconds(20), async || !left.exists()).await;
     let installed: Uuid = made["public_id"].as_str().unwrap().parse().unwrap();
-    let mut kept = wheels.list_transfers().await.unwrap();
-    let mut expected = vec![installed, new];
-    kept.sort();
-    expected.sort();
-    assert_eq!((kept, known.exists()), (expected, true));
+    let is_kept =
+        async |id: Uuid| wheels.received(&BlobKey::new(id, "wheel")).await.unwrap() != Progress::Nothing;
+    eventually(seconds(20), async || !is_kept(old).await).await;
+    assert!(is_kept(new).await && is_kept(installed).await);
+    assert!(known.exists());
     world.finish().await;
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
+use signalbox_clock::Clock;
 use signalbox_workers::{RuleEvaluation, Worker};
 use sqlx::PgPool;
 
@@ -20,7 +21,7 @@ async fn shares(pool: &PgPool) -> Vec<i64> {
 
 #[tokio::test]
 async fn processes_share_the_channels_evenly_and_take_over() {
-    let mut world = World::start().await;
+    let mut world = World::with_one_worker(Clock::system(), |_| {}).await;
     let pool = world.servers.pool.clone();
     eventually(seconds(10), async || shares(&pool).await == [16]).await;
     world.another_process().await.work().await;

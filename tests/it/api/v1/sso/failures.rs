@@ -220,7 +220,7 @@ async fn logins_by_the_provider_count_like_those_by_password() {
     })
     .await;
     clock.advance(TimeDelta::minutes(2));
-    let client = world.anonymous();
+    let client = world.at_one_gateway().anonymous();
     for _ in 0..3 {
         let outcome = come_back(&client, "/api/v1/auth/sso/callback", None).await;
         assert_eq!(outcome, error("invalid_state"));

@@ -10,7 +10,7 @@ use crate::harness::{Receiver, World, eventually, seconds};
 
 #[tokio::test]
 async fn an_outage_of_the_bus_is_told_once_when_it_is_over() {
-    let mut world = World::start().await;
+    let mut world = World::with_own_bus(|_| {}).await;
     // Another process that watches too.
     world.another_process().await.work().await;
     let receiver = Receiver::start().await;

@@ -49,10 +49,12 @@ async fn texts_and_documents_are_kept_as_long_as_is_said() {
     until_status(client, &id, "completed").await;
     let failed = submit(client, "a.pdf", &sample("truncated.pdf")).await;
     until_status(client, &failed, "failed").await;
-    let inputs = || world.staged_files().iter().filter(|name| **name == sha256(b"input")).count();
-    let texts = || world.staged_files().iter().filter(|name| **name == sha256(b"text")).count();
+    let count = async |name: &[u8]| {
+        let name = sha256(name);
+        world.staged_files().await.iter().filter(|file| **file == name).count()
+    };
     // That of the failed job may be read again.
-    eventually(seconds(10), async || inputs() == 1).await;
+    eventually(seconds(10), async || count(b"input").await == 1).await;
     clock.advance(TimeDelta::hours(25));
     let again = submit(client, "a.txt", b"text").await;
     assert_eq!(until_status(client, &again, "completed").await["cached"], false, "a day has passed");
@@ -67,11 +69,11 @@ async fn texts_and_documents_are_kept_as_long_as_is_said() {
     assert_eq!((&job["status"], &job["result_content"]), (&json!("completed"), &json!(null)));
     let gone = client.get(&format!("{}/result", path(&id))).await.expect(404);
     assert_eq!(gone["status"], "not_found");
-    eventually(seconds(10), async || inputs() == 0).await;
+    eventually(seconds(10), async || count(b"input").await == 0).await;
     client.post(&format!("{}/retry", path(&failed)), json!({})).await.error(409);
     clock.advance(TimeDelta::hours(72));
     world.worker_context().await.texts.forget().await.unwrap();
-    eventually(seconds(10), async || texts() == 0).await;
+    eventually(seconds(10), async || count(b"text").await == 0).await;
     world.finish().await;
 }
 

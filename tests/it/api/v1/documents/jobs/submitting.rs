@@ -1,8 +1,9 @@
 use reqwest::Method;
 use serde_json::{Value, json};
+use signalbox_clock::Clock;
 
 use super::{JOBS, Part, path, sample, send, send_form, submit, until_status, world};
-use crate::harness::{Answer, Client, sha256};
+use crate::harness::{Answer, Client, World, sha256};
 
 fn code(answer: &Answer, status: u16) -> String {
     answer.error(status);
@@ -116,7 +117,7 @@ async fn a_batch_is_taken_in_whole_or_not_at_all() {
     }
     assert_eq!(world.count_events("extraction_submitted").await, before);
     crate::harness::eventually(crate::harness::seconds(10), async || {
-        !world.staged_files().contains(&sha256(b"input"))
+        !world.staged_files().await.contains(&sha256(b"input"))
     })
     .await;
     world.finish().await;
@@ -153,7 +154,7 @@ async fn what_no_job_can_be_made_of_is_refused_at_once() {
 
 #[tokio::test]
 async fn the_queue_is_bounded() {
-    let world = world(|config| {
+    let world = World::with_one_worker(Clock::system(), |config| {
         config.extraction.max_open_jobs = 2;
         config.extraction.parsers = 1;
     })

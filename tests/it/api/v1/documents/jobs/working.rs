@@ -9,12 +9,12 @@ use signalbox_domain::extraction::{ExtractionJob, ExtractionJobCommand};
 use signalbox_test_support::metadata;
 use uuid::Uuid;
 
-use super::{keep_busy, noise, path, submit, until, until_status, world};
+use super::{keep_busy, noise, path, submit, until, until_status};
 use crate::harness::{World, eventually, seconds};
 
 #[tokio::test]
 async fn two_processes_share_the_work_and_do_nothing_twice() {
-    let mut world = world(|config| config.extraction.parsers = 1).await;
+    let mut world = one_worker(&Clock::system()).await;
     world.another_process().await.work().await;
     let mut ids = BTreeSet::new();
     for number in 0..40 {
@@ -33,7 +33,7 @@ async fn two_processes_share_the_work_and_do_nothing_twice() {
 /// A process that stops gives its job back, and another one reads it, in the same attempt.
 #[tokio::test]
 async fn a_process_that_stops_gives_its_work_back() {
-    let mut world = world(|config| config.extraction.parsers = 1).await;
+    let mut world = one_worker(&Clock::system()).await;
     let first = keep_busy(&world.admin).await;
     world.another_process().await.work().await;
     let second = submit(&world.admin, "other.tiff", &noise(8)).await;
@@ -53,14 +53,14 @@ async fn begin_and_die(world: &World, job: &str) {
     world.servers.bus.send::<ExtractionJob>(id, None, &metadata(), &command).await.unwrap();
 }
 
-async fn manual(clock: &Clock) -> World {
-    World::at(clock.clone(), |config| config.extraction.parsers = 1).await
+async fn one_worker(clock: &Clock) -> World {
+    World::with_one_worker(clock.clone(), |config| config.extraction.parsers = 1).await
 }
 
 #[tokio::test]
 async fn a_job_whose_worker_died_is_taken_up_by_another() {
     let clock = Clock::manual(Clock::system().now());
-    let world = manual(&clock).await;
+    let world = one_worker(&clock).await;
     // The living worker has something else to do.
     let busy = keep_busy(&world.admin).await;
     let id = submit(&world.admin, "a.txt", b"text").await;
@@ -78,7 +78,7 @@ async fn a_job_whose_worker_died_is_taken_up_by_another() {
 #[tokio::test]
 async fn a_job_whose_workers_die_three_times_fails() {
     let clock = Clock::manual(Clock::system().now());
-    let world = manual(&clock).await;
+    let world = one_worker(&clock).await;
     let busy = keep_busy(&world.admin).await;
     let id = submit(&world.admin, "a.txt", b"text").await;
     for _ in 0..3 {
@@ -94,7 +94,7 @@ async fn a_job_whose_workers_die_three_times_fails() {
 
 #[tokio::test]
 async fn queued_jobs_outlive_a_bus_that_loses_everything() {
-    let world = world(|config| config.extraction.parsers = 1).await;
+    let world = one_worker(&Clock::system()).await;
     let busy = keep_busy(&world.admin).await;
     let id = submit(&world.admin, "a.txt", b"text").await;
     world.servers.nats.wipe().await;

@@ -21,14 +21,15 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use crate::{BlobError, BlobKey, BlobStore, error::IoContext, folder::Folder};
+use super::{LocalStore, folder::Folder};
+use crate::{BlobError, BlobKey, error::IoContext};
 
 const PREFIX_BUFFER: usize = 256 * 1024;
 
 /// An open part. All methods but the getters block.
 #[derive(Debug)]
 pub(crate) struct Part {
-    store: BlobStore,
+    store: LocalStore,
     key: BlobKey,
     folder: Folder,
     file: Arc<File>,
@@ -37,7 +38,7 @@ pub(crate) struct Part {
 
 impl Part {
     /// A new, empty part in place of any older one.
-    pub(crate) fn create(store: BlobStore, key: BlobKey) -> Result<Self, BlobError> {
+    pub(crate) fn create(store: LocalStore, key: BlobKey) -> Result<Self, BlobError> {
         loop {
             let folder = store.create_folder(&key).during("make the folder of a transfer")?;
             match new_part_file(&folder, &key.part_name()) {
@@ -50,7 +51,7 @@ impl Part {
     }
 
     /// The part that is there, if it ends at `offset`, and what its bytes hash to.
-    pub(crate) fn resume(store: BlobStore, key: BlobKey, offset: u64) -> Result<(Self, Sha256), BlobError> {
+    pub(crate) fn resume(store: LocalStore, key: BlobKey, offset: u64) -> Result<(Self, Sha256), BlobError> {
         let Some((folder, file)) = open_part(&store, &key)? else {
             return match store.final_size(&key)? {
                 None if offset == 0 => Ok((Self::create(store, key)?, Sha256::new())),
@@ -112,7 +113,7 @@ impl Part {
     fn publish(&self) -> Result<(), BlobError> {
         self.file.lock().during("lock a part")?;
         self.check_owned()?;
-        superseded_if_gone(self.folder.rename(&self.key.part_name(), self.key.final_name()))
+        superseded_if_gone(self.folder.rename(&self.key.part_name(), self.key.file_name()))
             .during("name a finished file")??;
         self.folder.sync().during("make a file's name durable")?;
         self.store.sync_root().during("make a transfer's folder durable")
@@ -174,7 +175,7 @@ fn is_lost_race(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
 }
 
-fn open_part(store: &BlobStore, key: &BlobKey) -> Result<Option<(Folder, File)>, BlobError> {
+fn open_part(store: &LocalStore, key: &BlobKey) -> Result<Option<(Folder, File)>, BlobError> {
     let opened = store.open_folder(key).and_then(|folder| {
         let file = folder.open_to_append(&key.part_name())?;
         Ok((folder, file))

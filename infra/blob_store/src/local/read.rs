@@ -8,20 +8,20 @@ use rustix::{
 };
 use tokio::task::spawn_blocking;
 
-use crate::{
-    BlobError, BlobKey, BlobStore,
+use super::{
+    LocalStore,
     buffers::{Buffer, Buffers},
+};
+use crate::{
+    BlobError, BlobKey,
     error::{IoContext, off_thread},
 };
 
-impl BlobStore {
+impl LocalStore {
     /// The whole size of the file `key`, and its bytes or those of `range`, cut to the file's end.
     ///
     /// The file that was there at the call is read to its end, even when it is replaced or deleted meanwhile.
-    ///
-    /// # Errors
-    /// [`BlobError::NotFound`] when there is no complete file.
-    pub async fn read(
+    pub(crate) async fn read(
         &self,
         key: &BlobKey,
         range: Option<Range<u64>>,
@@ -38,10 +38,7 @@ impl BlobStore {
     }
 
     /// The whole size of the file `key`, and the file itself, for what has to read it more than once.
-    ///
-    /// # Errors
-    /// [`BlobError::NotFound`] when there is no complete file.
-    pub async fn open_file(&self, key: &BlobKey) -> Result<(u64, File), BlobError> {
+    pub(crate) async fn open_file(&self, key: &BlobKey) -> Result<(u64, File), BlobError> {
         let (store, key) = (self.clone(), key.clone());
         off_thread(move || {
             let file = store.open_final(&key)?;

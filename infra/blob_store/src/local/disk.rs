@@ -4,10 +4,11 @@ use sha2::{Digest, Sha256};
 use signalbox_domain::kernel::Sha256Hex;
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use super::part::Part;
 use crate::{
     BlobError,
     error::{joined, off_thread},
-    part::Part,
+    receive::{Kept, Sink},
 };
 
 /// So many unwritten bytes are worth two jobs on the blocking pool: waking its threads costs little beside them.
@@ -44,42 +45,6 @@ impl Disk {
         Self { state: State::Idle(part, hasher), filling: Vec::new(), spare: Vec::new(), sync: None, synced }
     }
 
-    /// Adds `bytes`; waits while the disk is more than a buffer behind.
-    pub(crate) async fn push(mut self, mut bytes: &[u8]) -> Result<Self, BlobError> {
-        while !bytes.is_empty() {
-            let room = BUFFER - self.filling.len();
-            let (fitting, rest) = bytes.split_at(room.min(bytes.len()));
-            self.filling.extend_from_slice(fitting);
-            bytes = rest;
-            let full = self.filling.len() == BUFFER;
-            if full || self.filling.len() >= WORTH_WRITING && self.state.is_idle() {
-                self = self.write().await?;
-            }
-        }
-        Ok(self)
-    }
-
-    /// Waits until all bytes are written, and gives back the part and the digest of its bytes.
-    pub(crate) async fn settle(mut self) -> Result<(Part, Sha256Hex), BlobError> {
-        if !self.filling.is_empty() {
-            self = self.write().await?;
-        }
-        let (part, hasher, _) = self.state.idle().await?;
-        if let Some(sync) = self.sync {
-            // It may have been told of an error that the fsync at the end would not be told of again.
-            joined(sync.await)?;
-        }
-        Ok((part, Sha256Hex::from_bytes(&hasher.finalize())))
-    }
-
-    /// Removes the part, unwritten bytes and all, and gives back the reason.
-    pub(crate) async fn refuse(self, reason: BlobError) -> BlobError {
-        match self.state.idle().await {
-            Ok((part, ..)) => off_thread(move || Ok(part.refuse(reason))).await.unwrap_or_else(|error| error),
-            Err(error) => error,
-        }
-    }
-
     /// Hands the filled buffer over, once the one before it is done.
     async fn write(mut self) -> Result<Self, BlobError> {
         let (part, mut hasher, done) = self.state.idle().await?;
@@ -96,6 +61,77 @@ impl Disk {
         });
         Ok(Self { state: State::Busy { write, hash, buffer }, ..self })
     }
+}
+
+impl Sink for Disk {
+    type Kept = Written;
+
+    /// Waits while the disk is more than a buffer behind.
+    async fn push(mut self, mut bytes: &[u8]) -> Result<Self, BlobError> {
+        while !bytes.is_empty() {
+            let room = BUFFER - self.filling.len();
+            let (fitting, rest) = bytes.split_at(room.min(bytes.len()));
+            self.filling.extend_from_slice(fitting);
+            bytes = rest;
+            let full = self.filling.len() == BUFFER;
+            if full || self.filling.len() >= WORTH_WRITING && self.state.is_idle() {
+                self = self.write().await?;
+            }
+        }
+        Ok(self)
+    }
+
+    async fn settle(mut self) -> Result<Written, BlobError> {
+        if !self.filling.is_empty() {
+            self = self.write().await?;
+        }
+        let (part, hasher, _) = self.state.idle().await?;
+        if let Some(sync) = self.sync {
+            // It may have been told of an error that the fsync at the end would not be told of again.
+            joined(sync.await)?;
+        }
+        Ok(Written { part, sha256: Sha256Hex::from_bytes(&hasher.finalize()) })
+    }
+
+    async fn refuse(self, reason: BlobError) -> BlobError {
+        match self.state.idle().await {
+            Ok((part, ..)) => refuse(part, reason).await,
+            Err(error) => error,
+        }
+    }
+}
+
+/// A part whose bytes are all written.
+pub(crate) struct Written {
+    part: Part,
+    sha256: Sha256Hex,
+}
+
+impl Kept for Written {
+    fn size(&self) -> u64 {
+        self.part.size()
+    }
+
+    fn sha256(&self) -> &Sha256Hex {
+        &self.sha256
+    }
+
+    /// It is on the disk already.
+    async fn keep(self) -> Result<u64, BlobError> {
+        Ok(self.part.size())
+    }
+
+    async fn finish(self) -> Result<(), BlobError> {
+        off_thread(move || self.part.finish()).await
+    }
+
+    async fn refuse(self, reason: BlobError) -> BlobError {
+        refuse(self.part, reason).await
+    }
+}
+
+async fn refuse(part: Part, reason: BlobError) -> BlobError {
+    off_thread(move || Ok(part.refuse(reason))).await.unwrap_or_else(|error| error)
 }
 
 impl State {

@@ -1,0 +1,72 @@
+use signalbox_config::Config;
+use signalbox_gateway::FRESH;
+use sqlx::{PgPool, Row};
+use tokio::time::timeout;
+
+use super::{Finding, PATIENCE, slow};
+
+const CHECK: &str = "replica";
+/// What is committed without waiting for the disk goes to the replica only when it has been written, after this at most.
+const WAL_WRITER_MS: i32 = 20;
+
+/// Whether the replica can be read, follows, and is not slowed down by the primary.
+pub(super) async fn look(config: &Config, primary: &PgPool) -> Vec<Finding> {
+    let asked = async {
+        let pool = signalbox_database::replica(config.database.replica_url.expose(), 1)?;
+        Ok::<_, signalbox_database::DatabaseError>(vec![
+            standing(&pool, primary).await?,
+            delay(primary).await?,
+        ])
+    };
+    match timeout(PATIENCE, asked).await {
+        Ok(Ok(findings)) => findings,
+        Ok(Err(error)) => {
+            let mend = "start it, or mend SIGNALBOX_DATABASE__REPLICA_URL; until then the primary is read";
+            vec![Finding::warning(CHECK, error.to_string(), mend)]
+        }
+        Err(_) => vec![slow(CHECK)],
+    }
+}
+
+async fn standing(replica: &PgPool, primary: &PgPool) -> Result<Finding, sqlx::Error> {
+    let end: String =
+        sqlx::query_scalar("SELECT pg_current_wal_flush_lsn()::text").fetch_one(primary).await?;
+    let row = sqlx::query(
+        "SELECT pg_is_in_recovery(), coalesce(pg_last_wal_replay_lsn() >= $1::text::pg_lsn, false),
+                coalesce(extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()), 0)::float8",
+    )
+    .bind(end)
+    .fetch_one(replica)
+    .await?;
+    let (is_replica, is_current, seconds): (bool, bool, f64) =
+        (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    Ok(if !is_replica {
+        let mend =
+            "set SIGNALBOX_DATABASE__REPLICA_URL to a streaming replica of DATABASE_URL, or leave it empty";
+        Finding::failure(CHECK, "it is no replica, and is not read", mend)
+    } else if is_current || seconds < FRESH.as_secs_f64() {
+        Finding::ok(CHECK, "it follows the primary")
+    } else {
+        let found = format!("it is {seconds:.1} s behind, and is not read");
+        Finding::warning(
+            CHECK,
+            found,
+            "see whether it is connected (pg_stat_replication on the primary) or overloaded",
+        )
+    })
+}
+
+async fn delay(primary: &PgPool) -> Result<Finding, sqlx::Error> {
+    let delay: i32 =
+        sqlx::query_scalar("SELECT setting::int FROM pg_settings WHERE name = 'wal_writer_delay'")
+            .fetch_one(primary)
+            .await?;
+    Ok(if delay > WAL_WRITER_MS {
+        let found = format!(
+            "wal_writer_delay is {delay} ms on the primary: each write may wait that long for the replica"
+        );
+        Finding::warning(CHECK, found, "ALTER SYSTEM SET wal_writer_delay = '5ms'; SELECT pg_reload_conf();")
+    } else {
+        Finding::ok(CHECK, format!("the primary writes its log every {delay} ms at the latest"))
+    })
+}

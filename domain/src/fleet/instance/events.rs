@@ -1,0 +1,244 @@
+use cqrs_es::DomainEvent;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    fleet::{MappingChanges, MappingSpec},
+    kernel::{MappingId, Rejection, UserId, clean_text, present, required_text},
+};
+
+/// Longest name, in characters.
+const MAX_NAME: usize = 255;
+/// Longest configuration, in characters.
+pub(super) const MAX_CONFIG: usize = 64 * 1024;
+
+/// The class that an instance is of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginRef {
+    /// Id of the class, 1–100 characters.
+    pub id: String,
+    /// Whether it comes with the service; otherwise a package has to offer it.
+    pub is_built_in: bool,
+}
+
+/// A configuration as it is kept: a JSON object as text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InstanceConfig {
+    /// Encrypted, because it may hold passwords of devices.
+    Sealed(String),
+    /// As it was kept at first.
+    Plain(String),
+}
+
+impl InstanceConfig {
+    /// What people wrote, as it may be sealed; nothing but blanks is none.
+    ///
+    /// # Errors
+    /// A [`Rejection`] that says what is wrong with it.
+    pub fn clean(text: Option<&str>) -> Result<Option<String>, Rejection> {
+        let clean = |text| {
+            clean_text(text, MAX_CONFIG)
+                .map_err(|error| Rejection::invalid("invalid_field", format!("config_json {error}")))
+        };
+        Ok(text.map(clean).transpose()?.filter(|text| !text.is_empty()))
+    }
+}
+
+/// What people say about an instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceSpec {
+    /// Unique name, 1–255 characters.
+    pub name: String,
+    /// Whether its values are simulated.
+    pub demo_mode: bool,
+    /// Whether a controller is to run it.
+    pub enabled: bool,
+    /// How the device is reached, and the like.
+    pub config: Option<InstanceConfig>,
+}
+
+impl InstanceSpec {
+    pub(super) fn with(self, changes: InstanceChanges) -> Self {
+        Self {
+            name: changes.name.unwrap_or(self.name),
+            demo_mode: changes.demo_mode.unwrap_or(self.demo_mode),
+            enabled: changes.enabled.unwrap_or(self.enabled),
+            config: changes.config.unwrap_or(self.config),
+        }
+    }
+
+    /// The specification as it may be recorded.
+    ///
+    /// # Errors
+    /// A [`Rejection`] that says which field is wrong.
+    pub fn validate(self) -> Result<Self, Rejection> {
+        Ok(Self { name: required_text("instance_name", &self.name, MAX_NAME)?, ..self })
+    }
+}
+
+/// A new instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewInstance {
+    /// Who makes it.
+    pub owner: UserId,
+    /// What it is an instance of.
+    pub plugin: PluginRef,
+    /// What people say about it.
+    #[serde(flatten)]
+    pub spec: InstanceSpec,
+}
+
+/// Changes of an instance; what is absent stays as it is, `Some(None)` clears.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceChanges {
+    /// New name.
+    pub name: Option<String>,
+    /// Whether its values are simulated.
+    pub demo_mode: Option<bool>,
+    /// Whether a controller is to run it.
+    pub enabled: Option<bool>,
+    /// New configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub config: Option<Option<InstanceConfig>>,
+}
+
+/// How an instance is, as the controller that runs it says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InstanceStatus {
+    /// Nobody runs it.
+    #[default]
+    Inactive,
+    /// It talks to its device.
+    Connected,
+    /// It runs, and its values are simulated.
+    Demo,
+    /// It cannot talk to its device.
+    Error,
+}
+
+impl InstanceStatus {
+    /// The word that clients see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Inactive => "inactive",
+            Self::Connected => "connected",
+            Self::Demo => "demo",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// What can be asked of an instance.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum PluginInstanceCommand {
+    /// Create it with its mappings.
+    Create {
+        /// The instance.
+        new: NewInstance,
+        /// Its channels.
+        mappings: Vec<(MappingId, MappingSpec)>,
+    },
+    /// Change what people say about it.
+    Change(InstanceChanges),
+    /// Remove it with its mappings; the channels of the service stay.
+    Delete,
+    /// Map another channel.
+    AddMapping {
+        /// Key of the mapping.
+        mapping: MappingId,
+        /// What is mapped.
+        spec: MappingSpec,
+    },
+    /// Change a mapping.
+    ChangeMapping {
+        /// Key of the mapping.
+        mapping: MappingId,
+        /// What is present changes.
+        changes: MappingChanges,
+    },
+    /// Take a mapping away.
+    RemoveMapping {
+        /// Key of the mapping.
+        mapping: MappingId,
+    },
+    /// Say how it is.
+    Report {
+        /// How.
+        status: InstanceStatus,
+        /// What is wrong.
+        error: Option<String>,
+    },
+}
+
+/// What can have happened to an instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum PluginInstanceEvent {
+    /// An instance exists now.
+    PluginInstanceCreated(NewInstance),
+    /// People say something else about it.
+    PluginInstanceUpdated {
+        /// Before.
+        from: InstanceSpec,
+        /// Now.
+        to: InstanceSpec,
+    },
+    /// It is gone, with its mappings.
+    PluginInstanceDeleted {
+        /// Its name, which is free again.
+        name: String,
+    },
+    /// A channel was mapped.
+    ChannelMapped {
+        /// Key of the mapping.
+        mapping: MappingId,
+        /// What is mapped.
+        #[serde(flatten)]
+        spec: MappingSpec,
+    },
+    /// A mapping changed.
+    ChannelMappingUpdated {
+        /// Key of the mapping.
+        mapping: MappingId,
+        /// What is different.
+        changes: MappingChanges,
+    },
+    /// A mapping was taken away.
+    ChannelMappingRemoved {
+        /// Key of the mapping.
+        mapping: MappingId,
+    },
+    /// It is otherwise than before.
+    PluginInstanceReported {
+        /// How.
+        status: InstanceStatus,
+        /// What is wrong.
+        error: Option<String>,
+    },
+}
+
+impl DomainEvent for PluginInstanceEvent {
+    fn event_type(&self) -> String {
+        match self {
+            Self::PluginInstanceCreated(_) => "plugin_instance_created",
+            Self::PluginInstanceUpdated { .. } => "plugin_instance_updated",
+            Self::PluginInstanceDeleted { .. } => "plugin_instance_deleted",
+            Self::ChannelMapped { .. } => "channel_mapped",
+            Self::ChannelMappingUpdated { .. } => "channel_mapping_updated",
+            Self::ChannelMappingRemoved { .. } => "channel_mapping_removed",
+            Self::PluginInstanceReported { .. } => "plugin_instance_reported",
+        }
+        .to_owned()
+    }
+
+    fn event_version(&self) -> String {
+        match self {
+            // Since 2, the configuration says how it is kept.
+            Self::PluginInstanceCreated(_) | Self::PluginInstanceUpdated { .. } => "2",
+            _ => "1",
+        }
+        .to_owned()
+    }
+}

@@ -1,0 +1,81 @@
+//! How a rule came to be what it is, and its way back.
+
+use axum::{Json, extract::State, response::Response};
+use signalbox_domain::automation::{Rule, RuleChanges, RuleCommand, RuleSpec};
+use signalbox_projections::{
+    automation::RuleRow,
+    register::{self, Resource},
+};
+
+use super::rules::{RuleOut, channel, find, find_at};
+use crate::{
+    answer::{self, Page},
+    auth::Admin,
+    context::RequestContext,
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
+    history::{RestoreIn, VersionOut, content, earlier, restoring},
+    problem::{Problem, ProblemOut},
+    state::AppState,
+};
+
+/// What is different although nobody changed it.
+const BY_ITSELF: [&str; 2] = ["last_triggered_at", "updated_on"];
+
+/// The versions of a rule, newest first, each with what is different from the one before. Firings are not among them.
+#[utoipa::path(get, path = "/api/v1/rules/{id}/history", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,), EnvelopeParams), operation_id = "rule_history",
+    responses((status = 200, body = Page<VersionOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 422, body = ProblemOut)))]
+pub(crate) async fn history(
+    State(state): State<AppState>,
+    _: Admin,
+    Text(id): Text,
+    Params(envelope): Params<EnvelopeParams>,
+) -> Result<Json<Page<VersionOut>>, Problem> {
+    let page = envelope.page()?;
+    let row = find(&state, &id).await?;
+    let (versions, total) = register::history::<RuleRow, _>(&state.pool, row.id, page, |rows, id| {
+        content(&RuleOut::from(RuleRow::of(rows, id)?.clone()), &BY_ITSELF)
+    })
+    .await?;
+    Ok(Json(envelope.envelope(total, versions.into_iter().map(Into::into).collect())))
+}
+
+/// Make a rule what it was in an earlier version. It is in force for every datapoint that is sent after the answer.
+#[utoipa::path(post, path = "/api/v1/rules/{id}/restore", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,)), request_body = RestoreIn, operation_id = "restore_rule",
+    responses((status = 200, body = RuleOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn restore(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+    JsonBody(RestoreIn { version: wanted }): JsonBody<RestoreIn>,
+) -> Result<Response, Problem> {
+    let key = find(&state, &id).await?.id;
+    let then: RuleRow = earlier(&state, "Rule", key, wanted).await?;
+    let spec = then.spec().ok_or_else(|| Problem::internal(&"a rule of words that are not known"))?;
+    channel(&state, &spec.channel.to_string()).await?;
+    let command = RuleCommand::Change { changes: all_of(spec), after: 0 };
+    let metadata = restoring(context.metadata(who.actor(), "restore rule"), wanted);
+    let written = state.write::<Rule>(key, version, &metadata, &command).await?;
+    let row = find_at(&state, &id, written.unseen).await?;
+    let version = row.version;
+    Ok(answer::changed(written, version, &RuleOut::from(row)))
+}
+
+/// Changes that make `spec` out of any other.
+fn all_of(spec: RuleSpec) -> RuleChanges {
+    let RuleSpec { name, channel, condition, action, cooldown_seconds, enabled } = spec;
+    RuleChanges {
+        name: Some(name),
+        channel: Some(channel),
+        operator: Some(condition.operator),
+        threshold: Some(condition.threshold),
+        threshold_high: Some(condition.threshold_high),
+        action_type: Some(action.kind()),
+        webhook_event_type: Some(action.event_type()),
+        cooldown_seconds: Some(cooldown_seconds),
+        enabled: Some(enabled),
+    }
+}

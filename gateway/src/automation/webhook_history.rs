@@ -1,0 +1,77 @@
+//! How a webhook subscription came to be what it is, and its way back.
+
+use axum::{Json, extract::State, response::Response};
+use serde_json::{Value, json};
+use signalbox_domain::automation::{EventType, SecretChange, Webhook, WebhookChanges, WebhookCommand};
+use signalbox_projections::{
+    automation::WebhookRow,
+    register::{self, Resource},
+};
+
+use super::webhooks::{WebhookOut, find, find_at};
+use crate::{
+    answer::{self, Page},
+    auth::Admin,
+    context::RequestContext,
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
+    history::{RestoreIn, SECRET, VersionOut, content, earlier, restoring},
+    problem::{Problem, ProblemOut},
+    state::AppState,
+};
+
+/// What is different although nobody changed it, and what the secret tells.
+const BY_ITSELF: [&str; 4] = ["failing_since", "replaying", "updated_on", "has_secret"];
+
+/// The versions of a webhook subscription, newest first, each with what is different from the one before. Of the secret they
+/// tell that it is another one.
+#[utoipa::path(get, path = "/api/v1/webhooks/{id}/history", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), EnvelopeParams), operation_id = "webhook_history",
+    responses((status = 200, body = Page<VersionOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 422, body = ProblemOut)))]
+pub(crate) async fn history(
+    State(state): State<AppState>,
+    _: Admin,
+    Text(id): Text,
+    Params(envelope): Params<EnvelopeParams>,
+) -> Result<Json<Page<VersionOut>>, Problem> {
+    let page = envelope.page()?;
+    let row = find(&state, &id).await?;
+    let (versions, total) = register::history::<WebhookRow, _>(&state.pool, row.id, page, |rows, id| {
+        shown(WebhookRow::of(rows, id)?.clone())
+    })
+    .await?;
+    Ok(Json(envelope.envelope(total, versions.into_iter().map(Into::into).collect())))
+}
+
+fn shown(row: WebhookRow) -> Option<Value> {
+    let sealed = json!(row.sealed_secret);
+    let mut shown = content(&WebhookOut::from(row), &BY_ITSELF)?;
+    shown[SECRET] = sealed;
+    Some(shown)
+}
+
+/// Make a webhook subscription what it was in an earlier version. Its secret stays as it is.
+#[utoipa::path(post, path = "/api/v1/webhooks/{id}/restore", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), request_body = RestoreIn, operation_id = "restore_webhook",
+    responses((status = 200, body = WebhookOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn restore(
+    State(state): State<AppState>,
+    Admin(who): Admin,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+    JsonBody(RestoreIn { version: wanted }): JsonBody<RestoreIn>,
+) -> Result<Response, Problem> {
+    let key = find(&state, &id).await?.id;
+    let then: WebhookRow = earlier(&state, "Webhook", key, wanted).await?;
+    let changes = WebhookChanges {
+        url: Some(then.url),
+        secret: SecretChange::Keep,
+        events: Some(then.events.iter().filter_map(|word| EventType::parse(word)).collect()),
+        enabled: Some(then.enabled),
+    };
+    let metadata = restoring(context.metadata(who.actor(), "restore webhook"), wanted);
+    let written = state.write::<Webhook>(key, version, &metadata, &WebhookCommand::Change(changes)).await?;
+    let row = find_at(&state, &id, written.unseen).await?;
+    let version = row.version;
+    Ok(answer::changed(written, version, &WebhookOut::from(row)))
+}

@@ -1,0 +1,25 @@
+//! What is said when files cannot be stored or read.
+
+use std::error::Error;
+
+use signalbox_blob_store::BlobError;
+
+use crate::problem::Problem;
+
+/// A fault of the place where files are, which no request can help.
+pub(crate) fn unusable(error: &BlobError) -> Problem {
+    match error {
+        BlobError::DiskFull { .. } => {
+            tracing::error!(%error, "the blob store is full");
+            Problem::unavailable("the gateway's disk is full: free some space and try again")
+        }
+        BlobError::Unavailable { source, .. } => {
+            tracing::error!(%error, cause = source, "the blob store cannot be used");
+            Problem::unavailable("the storage of files cannot be reached: try again later")
+        }
+        _ => match error.source() {
+            Some(cause) => Problem::internal(&format_args!("{error}: {cause}")),
+            None => Problem::internal(error),
+        },
+    }
+}

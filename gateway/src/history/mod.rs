@@ -1,0 +1,92 @@
+//! How rules, webhooks, dashboards and jobs came to be what they are, and their way back.
+
+mod diff;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use signalbox_domain::kernel::Metadata;
+use signalbox_projections::register::{At, Resource, Version, past, place_of};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use self::diff::{ChangeOut, diff};
+use crate::{past::there, problem::Problem, state::State as Gateway};
+
+/// What stands in the place of a secret.
+const HIDDEN: &str = "[hidden]";
+/// The field of a version that is compared and never shown.
+pub(crate) const SECRET: &str = "secret";
+
+/// A version that somebody made.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct VersionOut {
+    /// As in `ETag`; numbers are left out where something else happened than a change by somebody.
+    version: i64,
+    /// Of its event in the log.
+    position: i64,
+    time: DateTime<Utc>,
+    /// Who made it: `user:<id>`, `agent:<id>` or `system:<part>`.
+    actor: String,
+    /// What happened, e.g. `rule_updated`.
+    r#type: String,
+    /// The version that came back with it; null for one that is new.
+    restored_version: Option<i64>,
+    /// How it differs from the version before.
+    changes: Vec<ChangeOut>,
+}
+
+/// Which version comes back.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct RestoreIn {
+    /// Any that the resource has had.
+    pub(crate) version: i64,
+}
+
+impl From<Version<Value>> for VersionOut {
+    fn from(version: Version<Value>) -> Self {
+        let Version { event, before, after } = version;
+        let actor = event.metadata["actor"].as_str().unwrap_or_default().to_owned();
+        let restored_version = event.metadata["restored_version"].as_i64();
+        let mut changes = diff(before, after);
+        changes.iter_mut().for_each(ChangeOut::hide_secret);
+        Self {
+            version: event.sequence,
+            position: event.position,
+            time: event.recorded_at,
+            actor,
+            r#type: event.event_type,
+            restored_version,
+            changes,
+        }
+    }
+}
+
+/// `shown` without `fields`, which change by themselves.
+pub(crate) fn content<T: Serialize>(shown: &T, fields: &[&str]) -> Option<Value> {
+    let mut content = serde_json::to_value(shown).ok()?;
+    content.as_object_mut()?.retain(|field, _| !fields.contains(&field.as_str()));
+    Some(content)
+}
+
+/// Where the version that is to come back is in the log.
+pub(crate) async fn place<R: Resource>(state: &Gateway, id: Uuid, version: i64) -> Result<At, Problem> {
+    let place = place_of::<R>(&state.pool, id, version).await?;
+    place.ok_or_else(|| Problem::invalid("version must be one that the resource has had: see its history"))
+}
+
+/// What the resource `id` was in its version `version`; `what` names its kind to people.
+pub(crate) async fn earlier<R: Resource>(
+    state: &Gateway,
+    what: &str,
+    id: Uuid,
+    version: i64,
+) -> Result<R, Problem> {
+    let at = place::<R>(state, id, version).await?;
+    there(what, past::<R>(&state.pool, id, at).await?)
+}
+
+/// `metadata` of a command that brings `version` back.
+pub(crate) fn restoring(metadata: Metadata, version: i64) -> Metadata {
+    Metadata { restored_version: Some(version), ..metadata }
+}

@@ -1,0 +1,124 @@
+//! Dashboards as they were, how they came to be what they are, and their way back.
+
+use axum::{Json, extract::State, response::Response};
+use serde_json::{Map, Value};
+use signalbox_domain::monitoring::{Dashboard, DashboardCommand};
+use signalbox_projections::{
+    monitoring::{
+        dashboards::{self, DashboardRow, WidgetRow},
+        past_dashboard, queries,
+        series::newest_until,
+    },
+    register::{self, At},
+};
+
+use super::{
+    dashboards::{DashboardOut, WHAT, find_own, find_seen, show_at},
+    datapoints::{self, DatapointOut},
+};
+use crate::{
+    answer::{self, Page},
+    auth::{Reader, Who, Writer},
+    context::RequestContext,
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
+    history::{RestoreIn, VersionOut, content, place, restoring},
+    past::{key, there},
+    problem::{Problem, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// Those who do not own it see what everybody saw then and, unless it is deleted, sees now.
+pub(super) async fn find_past(
+    state: &Gateway,
+    who: &Who,
+    id: &str,
+    at: At,
+) -> Result<(i64, DashboardOut), Problem> {
+    let id = key(WHAT, id)?;
+    let (row, widgets) = there(WHAT, past_dashboard(&state.pool, id, at).await?)?;
+    if row.owner_id != who.user.0 {
+        let now = dashboards::dashboard(&state.pool, id).await?;
+        let is_private = !row.is_global || !now.is_some_and(|now| now.is_global);
+        if is_private {
+            return Err(Problem::forbidden());
+        }
+    }
+    let (version, values) = (row.version, values(state, &widgets, at).await?);
+    Ok((version, DashboardOut::new(row, widgets).with(values)))
+}
+
+/// The newest datapoint of each event that `widgets` show.
+async fn values(state: &Gateway, widgets: &[WidgetRow], at: At) -> Result<Vec<DatapointOut>, Problem> {
+    let channels: Vec<_> = widgets.iter().filter_map(|widget| widget.channel_id).collect();
+    if channels.is_empty() {
+        return Ok(Vec::new());
+    }
+    let numbers = queries::channel_numbers(&state.pool, &channels).await?;
+    let points = newest_until(&state.pool, &numbers, at.time).await?;
+    let catalog = state.catalogs.fresh(state).await?;
+    Ok(points.iter().map(|point| datapoints::show(state, &catalog, point)).collect())
+}
+
+/// The versions of a dashboard, newest first, each with what is different from the one before. Of versions that only its
+/// owner saw, others see no content.
+#[utoipa::path(get, path = "/api/v1/dashboards/{id}/history", tag = "dashboards", security(("jwt" = [])), params(("id" = String, Path,), EnvelopeParams), operation_id = "dashboard_history",
+    responses((status = 200, body = Page<VersionOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 422, body = ProblemOut)))]
+pub(crate) async fn history(
+    State(state): State<AppState>,
+    Reader(who): Reader,
+    Text(id): Text,
+    Params(envelope): Params<EnvelopeParams>,
+) -> Result<Json<Page<VersionOut>>, Problem> {
+    let page = envelope.page()?;
+    let row = find_seen(&state, &who, &id).await?;
+    let is_own = row.owner_id == who.user.0;
+    let (versions, total) = register::history::<DashboardRow, _>(&state.pool, row.id, page, |rows, id| {
+        let (row, widgets) = rows.dashboard(id)?;
+        (is_own || row.is_global).then(|| layout(row, widgets))?
+    })
+    .await?;
+    Ok(Json(envelope.envelope(total, versions.into_iter().map(Into::into).collect())))
+}
+
+/// A dashboard whose widgets are named by their ids, not by their places in a list.
+fn layout(row: DashboardRow, widgets: Vec<WidgetRow>) -> Option<Value> {
+    let mut layout = content(&DashboardOut::new(row, widgets), &[])?;
+    let by_id = |mut widget: Value| {
+        let id = widget.as_object_mut()?.remove("public_id")?;
+        Some((id.as_str()?.to_owned(), widget))
+    };
+    if let Some(Value::Array(widgets)) = layout.get_mut("widgets").map(Value::take) {
+        layout["widgets"] = widgets.into_iter().filter_map(by_id).collect::<Map<_, _>>().into();
+    }
+    Some(layout)
+}
+
+/// Make a dashboard what it was in an earlier version, with the widgets of that time; its owner alone may. Widgets whose event
+/// was deleted since come back and show nothing.
+#[utoipa::path(post, path = "/api/v1/dashboards/{id}/restore", tag = "dashboards", security(("jwt" = [])), params(("id" = String, Path,)), request_body = RestoreIn, operation_id = "restore_dashboard",
+    responses((status = 200, body = DashboardOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn restore(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+    JsonBody(RestoreIn { version: wanted }): JsonBody<RestoreIn>,
+) -> Result<Response, Problem> {
+    let id = find_own(&state, &who, &id).await?.id;
+    let at = place::<DashboardRow>(&state, id, wanted).await?;
+    let (then, mut widgets) = there(WHAT, past_dashboard(&state.pool, id, at).await?)?;
+    let linked = widgets.iter().filter_map(|widget| widget.channel_id);
+    let living = queries::living_channels(&state.pool, linked).await?;
+    for widget in &mut widgets {
+        widget.channel_id = widget.channel_id.filter(|channel| living.contains(channel));
+    }
+    let widgets = widgets.into_iter().filter_map(WidgetRow::placed).collect();
+    let command = DashboardCommand::Restore { name: then.name, is_global: then.is_global, widgets };
+    let metadata = restoring(context.metadata(who.actor(), "restore dashboard"), wanted);
+    let written = state.write::<Dashboard>(id, version, &metadata, &command).await?;
+    let (version, out) = show_at(&state, id, written.unseen).await?;
+    Ok(answer::changed(written, version, &out))
+}

@@ -1,0 +1,70 @@
+//! How a job came to be what it is, and its way back.
+
+use axum::{extract::State, response::Response};
+use signalbox_domain::transfer::{Job, JobCommand, JobSpec};
+use signalbox_projections::{
+    register::{self, Resource},
+    transfer::JobRow,
+};
+
+use super::{
+    agent_keys::resolve,
+    jobs::{JobOut, find, find_written},
+};
+use crate::{
+    answer,
+    auth::{Reader, Writer},
+    context::RequestContext,
+    extract::{IfMatch, JsonBody, Number, PageParams, Params},
+    history::{RestoreIn, VersionOut, content, earlier, restoring},
+    problem::{ErrorOut, Problem},
+    state::AppState,
+};
+
+/// What is different although nobody changed it.
+const BY_ITSELF: [&str; 4] = ["last_run", "next_run", "last_transfer_id", "updated_at"];
+
+/// The versions of a job, newest first, each with what is different from the one before. Runs are not among them.
+#[utoipa::path(get, path = "/api/jobs/{id}/history", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,), PageParams), operation_id = "job_history",
+    responses((status = 200, body = [VersionOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut)))]
+pub(crate) async fn history(
+    State(state): State<AppState>,
+    Reader(who): Reader,
+    Number(id): Number,
+    Params(page): Params<PageParams>,
+) -> Result<Response, Problem> {
+    let page = page.page()?;
+    let row = find(&state, who.user, id).await?;
+    let (versions, total) = register::history::<JobRow, _>(&state.pool, row.id, page, |rows, id| {
+        content(&JobOut::new(JobRow::of(rows, id)?.clone(), who.number), &BY_ITSELF)
+    })
+    .await?;
+    Ok(answer::list(total, &versions.into_iter().map(VersionOut::from).collect::<Vec<_>>()))
+}
+
+/// Make a job what it was in an earlier version. It is planned anew from now on.
+#[utoipa::path(post, path = "/api/jobs/{id}/restore", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,)), request_body = RestoreIn, operation_id = "restore_job",
+    responses((status = 200, body = JobOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut),
+        (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 412, body = ErrorOut)))]
+pub(crate) async fn restore(
+    State(state): State<AppState>,
+    Writer(who): Writer,
+    IfMatch(version): IfMatch,
+    Number(id): Number,
+    context: RequestContext,
+    JsonBody(RestoreIn { version: wanted }): JsonBody<RestoreIn>,
+) -> Result<Response, Problem> {
+    let key = find(&state, who.user, id).await?.id;
+    let spec = earlier::<JobRow>(&state, "Job", key, wanted).await?.to_spec();
+    let agents = [
+        ("source_agent_id", spec.source_agent.number),
+        ("destination_agent_id", spec.destination_agent.number),
+    ];
+    let [source_agent, destination_agent] = resolve(&state, agents).await?;
+    let command = JobCommand::Update(JobSpec { source_agent, destination_agent, ..spec });
+    let metadata = restoring(context.metadata(who.actor(), "restore job"), wanted);
+    let written = state.write::<Job>(key, version, &metadata, &command).await?;
+    let row = find_written(&state, key, written.unseen).await?;
+    let version = row.version;
+    Ok(answer::changed(written, version, &JobOut::new(row, who.number)))
+}

@@ -1,0 +1,77 @@
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::{ConfigError, Secret, invalid};
+
+/// What a bucket's address may begin with.
+const BUCKETS: [&str; 3] = ["s3://", "gs://", "az://"];
+/// Two segments of each upload are in memory.
+const MAX_SEGMENT_MB: u32 = 256;
+
+/// Files on disk, and those that all machines share.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Storage {
+    /// Folder for all of them.
+    pub folder: PathBuf,
+    /// Bucket and prefix for the shared ones; empty to keep them in the folder.
+    pub url: String,
+    /// Address of a server that speaks S3; empty for Amazon's.
+    pub endpoint: String,
+    /// Region of the bucket; empty for the environment's.
+    pub region: String,
+    /// Whether the bucket's name is a part of the path.
+    pub path_style: bool,
+    /// Who uses the bucket; empty for whom the environment names.
+    pub access_key_id: String,
+    /// Its key.
+    pub secret_access_key: Secret,
+    /// MiB of a segment.
+    pub segment_mb: u32,
+}
+
+impl Storage {
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        if !self.url.is_empty() && !BUCKETS.iter().any(|scheme| self.url.starts_with(scheme)) {
+            return Err(invalid("storage.url must begin with s3://, gs:// or az://, or be empty"));
+        }
+        if self.access_key_id.is_empty() != self.secret_access_key.is_empty() {
+            return Err(invalid(
+                "storage.access_key_id and storage.secret_access_key must be set both, or neither",
+            ));
+        }
+        if self.url.starts_with("gs://") && !self.access_key_id.is_empty() {
+            return Err(invalid(
+                "storage.access_key_id is not used with gs://: set GOOGLE_APPLICATION_CREDENTIALS in the environment instead",
+            ));
+        }
+        if !(1..=MAX_SEGMENT_MB).contains(&self.segment_mb) {
+            return Err(invalid(&format!("storage.segment_mb must be between 1 and {MAX_SEGMENT_MB}")));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use crate::Config;
+
+    #[test]
+    fn a_bucket_that_cannot_be_one_is_refused_with_the_name_of_the_setting() {
+        for (key, value) in [
+            ("SIGNALBOX_STORAGE__URL", "http://bucket"),
+            ("SIGNALBOX_STORAGE__ACCESS_KEY_ID", "who"),
+            ("SIGNALBOX_STORAGE__SEGMENT_MB", "0"),
+        ] {
+            let environment = HashMap::from([(key.to_owned(), value.to_owned())]);
+            let error = Config::load(None, &environment).unwrap_err().to_string();
+            assert!(
+                error.contains(&key.to_lowercase().replace("signalbox_storage__", "storage.")),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What users and API tokens were.
+
+use signalbox_domain::identity::{ApiToken, User};
+use uuid::Uuid;
+
+use super::{ApiTokenRow, IdentityRows, UserRow};
+use crate::register::Resource;
+
+impl Resource for UserRow {
+    type Aggregate = User;
+    type Rows = IdentityRows;
+
+    fn of(rows: &IdentityRows, id: Uuid) -> Option<&Self> {
+        rows.users.get(id)
+    }
+}
+
+impl Resource for ApiTokenRow {
+    type Aggregate = ApiToken;
+    type Rows = IdentityRows;
+
+    fn of(rows: &IdentityRows, id: Uuid) -> Option<&Self> {
+        rows.tokens.get(id)
+    }
+}

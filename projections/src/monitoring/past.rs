@@ -1,0 +1,93 @@
+//! What channels, experiments, dashboards and log entries were.
+
+use signalbox_domain::monitoring::{Channel, Dashboard, Experiment, LogEntry};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::{
+    ChannelRow, MonitoringRows,
+    dashboards::{DashboardRow, WidgetRow},
+    experiments::ExperimentRow,
+    log_entries::LogEntryRow,
+};
+use crate::register::{
+    At, Kept, Past, Resource, StateError,
+    past::{deleted_channels, fold_life, found},
+};
+
+impl Resource for ChannelRow {
+    type Aggregate = Channel;
+    type Rows = MonitoringRows;
+
+    fn of(rows: &MonitoringRows, id: Uuid) -> Option<&Self> {
+        rows.channels.get(id).filter(|row| row.deleted_at.is_none())
+    }
+}
+
+impl Resource for ExperimentRow {
+    type Aggregate = Experiment;
+    type Rows = MonitoringRows;
+
+    fn of(rows: &MonitoringRows, id: Uuid) -> Option<&Self> {
+        rows.experiments.get(id)
+    }
+}
+
+impl Resource for LogEntryRow {
+    type Aggregate = LogEntry;
+    type Rows = MonitoringRows;
+
+    fn of(rows: &MonitoringRows, id: Uuid) -> Option<&Self> {
+        rows.log_entries.get(id)
+    }
+}
+
+impl Resource for DashboardRow {
+    type Aggregate = Dashboard;
+    type Rows = MonitoringRows;
+
+    fn of(rows: &MonitoringRows, id: Uuid) -> Option<&Self> {
+        rows.dashboards.dashboard(id)
+    }
+}
+
+impl Kept for DashboardRow {
+    const CHANGES: &'static [&'static str] = &[
+        "dashboard_created",
+        "dashboard_updated",
+        "dashboard_deleted",
+        "widget_added",
+        "widget_updated",
+        "widget_removed",
+        "dashboard_restored",
+    ];
+}
+
+impl MonitoringRows {
+    /// The dashboard `id` with its widgets, in the order in which they were added.
+    pub fn dashboard(&self, id: Uuid) -> Option<(DashboardRow, Vec<WidgetRow>)> {
+        Some((self.dashboards.dashboard(id)?.clone(), self.dashboards.widgets_of(id)))
+    }
+}
+
+/// What the dashboard `id` was, with its widgets. Those of channels that had been deleted show nothing.
+///
+/// # Errors
+/// [`StateError`].
+pub async fn past_dashboard(
+    pool: &PgPool,
+    id: Uuid,
+    at: At,
+) -> Result<Past<(DashboardRow, Vec<WidgetRow>)>, StateError> {
+    let mut rows = MonitoringRows::default();
+    let is_born = fold_life::<DashboardRow>(pool, &mut rows, id, at, Vec::new()).await?;
+    let mut shown = rows.dashboard(id);
+    if let Some((_, widgets)) = &mut shown {
+        let deleted =
+            deleted_channels(pool, widgets.iter().filter_map(|widget| widget.channel_id), at).await?;
+        for widget in widgets {
+            widget.channel_id = widget.channel_id.filter(|channel| !deleted.contains(channel));
+        }
+    }
+    found::<DashboardRow, _>(pool, id, is_born, shown).await
+}

@@ -1,0 +1,180 @@
+//! What a resource was at a position of the log: its events until then go through the fold that makes its row, so a past row
+//! is made as the present one was. Nothing is written.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use signalbox_domain::{kernel::Decider, monitoring::Channel};
+use signalbox_event_store::{
+    Life, Moment, RecordedEvent, head_position, position_before, read_streams, stream_position, time_of,
+};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::{
+    StateError,
+    state::{BATCH, MAX_EVENTS},
+};
+use crate::{Rows, table::ReadRow};
+
+/// A place in the log, and when that was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct At {
+    /// Position of the last event that counts.
+    pub position: i64,
+    /// Nothing counts that was recorded later.
+    pub time: DateTime<Utc>,
+}
+
+/// Why a moment has no place in the log.
+#[derive(Debug, thiserror::Error)]
+pub enum AtError {
+    /// It has not come yet.
+    #[error("at must not be in the future")]
+    Future,
+    /// The database failed.
+    #[error("the log cannot be read: {0}")]
+    Database(#[from] sqlx::Error),
+}
+
+impl At {
+    /// Where `moment` is in the log; it is `now`.
+    ///
+    /// # Errors
+    /// [`AtError`].
+    pub async fn find(pool: &PgPool, moment: Moment, now: DateTime<Utc>) -> Result<Self, AtError> {
+        match moment {
+            Moment::Now => Ok(Self { position: head_position(pool).await?, time: now }),
+            Moment::Time(time) if time > now => Err(AtError::Future),
+            // Times are recorded in microseconds; what was recorded in this one counts.
+            Moment::Time(time) => {
+                Ok(Self { position: position_before(pool, time + TimeDelta::microseconds(1)).await?, time })
+            }
+            // Before the first event there is nothing.
+            Moment::Position(position) if position < 1 => {
+                Ok(Self { position: 0, time: DateTime::<Utc>::UNIX_EPOCH })
+            }
+            Moment::Position(position) => {
+                let time = time_of(pool, position).await?.ok_or(AtError::Future)?;
+                Ok(Self { position, time })
+            }
+        }
+    }
+}
+
+/// What there was of a resource.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Past<T> {
+    /// It was there.
+    Present(T),
+    /// It had been deleted.
+    Deleted,
+    /// It had not been made.
+    Unborn,
+    /// It has never been made.
+    Unknown,
+}
+
+impl<T> Past<T> {
+    /// What was there as `change` shows it.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Past<U> {
+        match self {
+            Self::Present(row) => Past::Present(change(row)),
+            Self::Deleted => Past::Deleted,
+            Self::Unborn => Past::Unborn,
+            Self::Unknown => Past::Unknown,
+        }
+    }
+}
+
+/// A row that follows from the events of one aggregate.
+pub trait Resource: ReadRow + Clone {
+    /// Whose events these are.
+    type Aggregate: Decider;
+    /// The projection's rows that it is one of.
+    type Rows: Rows;
+
+    /// Words of events of which there may be very many, and of which the newest of each alone leaves a trace in the row.
+    const PASSING: &'static [&'static str] = &[];
+
+    /// The row `id`; `None` when it is gone.
+    fn of(rows: &Self::Rows, id: Uuid) -> Option<&Self>;
+}
+
+/// What the resource `id` was.
+///
+/// # Errors
+/// [`StateError`].
+pub async fn past<R: Resource>(pool: &PgPool, id: Uuid, at: At) -> Result<Past<R>, StateError> {
+    let mut rows = R::Rows::default();
+    let is_born = fold_life::<R>(pool, &mut rows, id, at, Vec::new()).await?;
+    found::<R, _>(pool, id, is_born, R::of(&rows, id).cloned()).await
+}
+
+/// `row` as what there was of the resource `id`.
+pub(crate) async fn found<R: Resource, T>(
+    pool: &PgPool,
+    id: Uuid,
+    is_born: bool,
+    row: Option<T>,
+) -> Result<Past<T>, StateError> {
+    Ok(match row {
+        Some(row) => Past::Present(row),
+        None if is_born => Past::Deleted,
+        None if stream_position(pool, R::Aggregate::TYPE, id).await?.is_some() => Past::Unborn,
+        None => Past::Unknown,
+    })
+}
+
+/// Folds what happened to the resource `id`, and `others`' events that change its row besides, by position; gives back whether
+/// anything had happened to it.
+pub(crate) async fn fold_life<R: Resource>(
+    pool: &PgPool,
+    rows: &mut R::Rows,
+    id: Uuid,
+    at: At,
+    others: Vec<RecordedEvent>,
+) -> Result<bool, StateError> {
+    let life = Life { aggregate_type: R::Aggregate::TYPE, id, until: at.position, without: R::PASSING };
+    let mut others: Vec<_> = others.into_iter().filter(|event| event.position <= at.position).collect();
+    others.extend(life.newest_left_out(pool).await?);
+    others.sort_unstable_by_key(|event| event.position);
+    let mut others = others.into_iter().peekable();
+    let (mut version, mut count) = (0, 0);
+    loop {
+        let events = life.read_after(pool, version, BATCH).await?;
+        for event in &events {
+            while let Some(other) = others.next_if(|other| other.position < event.position) {
+                rows.apply(&other, R::Rows::decode(&other)?);
+            }
+            rows.apply(event, R::Rows::decode(event)?);
+            version = event.sequence;
+        }
+        count += events.len() as i64;
+        if (events.len() as i64) < BATCH {
+            break;
+        }
+        if count >= MAX_EVENTS {
+            return Err(StateError::TooLong);
+        }
+    }
+    for other in others {
+        rows.apply(&other, R::Rows::decode(&other)?);
+    }
+    Ok(count > 0)
+}
+
+/// Those of `channels` that had been deleted: what was linked to them is linked to nothing.
+pub(crate) async fn deleted_channels(
+    pool: &PgPool,
+    channels: impl IntoIterator<Item = Uuid>,
+    at: At,
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    let channels: Vec<_> = HashSet::<Uuid>::from_iter(channels).into_iter().collect();
+    if channels.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let deletions = read_streams(pool, Channel::TYPE, &channels, &["channel_deleted"]).await?;
+    let until_then = deletions.into_iter().filter(|event| event.position <= at.position);
+    Ok(until_then.map(|event| event.aggregate_id).collect())
+}

@@ -1,0 +1,157 @@
+//! What agents, their tokens, jobs and transfers were.
+
+use chrono::{DateTime, Utc};
+use signalbox_domain::{
+    kernel::Decider,
+    transfer::{Agent, AgentToken, Job, Transfer, TransferEvent},
+};
+use signalbox_event_store::{RecordedEvent, read_streams};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::{AgentRow, AgentTokenRow, JobRow, TransferFileRow, TransferRow, TransferRows};
+use crate::register::{
+    At, Kept, Past, Resource, StateError, past,
+    past::{fold_life, found},
+};
+
+/// Transfers of a job that are looked at together.
+const RUNS: i64 = 100;
+/// Transfers of a job that are looked at for one answer at most.
+const MAX_RUNS: usize = 100_000;
+
+impl Resource for AgentRow {
+    type Aggregate = Agent;
+    type Rows = TransferRows;
+
+    const PASSING: &'static [&'static str] = &["agent_connected", "agent_described", "agent_disconnected"];
+
+    fn of(rows: &TransferRows, id: Uuid) -> Option<&Self> {
+        rows.agents.get(id)
+    }
+}
+
+impl Resource for AgentTokenRow {
+    type Aggregate = AgentToken;
+    type Rows = TransferRows;
+
+    fn of(rows: &TransferRows, id: Uuid) -> Option<&Self> {
+        rows.tokens.get(id)
+    }
+}
+
+impl Resource for JobRow {
+    type Aggregate = Job;
+    type Rows = TransferRows;
+
+    const PASSING: &'static [&'static str] = &["job_firing_skipped"];
+
+    fn of(rows: &TransferRows, id: Uuid) -> Option<&Self> {
+        rows.jobs.get(id)
+    }
+}
+
+impl Kept for JobRow {
+    const CHANGES: &'static [&'static str] = &["job_created", "job_updated", "job_deleted"];
+}
+
+impl Resource for TransferRow {
+    type Aggregate = Transfer;
+    type Rows = TransferRows;
+
+    fn of(rows: &TransferRows, id: Uuid) -> Option<&Self> {
+        rows.transfers.get(id)
+    }
+}
+
+/// What the job `id` was, with the transfers that it had made.
+///
+/// # Errors
+/// [`StateError`].
+pub async fn past_job(pool: &PgPool, id: Uuid, at: At) -> Result<Past<JobRow>, StateError> {
+    let alone = past::<JobRow>(pool, id, at).await?;
+    let Past::Present(job) = &alone else { return Ok(alone) };
+    let runs = runs(pool, id, at, job.schedule.is_some()).await?;
+    if runs.is_empty() {
+        return Ok(alone);
+    }
+    let mut rows = TransferRows::default();
+    let is_born = fold_life::<JobRow>(pool, &mut rows, id, at, runs).await?;
+    found::<JobRow, _>(pool, id, is_born, rows.jobs.get(id).cloned()).await
+}
+
+/// The beginning of the newest transfer of `job`, and that of the newest one that its schedule made, if it `is_scheduled`: the
+/// earlier ones have left no trace in the job's row.
+async fn runs(
+    pool: &PgPool,
+    job: Uuid,
+    at: At,
+    is_scheduled: bool,
+) -> Result<Vec<RecordedEvent>, StateError> {
+    let (mut newest, mut scheduled, mut seen) = (None, None, 0);
+    let mut before: Option<(DateTime<Utc>, Uuid)> = None;
+    loop {
+        let transfers: Vec<(DateTime<Utc>, Uuid)> = sqlx::query_as(
+            "SELECT created_at, id FROM read.transfers
+              WHERE job_id = $1 AND (created_at, id) < (coalesce($3, $2 + interval '1 microsecond'), $4)
+              ORDER BY created_at DESC, id DESC LIMIT $5",
+        )
+        .bind(job)
+        .bind(at.time)
+        .bind(before.map(|(created_at, _)| created_at))
+        .bind(before.map_or(Uuid::nil(), |(_, id)| id))
+        .bind(RUNS)
+        .fetch_all(pool)
+        .await?;
+        let ids: Vec<_> = transfers.iter().map(|(_, id)| *id).collect();
+        let mut begun = read_streams(pool, Transfer::TYPE, &ids, &["transfer_requested"]).await?;
+        begun.retain(|event| event.position <= at.position);
+        for event in begun {
+            let by_schedule = matches!(event.decode::<Transfer>()?,
+                TransferEvent::TransferRequested(new) if new.scheduled_for.is_some());
+            if by_schedule {
+                keep_newest(&mut scheduled, event.clone());
+            }
+            keep_newest(&mut newest, event);
+        }
+        seen += transfers.len();
+        before = transfers.last().copied();
+        let wanted = if is_scheduled { &scheduled } else { &newest };
+        // Those of one instant are in no order.
+        let rest_is_older =
+            before.zip(wanted.as_ref()).is_some_and(|((oldest, _), found)| oldest < found.recorded_at);
+        if (transfers.len() as i64) < RUNS || rest_is_older {
+            scheduled = scheduled.filter(|event| newest.as_ref() != Some(event));
+            return Ok(newest.into_iter().chain(scheduled).collect());
+        }
+        if seen >= MAX_RUNS {
+            return Err(StateError::TooLong);
+        }
+    }
+}
+
+fn keep_newest(known: &mut Option<RecordedEvent>, event: RecordedEvent) {
+    if known.as_ref().is_none_or(|known| known.position < event.position) {
+        *known = Some(event);
+    }
+}
+
+/// What the transfer `id` was, with at most `limit` of the entries that were staged, sorted by the bytes of their names.
+///
+/// # Errors
+/// [`StateError`].
+pub async fn past_transfer(
+    pool: &PgPool,
+    id: Uuid,
+    at: At,
+    limit: usize,
+) -> Result<Past<(TransferRow, Vec<TransferFileRow>)>, StateError> {
+    let mut rows = TransferRows::default();
+    let is_born = fold_life::<TransferRow>(pool, &mut rows, id, at, Vec::new()).await?;
+    let mut files: Vec<_> =
+        rows.files.remove(&id).into_iter().flat_map(|staged| staged.into_values()).collect();
+    files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    files.truncate(limit);
+    let row = rows.transfers.get(id).cloned();
+    found::<TransferRow, _>(pool, id, is_born, row.map(|row| (row, files))).await
+}

@@ -1,0 +1,29 @@
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::time::Instant;
+
+/// When something last went on, and its longest pauses. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Pulse {
+    pub name: &'static str,
+    beats: Arc<Mutex<Vec<Instant>>>,
+}
+
+impl Pulse {
+    pub fn new(name: &'static str) -> Self {
+        Self { name, beats: Arc::new(Mutex::new(vec![Instant::now()])) }
+    }
+
+    /// It went on now.
+    pub fn beat(&self) {
+        self.beats.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
+    }
+
+    /// The longest pause that ended after `since`, or has not ended, in milliseconds.
+    pub fn longest_pause(&self, since: Instant) -> u128 {
+        let mut beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        beats.push(Instant::now());
+        let pauses = beats.windows(2).filter(|pair| pair[1] >= since);
+        pauses.map(|pair| (pair[1] - pair[0]).as_millis()).max().unwrap_or_default()
+    }
+}
