@@ -3,6 +3,7 @@
 
 use std::{io::Write as _, process::ExitCode, time::Duration};
 
+use chrono::{DateTime, Utc};
 use clap::Args;
 use rustix::{
     fs::statvfs,
@@ -192,11 +193,10 @@ fn are(names: &[String]) -> String {
 }
 
 async fn clock(pool: &PgPool) -> Result<Finding, sqlx::Error> {
-    let apart: f64 = sqlx::query_scalar("SELECT extract(epoch FROM clock_timestamp() - $1)::float8")
-        .bind(Clock::system().now())
-        .fetch_one(pool)
-        .await?;
-    Ok(if apart.abs() > CLOCK_SECONDS {
+    let before = Clock::system().now();
+    let there: DateTime<Utc> = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(pool).await?;
+    let apart = apart(before, there, Clock::system().now());
+    Ok(if apart > CLOCK_SECONDS {
         let found = format!("the clocks of this machine and of the database differ by {apart:.1} s");
         Finding::failure(
             "clock",
@@ -206,6 +206,12 @@ async fn clock(pool: &PgPool) -> Result<Finding, sqlx::Error> {
     } else {
         Finding::ok("clock", "this machine and the database agree")
     })
+}
+
+/// By how many seconds clocks differ at least, when the other one was read between two looks at this one.
+fn apart(before: DateTime<Utc>, there: DateTime<Utc>, after: DateTime<Utc>) -> f64 {
+    let seconds = |from: DateTime<Utc>, to: DateTime<Utc>| (to - from).as_seconds_f64();
+    seconds(there, before).max(seconds(after, there)).max(0.0)
 }
 
 async fn read_models(pool: &PgPool) -> Result<Finding, sqlx::Error> {

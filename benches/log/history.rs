@@ -14,7 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 pub enum Until {
     /// The read models show the whole log.
     Folded,
-    /// The hash chain, the index, the relay and the series of datapoints have the whole log too.
+    /// The hash chain, the index, the relay and the series of datapoints have the whole log too, and the workers, which
+    /// would add to it, have cleaned up after what was cancelled.
     Quiet,
 }
 
@@ -30,6 +31,7 @@ impl Until {
                     AND h.position <= (SELECT position FROM log_index_progress)
                     AND h.position <= (SELECT coalesce(max(position), 0) FROM ops.relay_checkpoint)
                     AND (SELECT position FROM log_head WHERE log = 'datapoints') <= (SELECT position FROM series.progress)
+                    AND NOT EXISTS (SELECT FROM read.transfers WHERE status = 'cancelled' AND phase = 'done' AND NOT cleaned)
                    FROM log_head h WHERE h.log = 'events'"
             }
         }

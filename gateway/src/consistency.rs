@@ -85,7 +85,7 @@ impl ReadGate {
                 self.advance(projection, stored);
             }
         }
-        false
+        self.known(projection) >= position
     }
 }
 

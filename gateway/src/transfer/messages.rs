@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use chrono::TimeDelta;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use signalbox_domain::{
@@ -18,6 +19,8 @@ use crate::{auth::AgentAuth, problem::Problem, state::State as Gateway};
 
 /// Extensions that an agent may list at most.
 const MAX_CAPABILITIES: usize = 32;
+/// By when the request of a dispatched transfer is in its mailbox, unless its worker has died.
+const POSTED_WITHIN: TimeDelta = TimeDelta::seconds(5);
 
 /// The agent at the other end.
 #[derive(Debug, Clone)]
@@ -158,7 +161,11 @@ async fn restart_forgotten(state: &Gateway, peer: &Peer, active: &[i64]) -> Resu
     for row in queries::transfers_at_agent(&state.pool, agent.0).await? {
         // What is staged has to be asked for first: then the agent cannot have forgotten it.
         let is_unasked = row.known_phase() == Phase::Staged && !row.asked;
-        if is_unasked || active.contains(&row.number) || waits_in_mailbox(state, peer, &row).await? {
+        // Its request may be on the way to the mailbox; one that was lost is posted again.
+        let is_new =
+            row.known_phase() == Phase::Dispatched && state.clock.now() - row.active_at < POSTED_WITHIN;
+        if is_unasked || is_new || active.contains(&row.number) || waits_in_mailbox(state, peer, &row).await?
+        {
             continue;
         }
         let reason = "the agent was restarted in the middle of the transfer".to_owned();

@@ -1,21 +1,26 @@
 use sqlx::PgPool;
 
-use crate::{eventually_some, seconds};
+use crate::{eventually, seconds};
 
 /// How many rows and index entries `work` made PostgreSQL read, in the database of `pool`. A backend tells what it did when
 /// it ends, so `work` lets go of its connections.
 pub async fn rows_read(pool: &PgPool, work: impl AsyncFnOnce()) -> i64 {
+    until_others_have_ended(pool).await;
     let before = read_so_far(pool).await;
     work().await;
-    eventually_some(seconds(30), async || {
+    until_others_have_ended(pool).await;
+    read_so_far(pool).await - before
+}
+
+async fn until_others_have_ended(pool: &PgPool) {
+    eventually(seconds(30), async || {
         let others = sqlx::query_scalar::<_, i64>(
             "SELECT count(*) FROM pg_stat_activity
               WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()",
         );
-        (others.fetch_one(pool).await.expect("pg_stat_activity is readable") == 0).then_some(())
+        others.fetch_one(pool).await.expect("pg_stat_activity is readable") == 0
     })
     .await;
-    read_so_far(pool).await - before
 }
 
 async fn read_so_far(pool: &PgPool) -> i64 {

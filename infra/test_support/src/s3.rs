@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    net::{Ipv4Addr, TcpListener},
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -18,7 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{eventually, home, seconds};
+use crate::{eventually, free_address, home, seconds};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.tools/bin/weed");
 const BUCKET: &str = "signalbox";
@@ -196,14 +196,9 @@ impl Drop for Running {
 }
 
 impl Ports {
-    /// Held together, so that they differ.
     fn free() -> Self {
-        let listeners: Vec<_> =
-            (0..8).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port")).collect();
-        let ports: Vec<u16> =
-            listeners.iter().map(|listener| listener.local_addr().expect("its address").port()).collect();
-        let pair = |at: usize| [ports[at], ports[at + 1]];
-        Self { master: pair(0), volume: pair(2), filer: pair(4), s3: pair(6) }
+        let pair = || [free_address().port(), free_address().port()];
+        Self { master: pair(), volume: pair(), filer: pair(), s3: pair() }
     }
 
     fn list(self) -> String {

@@ -167,8 +167,9 @@ async fn what_was_not_acknowledged_is_held_back_and_an_idle_socket_hears_data() 
     client.post("/api/agent/connect", json!({})).await.expect(200);
     let id = world.transfer(&polls, &polls, "/a", "/b").await;
     let held_back = async {
-        let first = poll(&client, 20).await;
+        world.until_phase(id, "dispatched").await;
         let delivered = tokio::time::Instant::now();
+        let first = poll(&client, 20).await;
         assert_eq!(first.len(), 1, "{first:?}");
         assert!(first[0]["id"].as_i64().unwrap() > 0);
         assert_eq!(first[0]["message"]["type"], "transfer_request");
@@ -187,7 +188,7 @@ async fn what_was_not_acknowledged_is_held_back_and_an_idle_socket_hears_data() 
         for _ in 0..2 {
             let begun = tokio::time::Instant::now();
             let data = next_of(&mut socket, "connection_test").await;
-            assert!(begun.elapsed() <= seconds(30) && data["request_id"].is_string());
+            assert!(begun.elapsed() <= seconds(80) && data["request_id"].is_string());
         }
         socket.close(None).await.unwrap();
     };
@@ -206,7 +207,7 @@ async fn a_poll_without_mail_ends_with_204_at_its_time() {
         let begun = tokio::time::Instant::now();
         let answer = client.get(&format!("/api/agent/poll?timeout={wait}")).await;
         assert_eq!((answer.status, answer.body.len()), (204, 0));
-        assert!(begun.elapsed() > seconds(wait) * 9 / 10 && begun.elapsed() < seconds(wait + 5));
+        assert!(begun.elapsed() > seconds(wait) * 9 / 10 && begun.elapsed() < seconds(wait + 20));
     }
     // The raw token, and a registration without a body, are tolerated.
     let raw = client.anonymous().request(reqwest::Method::POST, "/api/agent/connect");
@@ -245,7 +246,7 @@ async fn agents_cannot_take_or_acknowledge_what_is_anothers() {
         theirs.post("/api/agent/messages", odd).await.expect(200);
     }
     assert_eq!(world.head().await, before);
-    assert_eq!(poll(&mine, 5).await.len(), 1);
+    assert_eq!(poll(&mine, 20).await.len(), 1);
     world.finish_with_mail().await;
 }
 
@@ -264,9 +265,10 @@ async fn mail_that_nobody_took_survives_a_change_of_transport() {
     drop(socket);
     world.until_agent(&account, "offline").await;
     let second = world.transfer(&account, &account, "/a", "/c").await;
-    let mails =
-        eventually_some(seconds(10), async || Some(poll(&client, 2).await).filter(|mails| !mails.is_empty()));
-    assert_eq!(mails.await[0]["message"]["data"]["transfer"]["id"], second.to_string());
+    // The first one may come again before it.
+    let second = second.to_string();
+    let is_second = |mail: &Value| mail["message"]["data"]["transfer"]["id"] == second.as_str();
+    eventually(seconds(20), async || poll(&client, 2).await.iter().any(is_second)).await;
     world.finish_with_mail().await;
 }
 
@@ -287,7 +289,7 @@ async fn the_end_of_an_old_session_leaves_the_new_one() {
             }
         }
     };
-    tokio::time::timeout(seconds(10), closed).await.expect("the old socket was closed");
+    tokio::time::timeout(seconds(30), closed).await.expect("the old socket was closed");
     drop(old);
     let id = world.transfer(&account, &account, "/a", "/b").await;
     let request = next_of(&mut new, "transfer_request").await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::harness::{
     Folder, RealAgent,
     Transport::{Polling, Websocket},
-    World, eventually, seconds,
+    World, eventually, eventually_some, seconds,
 };
 
 #[tokio::test]
@@ -77,10 +77,15 @@ async fn a_connection_test_goes_to_the_agent_and_back() {
     for agent in [&one, &two] {
         world.until_agent(agent, "online").await;
         // Asked of a gateway that the agent is not connected to.
-        let tested = there.post(&format!("/api/agents/{}/test", agent.id), json!({})).await.expect(200);
-        assert_eq!(tested["connected"], true, "{tested}");
-        assert!(tested["round_trip_ms"].as_i64().is_some_and(|ms| (0..5000).contains(&ms)), "{tested}");
+        let path = format!("/api/agents/{}/test", agent.id);
+        let tested = eventually_some(seconds(20), async || {
+            let tested = there.post(&path, json!({})).await.expect(200);
+            (tested["connected"] == true).then_some(tested)
+        })
+        .await;
+        assert!(tested["round_trip_ms"].as_i64().is_some_and(|ms| ms >= 0), "{tested}");
     }
+    world.until_mail_is_gone().await;
     by_socket.stop().await;
     by_polls.stop().await;
     world.finish().await;
@@ -128,7 +133,7 @@ async fn a_revoked_token_ends_the_live_session() {
             }
         }
     };
-    tokio::time::timeout(seconds(5), ended).await.expect("the socket was closed");
+    tokio::time::timeout(seconds(30), ended).await.expect("the socket was closed");
     world.until_agent(&account, "offline").await;
     there.delete(&format!("/api/tokens/{}", account.token_id)).await.error(404);
     world.finish().await;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use signalbox_test_support::patience;
 use tokio::time::{sleep, timeout};
 
-use super::{Answer, conformance, seconds};
+use super::{Answer, ReadModels, conformance, seconds};
 
 /// Speaks to the gateways of a service in turn, with one credential, or none.
 #[derive(Debug, Clone)]
@@ -24,6 +24,8 @@ pub struct Client {
     gateways: Arc<[SocketAddr]>,
     /// Shared by clones: each request goes to another gateway than the one before.
     turn: Arc<AtomicUsize>,
+    /// What it waits for after an answer to a write that came before its read models.
+    read_models: Option<ReadModels>,
     pub token: Option<String>,
 }
 
@@ -35,7 +37,18 @@ impl Client {
     /// Speaks to all of `gateways`, as through a load balancer.
     pub fn of(gateways: &[SocketAddr]) -> Self {
         let http = reqwest::Client::builder().redirect(Policy::none()).pool_max_idle_per_host(4);
-        Self { http: http.build().unwrap(), gateways: gateways.into(), turn: Arc::default(), token: None }
+        Self {
+            http: http.build().unwrap(),
+            gateways: gateways.into(),
+            turn: Arc::default(),
+            read_models: None,
+            token: None,
+        }
+    }
+
+    /// On a busy machine too, when an answer does not wait for the read models any longer.
+    pub fn that_sees_its_writes(self, read_models: &ReadModels) -> Self {
+        Self { read_models: Some(read_models.clone()), ..self }
     }
 
     fn gateway(&self) -> SocketAddr {
@@ -135,6 +148,9 @@ impl Client {
         }
         let answer = Answer { method, path, status, headers, body, is_whole };
         conformance::check(&answer);
+        if let (Some(read_models), Some("eventual")) = (&self.read_models, answer.header("consistency")) {
+            read_models.show_all().await;
+        }
         answer
     }
 }

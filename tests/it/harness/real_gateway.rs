@@ -1,11 +1,9 @@
 //! A gateway as a process of its own, which can be killed.
 
-use std::{
-    net::{SocketAddr, TcpListener},
-    process::Stdio,
-};
+use std::{net::SocketAddr, process::Stdio};
 
 use signalbox_config::Config;
+use signalbox_test_support::free_address;
 use tokio::{
     net::TcpStream,
     process::{Child, Command},
@@ -22,7 +20,7 @@ pub struct RealGateway {
 impl RealGateway {
     /// Starts it and waits until it answers.
     pub async fn start(config: &Config) -> Self {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = free_address();
         let mut command = Command::new(env!("CARGO_BIN_EXE_signalbox"));
         command.args(["serve", "--role", "gateway"]).stdin(Stdio::null()).kill_on_drop(true);
         command

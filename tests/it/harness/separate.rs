@@ -2,12 +2,12 @@
 
 use std::{
     fs::File,
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::PathBuf,
     process::{ExitStatus, Stdio},
 };
 
-use signalbox_test_support::TestServers;
+use signalbox_test_support::{TestServers, free_address};
 use tempfile::TempDir;
 use tokio::{
     process::{Child, Command},
@@ -94,10 +94,6 @@ impl Separate {
     pub fn log(&self, role: &str) -> String {
         std::fs::read_to_string(log_of(&self.folder, role)).unwrap()
     }
-}
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 fn log_of(folder: &TempDir, role: &str) -> PathBuf {

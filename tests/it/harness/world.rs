@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 use signalbox_clock::Clock;
 use signalbox_config::{Config, Secret};
 use signalbox_gateway::{FirstAdmin, ensure_admin};
+use signalbox_messaging::Mailbox;
 use signalbox_test_support::{S3Server, Setup, TestServers, patience};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
-use super::{Client, Folder, eventually, eventually_some, seconds, service::Process, signalbox};
+use super::{Client, Folder, ReadModels, eventually, eventually_some, seconds, service::Process, signalbox};
 
 /// E-mail address of the admin of every test.
 pub const ADMIN: &str = "admin@example.org";
@@ -29,6 +30,7 @@ pub struct World {
     pub clock: Clock,
     pub address: SocketAddr,
     pub admin: Client,
+    pub read_models: ReadModels,
     main: Process,
     others: Vec<Process>,
     /// Gateways that every client of the test speaks to.
@@ -142,7 +144,8 @@ impl World {
             password: Some(Secret::new(PASSWORD.to_owned())),
             password_file: folder.path().join("admin-password"),
         };
-        let anonymous = Client::of(&gateways);
+        let read_models = ReadModels::of(&servers);
+        let anonymous = Client::of(&gateways).that_sees_its_writes(&read_models);
         if !matches!(beginning, Beginning::Archive(..)) {
             // Nobody could log in yet.
             assert_eq!(anonymous.get("/readyz").await.status, 503);
@@ -156,12 +159,12 @@ impl World {
             Beginning::Archive(_, token) => anonymous.with_token(token),
             _ => anonymous.log_in(ADMIN, PASSWORD).await,
         };
-        Self { servers, config, clock, address, admin, main, others, gateways, folder }
+        Self { servers, config, clock, address, admin, read_models, main, others, gateways, folder }
     }
 
     /// A client without credentials.
     pub fn anonymous(&self) -> Client {
-        Client::of(&self.gateways)
+        Client::of(&self.gateways).that_sees_its_writes(&self.read_models)
     }
 
     /// The admin at one gateway, whatever the other tests of this run have: for what each gateway knows by itself.
@@ -285,6 +288,12 @@ impl World {
             let agent = self.admin.get(&path).await.expect(200);
             (agent["status"] == status).then_some(agent)
         })
+    }
+
+    /// Waits until agents have taken all their mail and said so.
+    pub async fn until_mail_is_gone(&self) {
+        let mailbox = Mailbox::open(&self.servers.bus).await.unwrap();
+        eventually(seconds(20), async || mailbox.size().await.is_ok_and(|size| size == 0)).await;
     }
 
     /// How many events there are, those apart that a login leaves for people to read, failed ones too.

@@ -67,6 +67,8 @@ async fn a_cancelled_download_is_cut_and_leaves_no_half_file() {
     assert_eq!((&after["status"], &after["error"]), (&json!("cancelled"), &json!(null)));
     assert!(world.count_events("late_report_received").await >= 1);
     world.as_agent(&pair.to).get(&format!("/api/files/{id}/download")).await.error(404);
+    // What an agent has not acknowledged when it stops, it would get again.
+    world.until_mail_is_gone().await;
     from.stop().await;
     to.stop().await;
     world.finish().await;

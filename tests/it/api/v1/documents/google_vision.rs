@@ -8,11 +8,11 @@ use signalbox_config::Secret;
 
 const KEY: &str = "a-key-that-nobody-sees";
 
-async fn with_vision(server: &StandIn) -> World {
+async fn with_vision(server: &StandIn, seconds: u64) -> World {
     world(|config| {
         config.extraction.google_vision_url = server.url.clone();
         config.extraction.google_vision_key = Secret::new(KEY.to_owned());
-        config.extraction.google_vision_seconds = 2;
+        config.extraction.google_vision_seconds = seconds;
     })
     .await
 }
@@ -44,7 +44,7 @@ fn annotation() -> Value {
 #[tokio::test]
 async fn pages_are_recognised_by_the_service() {
     let server = StandIn::start(|_| Reply::Json(annotation())).await;
-    let world = with_vision(&server).await;
+    let world = with_vision(&server, 60).await;
     let formats = world.admin.get("/api/v1/formats").await.expect(200);
     assert_eq!(formats["ocr_engines"], json!(["none", "tesseract", "google_vision"]));
     let path = format!("{EXTRACT}?ocr_engine=google_vision&output_format=plaintext");
@@ -77,7 +77,7 @@ async fn pages_are_recognised_by_the_service() {
 #[tokio::test]
 async fn what_the_service_refuses_has_a_reason() {
     let server = StandIn::start(|_| Reply::Status(403)).await;
-    let world = with_vision(&server).await;
+    let world = with_vision(&server, 60).await;
     let path = format!("{EXTRACT}?ocr_engine=google_vision");
     let sent = async || send(&world.admin, &path, "scan.png", &sample("scan.png")).await;
     let refused = sent().await;
@@ -92,8 +92,6 @@ async fn what_the_service_refuses_has_a_reason() {
             .behave(move |_| Reply::Json(json!({"responses": [{"error": {"code": code, "message": "m"}}]})));
         sent().await.error(status);
     }
-    server.behave(|_| Reply::Hang);
-    sent().await.error(503);
     // Last, because it is remembered.
     server.behave(|_| Reply::Json(json!({"responses": [{}]})));
     assert_eq!(sent().await.expect(200)["warnings"], json!(["no text was recognised on page 1"]));
@@ -105,9 +103,18 @@ async fn what_the_service_refuses_has_a_reason() {
 }
 
 #[tokio::test]
+async fn a_service_that_hangs_is_not_waited_for() {
+    let server = StandIn::start(|_| Reply::Hang).await;
+    let world = with_vision(&server, 1).await;
+    let path = format!("{EXTRACT}?ocr_engine=google_vision");
+    send(&world.admin, &path, "scan.png", &sample("scan.png")).await.error(503);
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn a_busy_service_is_asked_again_but_not_for_ever() {
     let server = StandIn::start(|_| Reply::Busy(429)).await;
-    let world = with_vision(&server).await;
+    let world = with_vision(&server, 60).await;
     let path = format!("{EXTRACT}?ocr_engine=google_vision");
     send(&world.admin, &path, "scan.png", &sample("scan.png")).await.error(503);
     assert_eq!(server.seen("POST").len(), 3);

@@ -24,10 +24,10 @@ fn tika(status: u16) -> impl Fn(&Seen) -> Reply + Send + 'static {
     }
 }
 
-async fn with_tika(server: &StandIn) -> World {
+async fn with_tika(server: &StandIn, seconds: u64) -> World {
     world(|config| {
         config.extraction.tika_url = format!("{}/", server.url);
-        config.extraction.tika_seconds = 2;
+        config.extraction.tika_seconds = seconds;
     })
     .await
 }
@@ -47,10 +47,13 @@ async fn sent_to(client: &Client, query: &str, bytes: &[u8]) -> Value {
 #[tokio::test]
 async fn auto_asks_tika_for_what_nobody_else_reads() {
     let server = StandIn::start(tika(200)).await;
-    let world = with_tika(&server).await;
+    let world = with_tika(&server, 60).await;
     let client = &world.admin;
-    let formats = client.get("/api/v1/formats").await.expect(200);
-    assert_eq!(formats["extraction_engines"], json!(["auto", "pdfium", "native", "tika"]));
+    let formats = client
+        .until("/api/v1/formats".to_owned(), |formats| {
+            formats["extraction_engines"] == json!(["auto", "pdfium", "native", "tika"])
+        })
+        .await;
     assert!(formats["mime_types"].as_array().unwrap().contains(&json!("application/msword")));
     sent_to(client, "", &sample("report.pdf")).await;
     sent_to(client, "", &sample("letter.docx")).await;
@@ -81,7 +84,7 @@ async fn auto_asks_tika_for_what_nobody_else_reads() {
 #[tokio::test]
 async fn tika_reads_whatever_it_is_asked_to() {
     let server = StandIn::start(tika(200)).await;
-    let world = with_tika(&server).await;
+    let world = with_tika(&server, 60).await;
     let answer =
         sent_to(&world.admin, "extraction_engine=tika&ocr_engine=none&output_format=plaintext", b"text")
             .await;
@@ -95,7 +98,7 @@ async fn tika_reads_whatever_it_is_asked_to() {
 #[tokio::test]
 async fn what_tika_refuses_has_a_reason() {
     let server = StandIn::start(tika(200)).await;
-    let world = with_tika(&server).await;
+    let world = with_tika(&server, 60).await;
     let path = format!("{EXTRACT}?extraction_engine=tika");
     for (status, expected) in [(422, 422), (500, 422), (413, 422), (415, 415), (404, 503), (302, 503)] {
         server.behave(tika(status));
@@ -105,7 +108,14 @@ async fn what_tika_refuses_has_a_reason() {
     }
     server.behave(|_| Reply::Text("<p>".repeat(30 << 20)));
     send(&world.admin, &path, "a", b"text").await.error(422);
-    server.behave(|_| Reply::Hang);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_not_waited_for() {
+    let server = StandIn::start(|_| Reply::Hang).await;
+    let world = with_tika(&server, 1).await;
+    let path = format!("{EXTRACT}?extraction_engine=tika");
     send(&world.admin, &path, "a", b"text").await.error(504);
     world.finish().await;
 }
@@ -113,7 +123,7 @@ async fn what_tika_refuses_has_a_reason() {
 #[tokio::test]
 async fn a_server_that_fails_is_left_alone_and_not_offered() {
     let server = StandIn::start(tika(503)).await;
-    let world = with_tika(&server).await;
+    let world = with_tika(&server, 60).await;
     let client = world.at_one_gateway();
     for _ in 0..8 {
         send(&client, EXTRACT, "a.doc", &word(100)).await.error(503);

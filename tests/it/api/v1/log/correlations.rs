@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::{LOG, correlation_of, story, until_told, words};
 use crate::{
     api::v1::rules::{above_10, create, firings, send},
-    harness::{Receiver, World, seconds},
+    harness::{Receiver, World, eventually_some, seconds},
 };
 
 async fn event(world: &World, name: &str) -> String {
@@ -27,6 +27,7 @@ async fn a_datapoint_leads_to_a_rule_and_that_to_a_webhook() {
         send(&world.admin, &boiler, [11.0]).await;
         receiver.until_got(round).await;
         let firing = firings(&world).await.pop().unwrap();
+        world.read_models.show_all().await;
         let correlation = correlation_of(&world, "rule_triggered").await;
         let told = until_told(&world, &correlation).await;
         assert_eq!(
@@ -56,10 +57,12 @@ async fn a_rule_leads_to_an_entry_that_people_read() {
     create(&world, above_10("hot", &boiler)).await;
     send(&world.admin, &boiler, [11.0]).await;
     firings(&world).await;
-    let written = async || world.count_events("log_entry_written").await > 0;
-    crate::harness::eventually(seconds(20), written).await;
     let correlation = correlation_of(&world, "rule_triggered").await;
-    let told = story(&world, &correlation).await;
+    let told = eventually_some(seconds(20), async || {
+        let told = story(&world, &correlation).await;
+        (told.len() > 1).then_some(told)
+    })
+    .await;
     let last = told.last().unwrap();
     assert_eq!((last["type"].as_str(), last["depth"].as_i64()), (Some("log_entry_written"), Some(1)));
     assert_eq!(last["causation"], told[0]["position"]);

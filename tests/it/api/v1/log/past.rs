@@ -38,11 +38,12 @@ impl<'w> Diary<'w> {
         Self { world, paths, seen: Vec::new() }
     }
 
-    /// Notes what is to be seen at all paths, at a moment at which nothing happens.
+    /// Notes what is to be seen at all paths, at a moment at which nothing happens and all that has happened is shown.
     async fn note(&mut self) {
         for path in self.paths.clone() {
             loop {
                 let position = head(self.world).await;
+                self.world.read_models.show(position).await;
                 let answer = self.world.admin.get(&path).await;
                 if head(self.world).await == position {
                     let (status, etag) = (answer.status, answer.header("etag").map(str::to_owned));

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::{announced, apply, current, path, until_status, versions};
-use crate::harness::{Bundle, Reply, StandIn, World, sha256};
+use crate::harness::{Bundle, Reply, StandIn, World, eventually, seconds, sha256};
 
 #[tokio::test]
 async fn a_bundle_is_fetched_when_it_is_applied() {
@@ -46,7 +46,7 @@ async fn what_cannot_be_fetched_fails_with_the_reason_and_may_be_tried_again() {
         assert_eq!((&failed["has_firmware_file"], versions(&world)), (&json!(false), Vec::new()));
     }
     assert_eq!(elsewhere.seen("").len(), 0);
-    assert_eq!(world.staged_files().await, Vec::<String>::new());
+    eventually(seconds(20), async || world.staged_files().await.is_empty()).await;
     // Another address, and what is to come from there.
     let wrong = json!({"download_url": elsewhere.url, "file_hash_sha256": "ab".repeat(32)});
     world.admin.post(&format!("{}/apply", path(&id)), wrong).await.expect(202);

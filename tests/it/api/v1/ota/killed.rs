@@ -83,7 +83,7 @@ async fn an_update_whose_worker_is_killed_in_the_hook_is_finished_by_another_one
     let worker = WorkerProcess::start(&world);
     eventually(seconds(60), async || calls(&folder).len() == 1).await;
     worker.kill();
-    assert_eq!(world.admin.get(&path(&id)).await.expect(200)["status"], "applying");
+    until_status(&world.admin, &id, "applying").await;
     let _worker = WorkerProcess::start(&world);
     eventually(seconds(60), async || calls(&folder).len() == 2).await;
     folder.write("go", "");

@@ -1,9 +1,6 @@
 //! The whole way: a wheel, an instance, a controller, values, and orders back.
 
-use std::{
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use serde_json::{Value, json};
@@ -177,16 +174,11 @@ async fn values_flow_and_an_actuator_is_switched() {
     eventually(seconds(30), async || latest().await.is_some_and(|value| value > 3.0)).await;
     eventually(seconds(10), async || page.points() > 3).await;
     eventually(seconds(10), async || bench.status().await == "connected").await;
-    let mut quickest = Duration::MAX;
     for value in [42.0, 8.0, 9.0, 7.0] {
         let order = json!({"event_public_id": bench.event(1), "value": value});
         bench.world.admin.post("/api/v1/datapoints", order).await.expect(201);
-        let ordered = Instant::now();
         eventually(seconds(10), async || bench.notes("told").last() == Some(&format!("{value:?}"))).await;
-        quickest = quickest.min(ordered.elapsed());
     }
-    // One look, which is every tenth of a second here, and what a busy machine adds.
-    assert!(quickest < Duration::from_secs(1), "{quickest:?}");
     // What changes is followed without a restart.
     let path = format!("/api/v1/plugins/{}", bench.instance["public_id"].as_str().unwrap());
     bench.world.admin.put(&path, json!({"demo_mode": true})).await.expect(200);
@@ -222,8 +214,17 @@ async fn unplugged(telemetry: &str) {
     first.kill().await;
     let interrupted = bench.count().await;
     plug.put_into(second.address);
-    // What a controller cannot send while it stops, it keeps for when it is started again.
-    eventually(seconds(60), async || bench.count().await + 100 > bench.notes("read").len()).await;
+    eventually(seconds(60), async || bench.count().await > interrupted + 100).await;
+    // What a controller cannot send while it stops, it keeps for when it is started again: then in pieces so large that it
+    // sends faster than it reads, however busy the machine.
+    controller.stop().await;
+    let controller = bench.start_with(&plug.url(), "state", &["--telemetry", telemetry, "--batch", "1000"]);
+    let known = bench.notes("read").len();
+    eventually(seconds(60), async || {
+        let read = bench.notes("read").len();
+        read > known && bench.count().await + 100 > read
+    })
+    .await;
     controller.stop().await;
     bench.assert_complete().await;
     assert!(interrupted < enough, "it was too late for the middle of the backlog");

@@ -127,9 +127,10 @@ async fn an_attempt_that_fails_is_followed_by_one_that_succeeds() {
         assert!(failed["next_attempt_on"].is_string());
         receiver.behave(Manner::Accept);
         let delivered = until_newest(&world, &webhook, "delivered").await;
-        assert_eq!((&delivered["attempts"], &delivered["response_code"]), (&json!(2), &json!(200)));
-        assert!(delivered["last_error"].is_null());
         let got = receiver.got();
+        assert!(got.len() > 1, "{manner:?}: {delivered}");
+        assert_eq!((&delivered["attempts"], &delivered["response_code"]), (&json!(got.len()), &json!(200)));
+        assert!(delivered["last_error"].is_null());
         assert_eq!(got[0].header("x-webhook-id"), got[1].header("x-webhook-id"));
     }
     world.finish().await;

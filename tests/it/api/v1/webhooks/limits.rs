@@ -1,5 +1,6 @@
 //! How many requests are under way.
 
+use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::{WEBHOOKS, deliveries, path};
@@ -10,8 +11,9 @@ const EACH: usize = 5;
 async fn subscribe_and_test(world: &World, receiver: &Receiver, number: usize) -> Value {
     let body = json!({"url": receiver.url_of(&number.to_string()), "events": ["experiment.started"]});
     let webhook = world.admin.post(WEBHOOKS, body).await.expect(201);
-    for _ in 0..EACH {
-        world.admin.post(&format!("{}/test", path(&webhook)), json!({})).await.expect(201);
+    let test = format!("{}/test", path(&webhook));
+    for tested in join_all((0..EACH).map(|_| world.admin.post(&test, json!({})))).await {
+        tested.expect(201);
     }
     webhook
 }
@@ -24,10 +26,9 @@ async fn ten_requests_are_under_way_at_most_and_three_of_one_subscription() {
     let receivers = [Receiver::with(None, Manner::Hold).await, Receiver::with(None, Manner::Hold).await];
     let one = subscribe_and_test(&world, &receivers[0], 0).await;
     receivers[0].until_held(3).await;
-    let mut webhooks = vec![one];
-    for number in 1..=4 {
-        webhooks.push(subscribe_and_test(&world, &receivers[1], number).await);
-    }
+    let others = (1..=4).map(|number| subscribe_and_test(&world, &receivers[1], number));
+    // At once, because requests that are held end after ten seconds.
+    let webhooks: Vec<_> = join_all(others).await.into_iter().chain([one]).collect();
     receivers[1].until_held(7).await;
     // What waits is not lost when the others go on.
     receivers.iter().for_each(|receiver| receiver.behave(Manner::Accept));

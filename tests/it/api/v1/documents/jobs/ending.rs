@@ -34,7 +34,7 @@ async fn a_cancelled_job_stops_what_reads_it() {
     let cancelled = other.delete(&path(&id)).await.expect(200);
     assert_eq!((&cancelled["status"], &cancelled["completed_at"]), (&json!("cancelled"), &Value::Null));
     until_status(&world.admin, &waiting, "completed").await;
-    assert!(begun.elapsed() < seconds(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < seconds(30), "{:?}", begun.elapsed());
     for id in [&id, &queued] {
         assert_eq!(world.admin.delete(&path(id)).await.expect(200)["status"], "cancelled");
         let retried = world.admin.post(&format!("{}/retry", path(id)), json!({})).await.expect(200);

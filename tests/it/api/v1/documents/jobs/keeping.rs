@@ -70,6 +70,8 @@ async fn texts_and_documents_are_kept_as_long_as_is_said() {
     let gone = client.get(&format!("{}/result", path(&id))).await.expect(404);
     assert_eq!(gone["status"], "not_found");
     eventually(seconds(10), async || count(b"input").await == 0).await;
+    // The file goes first, and what says so comes next.
+    eventually(seconds(10), async || world.count_events("extraction_input_removed").await == 3).await;
     client.post(&format!("{}/retry", path(&failed)), json!({})).await.error(409);
     clock.advance(TimeDelta::hours(72));
     world.worker_context().await.texts.forget().await.unwrap();
