@@ -402,3 +402,16 @@ async fn python(config: &Config) -> Finding {
         Err(_) => slow(CHECK),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_answer_makes_no_difference_of_clocks() {
+        let at = |seconds| DateTime::from_timestamp(seconds, 0).unwrap();
+        for (there, expected) in [(0, 0.0), (7, 0.0), (10, 0.0), (-3, 3.0), (13, 3.0)] {
+            assert_eq!(apart(at(0), at(there), at(10)), expected, "{there}");
+        }
+    }
+}

@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
+use chrono::TimeDelta;
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
+use signalbox_clock::Clock;
+use signalbox_domain::transfer::{Transfer, TransferCommand};
+use signalbox_test_support::metadata;
 use tokio::net::TcpStream;
 use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async,
     tungstenite::{self, Message, client::IntoClientRequest},
 };
+use uuid::Uuid;
 
 use crate::harness::{
     AgentAccount, Client, FileFlux, Folder, Habits, World, bytes, eventually, eventually_some, seconds,
@@ -270,6 +275,31 @@ async fn mail_that_nobody_took_survives_a_change_of_transport() {
     let is_second = |mail: &Value| mail["message"]["data"]["transfer"]["id"] == second.as_str();
     eventually(seconds(20), async || poll(&client, 2).await.iter().any(is_second)).await;
     world.finish_with_mail().await;
+}
+
+/// An agent that comes between the dispatch of a transfer and the posting of its request has forgotten nothing.
+#[tokio::test]
+async fn a_request_that_is_on_its_way_is_not_given_up() {
+    let clock = Clock::manual(Clock::system().now());
+    let world = World::without_workers(clock.clone(), |_| {}).await;
+    let account = world.agent("one").await;
+    let number = world.transfer(&account, &account, "/a", "/b").await;
+    let id: Uuid = sqlx::query_scalar("SELECT id FROM read.transfers WHERE number = $1")
+        .bind(number)
+        .fetch_one(&world.servers.pool)
+        .await
+        .unwrap();
+    world.servers.bus.send::<Transfer>(id, None, &metadata(), &TransferCommand::Dispatch).await.unwrap();
+    world.until_phase(number, "dispatched").await;
+    let connect = async || {
+        let known = json!({"active_transfers": []});
+        world.as_agent(&account).post("/api/agent/connect", json!({"system_info": known})).await.expect(200);
+        world.count_events("transfer_requeued").await
+    };
+    assert_eq!(connect().await, 0);
+    clock.advance(TimeDelta::seconds(5));
+    assert_eq!(connect().await, 1, "its worker has died, or the agent has forgotten it");
+    world.finish().await;
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use futures::{StreamExt, stream};
 use reqwest::{Body, Method};
 use serde_json::json;
+use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_test_support::S3Server;
 
@@ -106,7 +107,7 @@ async fn a_document_is_read_on_another_machine_than_the_one_that_took_it() {
         adjust(config);
         config.extraction.parsers = 1;
     };
-    let (mut world, machine) = (World::without_workers(adjust).await, Folder::new());
+    let (mut world, machine) = (World::without_workers(Clock::system(), adjust).await, Folder::new());
     world.another_process_in(machine.path("")).await.work().await;
     let client = world.user("owner", "operator").await;
     let form = "--b\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\n\

@@ -125,7 +125,7 @@ async fn a_read_model_that_stands_still_is_told_to_be_behind() {
 
 #[tokio::test]
 async fn datapoints_that_no_worker_has_seen_are_told() {
-    let world = World::without_workers(|_| {}).await;
+    let world = World::without_workers(Clock::system(), |_| {}).await;
     let event = json!({"name": "boiler", "type": "sensor"});
     let event = world.admin.post("/api/v1/events", event).await.expect(201)["public_id"].clone();
     let value = json!({"event_public_id": event, "value": 1});

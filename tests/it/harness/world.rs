@@ -69,9 +69,9 @@ impl World {
         Self::at(Clock::system(), adjust).await
     }
 
-    /// A service whose workers are processes that the test starts.
-    pub async fn without_workers(adjust: impl FnOnce(&mut Config)) -> Self {
-        Self::begin(Clock::system(), adjust, Beginning::WithoutWorkers).await
+    /// A service that lives by `clock` and whose workers are processes that the test starts.
+    pub async fn without_workers(clock: Clock, adjust: impl FnOnce(&mut Config)) -> Self {
+        Self::begin(clock, adjust, Beginning::WithoutWorkers).await
     }
 
     /// A service that lives by `clock` and whose workers are in one process, so that a test can keep all of them busy.

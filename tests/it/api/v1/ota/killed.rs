@@ -1,5 +1,6 @@
 //! Processes that are killed while they work on an update: another one does what is left.
 
+use signalbox_clock::Clock;
 use signalbox_domain::fleet::{Firmware, FirmwareBundle, FirmwareCommand};
 use signalbox_test_support::metadata;
 use uuid::Uuid;
@@ -14,7 +15,7 @@ const PATIENT: &str = "while [ ! -e go ]; do sleep 0.05; done";
 
 async fn world(folder: &Folder, script: &str) -> World {
     let hook = hook(folder, script);
-    World::without_workers(|config| config.firmware.hook = hook).await
+    World::without_workers(Clock::system(), |config| config.firmware.hook = hook).await
 }
 
 #[tokio::test]
