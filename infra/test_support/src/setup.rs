@@ -29,6 +29,14 @@ impl Setup {
         matches!(self, Self::Scaled { .. })
     }
 
+    /// How often a node of each kind is killed, if it is.
+    pub fn kills(self) -> Option<Duration> {
+        match self {
+            Self::Scaled { kills } => kills,
+            Self::Plain => None,
+        }
+    }
+
     fn from_environment() -> Self {
         match env::var("SIGNALBOX_TEST_SETUP").unwrap_or_default().as_str() {
             "" => Self::Plain,

@@ -10,12 +10,12 @@ use std::{
     time::Duration,
 };
 
-use reqwest::{Method, RequestBuilder, redirect::Policy};
+use reqwest::{Method, Request, RequestBuilder, redirect::Policy};
 use serde_json::{Value, json};
 use signalbox_test_support::patience;
 use tokio::time::{sleep, timeout};
 
-use super::{Answer, ReadModels, conformance, seconds};
+use super::{Answer, ReadModels, VictimGateway, conformance, seconds};
 
 /// Speaks to the gateways of a service in turn, with one credential, or none.
 #[derive(Debug, Clone)]
@@ -24,6 +24,8 @@ pub struct Client {
     gateways: Arc<[SocketAddr]>,
     /// Shared by clones: each request goes to another gateway than the one before.
     turn: Arc<AtomicUsize>,
+    /// The one of them that is killed now and then.
+    victim: Option<Arc<VictimGateway>>,
     /// What it waits for after an answer to a write that came before its read models.
     read_models: Option<ReadModels>,
     pub token: Option<String>,
@@ -41,6 +43,7 @@ impl Client {
             http: http.build().unwrap(),
             gateways: gateways.into(),
             turn: Arc::default(),
+            victim: None,
             read_models: None,
             token: None,
         }
@@ -51,8 +54,21 @@ impl Client {
         Self { read_models: Some(read_models.clone()), ..self }
     }
 
+    /// Looks after requests to the gateway that is killed, as a load balancer does.
+    pub fn that_outlives(self, victim: Option<Arc<VictimGateway>>) -> Self {
+        Self { victim, ..self }
+    }
+
     fn gateway(&self) -> SocketAddr {
         self.gateways[self.turn.fetch_add(1, Ordering::Relaxed) % self.gateways.len()]
+    }
+
+    /// A gateway that lives as long as the test.
+    fn lasting_gateway(&self) -> SocketAddr {
+        match &self.victim {
+            Some(victim) => *self.gateways.iter().find(|address| **address != victim.address).unwrap(),
+            None => self.gateway(),
+        }
     }
 
     pub fn with_token(&self, token: &str) -> Self {
@@ -73,17 +89,27 @@ impl Client {
         self.with_token(answer.expect(200)["token"].as_str().unwrap())
     }
 
+    /// Address of `path` for who is no client, which stays good as long as the test.
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.gateway())
+        format!("http://{}{path}", self.lasting_gateway())
     }
 
     /// Address of the WebSocket at `path`.
     pub fn socket_url(&self, path: &str) -> String {
-        format!("ws://{}{path}", self.gateway())
+        format!("ws://{}{path}", self.lasting_gateway())
     }
 
+    /// A request that [`Client::send`] sends.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        let request = self.http.request(method, self.url(path));
+        self.authorized(self.http.request(method, format!("http://{}{path}", self.gateway())))
+    }
+
+    /// A GET whose answer the test reads as it comes.
+    pub fn stream(&self, path: &str) -> RequestBuilder {
+        self.authorized(self.http.get(self.url(path)))
+    }
+
+    fn authorized(&self, request: RequestBuilder) -> RequestBuilder {
         match &self.token {
             Some(token) => request.bearer_auth(token),
             None => request,
@@ -131,27 +157,49 @@ impl Client {
     /// Sends `request` and reads the whole answer.
     pub async fn send(&self, request: RequestBuilder) -> Answer {
         let request = request.build().unwrap();
-        let (method, path) = (request.method().clone(), request.url().path().to_owned());
-        let mut response = self.http.execute(request).await.unwrap();
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let mut body = Vec::new();
-        let mut is_whole = true;
-        loop {
-            match response.chunk().await {
-                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-                Ok(None) => break,
-                Err(_) => {
-                    is_whole = false;
-                    break;
-                }
+        let answer = match &self.victim {
+            Some(victim) if request.url().port() == Some(victim.address.port()) => {
+                self.send_beside(victim, request).await
             }
-        }
-        let answer = Answer { method, path, status, headers, body, is_whole };
+            _ => self.execute(request).await.unwrap(),
+        };
         conformance::check(&answer);
         if let (Some(read_models), Some("eventual")) = (&self.read_models, answer.header("consistency")) {
             read_models.show_all().await;
         }
         answer
+    }
+
+    /// Sends a request to the gateway that is killed now and then: what it does not answer is asked of another one.
+    async fn send_beside(&self, victim: &VictimGateway, mut request: Request) -> Answer {
+        let is_write = !request.method().is_safe();
+        let _alive = if is_write { Some(victim.write().await) } else { None };
+        if !victim.is_away() {
+            let again = if is_write { None } else { request.try_clone() };
+            let answer = self.execute(request).await;
+            request = match (answer, again) {
+                (Ok(answer), None) => return answer,
+                (Ok(answer), Some(_)) if answer.is_whole => return answer,
+                (_, Some(again)) => again,
+                (Err(error), None) => panic!("{error:?}"),
+            };
+        }
+        request.url_mut().set_port(Some(self.lasting_gateway().port())).unwrap();
+        self.execute(request).await.unwrap()
+    }
+
+    async fn execute(&self, request: Request) -> reqwest::Result<Answer> {
+        let (method, path) = (request.method().clone(), request.url().path().to_owned());
+        let mut response = self.http.execute(request).await?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let mut body = Vec::new();
+        let is_whole = loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                ended => break ended.is_ok(),
+            }
+        };
+        Ok(Answer { method, path, status, headers, body, is_whole })
     }
 }
 

@@ -44,6 +44,8 @@ impl RealAgent {
         timing.reconnect_max = Duration::from_millis(200);
         timing.retry_base = Duration::from_millis(10);
         timing.retry_max = Duration::from_millis(100);
+        // As patient in all as with the pauses of a plant, so that a service that moves to another node costs no attempt.
+        timing.retry_tries = 300;
         timing.unauthorized = Duration::from_millis(50);
         timing.poll = seconds(2);
         timing.websocket_probe = Duration::from_millis(100);

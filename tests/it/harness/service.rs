@@ -88,10 +88,16 @@ impl Process {
 
     /// Takes the role of a gateway on a free port; gives back its address.
     pub async fn serve(&mut self) -> SocketAddr {
-        let (pool, bus, clock, stop) = self.parts();
-        let blobs = blobs(&self.config);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        self.serve_on(listener).await;
+        address
+    }
+
+    /// Takes the role of a gateway that `listener` hears.
+    pub async fn serve_on(&mut self, listener: TcpListener) {
+        let (pool, bus, clock, stop) = self.parts();
+        let blobs = blobs(&self.config);
         let documents = self.documents().await;
         let config = self.config.clone();
         let program = PathBuf::from(env!("CARGO_BIN_EXE_signalbox"));
@@ -100,7 +106,6 @@ impl Process {
         let inspectors = Inspectors { documents, plugins };
         let gateway = Gateway::open(pool, bus, blobs, clock, config, inspectors, stop).await.unwrap();
         self.tasks.spawn(async move { gateway.serve(listener).await.unwrap() });
-        address
     }
 
     /// Who reads documents, for a test that turns it on by a number of parsers: starting them takes time.

@@ -16,7 +16,9 @@ use signalbox_test_support::{S3Server, Setup, TestServers, patience};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
-use super::{Client, Folder, ReadModels, eventually, eventually_some, seconds, service::Process, signalbox};
+use super::{
+    Client, Folder, ReadModels, Victim, eventually, eventually_some, seconds, service::Process, signalbox,
+};
 
 /// E-mail address of the admin of every test.
 pub const ADMIN: &str = "admin@example.org";
@@ -33,8 +35,8 @@ pub struct World {
     pub read_models: ReadModels,
     main: Process,
     others: Vec<Process>,
-    /// Gateways that every client of the test speaks to.
-    gateways: Vec<SocketAddr>,
+    /// The second process, if this run kills it.
+    victim: Option<Victim>,
     folder: TempDir,
 }
 
@@ -49,6 +51,8 @@ pub struct AgentAccount {
 /// What a service begins with.
 enum Beginning<'a> {
     Empty,
+    /// Empty, and its time is the test's: what a worker holds that dies may be held for ever.
+    ByClock,
     /// Empty, and its workers are processes that the test starts.
     WithoutWorkers,
     /// Empty, and its workers are in one process, whatever the other tests of this run have.
@@ -66,7 +70,7 @@ impl World {
 
     /// A service whose configuration `adjust` has changed.
     pub async fn with(adjust: impl FnOnce(&mut Config)) -> Self {
-        Self::at(Clock::system(), adjust).await
+        Self::begin(Clock::system(), adjust, Beginning::Empty).await
     }
 
     /// A service that lives by `clock` and whose workers are processes that the test starts.
@@ -84,9 +88,9 @@ impl World {
         Self::begin(Clock::system(), adjust, Beginning::WithOwnBus).await
     }
 
-    /// A service that lives by `clock`.
+    /// A service that lives by `clock`, which the test moves.
     pub async fn at(clock: Clock, adjust: impl FnOnce(&mut Config)) -> Self {
-        Self::begin(clock, adjust, Beginning::Empty).await
+        Self::begin(clock, adjust, Beginning::ByClock).await
     }
 
     /// A service that begins with the log of another one, in which `token` is an admin's. Nobody logs in, so that nothing is
@@ -115,6 +119,8 @@ impl World {
         let is_scaled = Setup::of_this_run().is_scaled();
         if is_scaled {
             S3Server::shared().await.configure(&mut config.storage, &S3Server::unique_prefix());
+            // Files of tests have several segments, too.
+            config.storage.segment_mb = 1;
         }
         adjust(&mut config);
         if let Beginning::Archive(archive, _) = beginning {
@@ -128,16 +134,31 @@ impl World {
         }
         let address = main.serve().await;
         let (mut gateways, mut others) = (vec![address], Vec::new());
+        let mut victim = None;
         if is_scaled {
             // Two of each role, as different processes have them.
-            let mut second = Process::new(&config, &clock).await;
-            second.handle_commands();
-            second.project();
-            if !matches!(beginning, Beginning::WithoutWorkers | Beginning::WithOneWorker) {
-                second.work().await;
+            let works = !matches!(beginning, Beginning::WithoutWorkers | Beginning::WithOneWorker);
+            let is_killed = !matches!(beginning, Beginning::WithOwnBus);
+            if let Some(period) = Setup::of_this_run().kills().filter(|_| is_killed) {
+                let dies_working = works && !matches!(beginning, Beginning::ByClock);
+                let second = Victim::start(&config, &clock, dies_working, period).await;
+                gateways.push(second.gateway.address);
+                victim = Some(second);
+                if works && !dies_working {
+                    let mut third = Process::new(&config, &clock).await;
+                    third.work().await;
+                    others.push(third);
+                }
+            } else {
+                let mut second = Process::new(&config, &clock).await;
+                second.handle_commands();
+                second.project();
+                if works {
+                    second.work().await;
+                }
+                gateways.push(second.serve().await);
+                others.push(second);
             }
-            gateways.push(second.serve().await);
-            others.push(second);
         }
         let first = FirstAdmin {
             email: Some(ADMIN.to_owned()),
@@ -145,7 +166,8 @@ impl World {
             password_file: folder.path().join("admin-password"),
         };
         let read_models = ReadModels::of(&servers);
-        let anonymous = Client::of(&gateways).that_sees_its_writes(&read_models);
+        let outlived = victim.as_ref().map(|victim| victim.gateway.clone());
+        let anonymous = Client::of(&gateways).that_sees_its_writes(&read_models).that_outlives(outlived);
         if !matches!(beginning, Beginning::Archive(..)) {
             // Nobody could log in yet.
             assert_eq!(anonymous.get("/readyz").await.status, 503);
@@ -159,12 +181,12 @@ impl World {
             Beginning::Archive(_, token) => anonymous.with_token(token),
             _ => anonymous.log_in(ADMIN, PASSWORD).await,
         };
-        Self { servers, config, clock, address, admin, read_models, main, others, gateways, folder }
+        Self { servers, config, clock, address, admin, read_models, main, others, victim, folder }
     }
 
     /// A client without credentials.
     pub fn anonymous(&self) -> Client {
-        Client::of(&self.gateways).that_sees_its_writes(&self.read_models)
+        self.admin.anonymous()
     }
 
     /// The admin at one gateway, whatever the other tests of this run have: for what each gateway knows by itself.
@@ -358,8 +380,15 @@ impl World {
 
     /// Ends the test; fails it when work is left behind.
     pub async fn finish(self) {
-        let Self { servers, main, others, folder, .. } = self;
+        let Self { servers, main, others, victim, folder, .. } = self;
+        let spared = match victim {
+            Some(victim) => Some(victim.spare().await),
+            None => None,
+        };
         servers.finish().await;
+        if let Some(life) = spared {
+            life.stop().await;
+        }
         for process in others.into_iter().chain([main]) {
             process.stop().await;
         }
@@ -368,6 +397,9 @@ impl World {
 
     /// Ends the test where mail for agents that are away is meant to stay.
     pub async fn finish_with_mail(self) {
+        if let Some(victim) = self.victim {
+            victim.spare().await.stop().await;
+        }
         for process in self.others.into_iter().chain([self.main]) {
             process.stop().await;
         }

@@ -6,7 +6,7 @@ use super::pair::Pair;
 use crate::harness::{
     Link,
     Transport::{Auto, Polling, Websocket},
-    World, bytes, eventually, seconds,
+    World, bytes, eventually, eventually_some, seconds,
 };
 
 #[tokio::test]
@@ -40,7 +40,12 @@ async fn an_error_is_tried_again_until_max_attempts() {
                 transfer["attempts"] == attempt && transfer["phase"] == "dispatched"
             })
             .await;
-        let mail = agent.get("/api/agent/poll?timeout=10").await.expect(200);
+        // A poll that ends before the mail is there is followed by another one.
+        let mail = eventually_some(seconds(30), async || {
+            let poll = agent.get("/api/agent/poll?timeout=10").await;
+            (poll.status == 200).then(|| poll.expect(200))
+        })
+        .await;
         assert_eq!(mail.as_array().unwrap().len(), 1, "{mail}");
         agent.post("/api/agent/ack", json!({ "message_ids": [mail[0]["id"]] })).await.expect(200);
         let data = json!({"transfer_id": id.to_string(), "error": format!("disk trouble {attempt}")});

@@ -23,7 +23,7 @@ struct Heard {
 
 impl Follower {
     async fn open(client: &Client, query: &str, last_event_id: Option<i64>) -> Self {
-        let mut request = client.request(Method::GET, &format!("{LOG}/stream{query}"));
+        let mut request = client.stream(&format!("{LOG}/stream{query}"));
         if let Some(id) = last_event_id {
             request = request.header("last-event-id", id);
         }
@@ -170,11 +170,7 @@ async fn followers_have_limited_places_which_become_free() {
     let refused = admin.get(&path).await;
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
     drop(followers);
-    eventually(seconds(20), async || {
-        let request = admin.request(Method::GET, &path);
-        request.send().await.unwrap().status() == 200
-    })
-    .await;
+    eventually(seconds(20), async || admin.stream(&path).send().await.unwrap().status() == 200).await;
     for wrong in ["?after=x", "?stream_id=x"] {
         admin.get(&format!("{path}{wrong}")).await.error(422);
     }
