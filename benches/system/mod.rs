@@ -13,5 +13,6 @@ pub use agent::AgentSettings;
 pub use api::{AgentAccount, Api, Exchange};
 pub use program::Program;
 pub use servers::Servers;
-pub use signalbox::{Role, Signalbox, free_address};
+pub use signalbox::{Role, Signalbox};
+pub use signalbox_embedded::free_address;
 pub use wait::{wait_for, wait_until};

@@ -1,5 +1,5 @@
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::Output,
     time::Duration,
@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
-use super::{Api, Program, Servers, wait_for};
+use super::{Api, Program, Servers, free_address, wait_for};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_signalbox");
 const START: Duration = Duration::from_secs(60);
@@ -40,11 +40,6 @@ pub struct Signalbox {
     pub address: SocketAddr,
     environment: Vec<(&'static str, String)>,
     log: PathBuf,
-}
-
-/// A free address on this machine.
-pub fn free_address() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
 impl Signalbox {

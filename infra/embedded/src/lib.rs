@@ -49,4 +49,5 @@ mod postgres;
 pub use error::EmbeddedError;
 pub use nats::{ClusterPlace, Nats, NatsOptions};
 pub use nats_cluster::NatsCluster;
+pub use ports::free_address;
 pub use postgres::{Postgres, PostgresOptions, Primary};

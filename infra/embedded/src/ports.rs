@@ -1,12 +1,21 @@
 //! Ports on the loopback interface.
 
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::EmbeddedError;
 
 /// How often a port is chosen anew when another program took it between the choice and the server's start.
 const ATTEMPTS: usize = 8;
+
+/// The first of [`COUNT`] ports that Linux, as it comes, gives to nobody by itself, neither to a listener without a wish nor to a
+/// connection: what was free stays so until who was told of it listens there, also again after a restart.
+const FIRST: u32 = 12_000;
+const COUNT: u32 = 20_000;
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// Starts a server on `wanted`, or on a free port that is chosen again when it turns out to be taken.
 pub(crate) async fn start_on_port<T, F>(
@@ -35,13 +44,26 @@ fn free() -> Result<u16, EmbeddedError> {
     hold().map(|(_, port)| port)
 }
 
+/// An address of this machine at which nobody listens, another one each time.
+pub fn free_address() -> io::Result<SocketAddr> {
+    listen_anywhere()?.local_addr()
+}
+
 /// A free port, which nobody else gets as long as the listener lives.
 pub(crate) fn hold() -> Result<(TcpListener, u16), EmbeddedError> {
-    let held = listen(0).and_then(|listener| {
+    let held = listen_anywhere().and_then(|listener| {
         let port = listener.local_addr()?.port();
         Ok((listener, port))
     });
     held.map_err(EmbeddedError::run("a listener on 127.0.0.1"))
+}
+
+fn listen_anywhere() -> io::Result<TcpListener> {
+    // Processes that are started one after another begin far from each other.
+    let begin = process::id().wrapping_mul(997);
+    let next = || FIRST + begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % COUNT;
+    let free = (0..COUNT).find_map(|_| listen(u16::try_from(next()).ok()?).ok());
+    free.map_or_else(|| listen(0), Ok)
 }
 
 fn require_free(port: u16) -> Result<(), EmbeddedError> {

@@ -17,7 +17,8 @@
 //! ```
 //!
 //! With `SIGNALBOX_TEST_SETUP=scaled`, every test has a cluster of three nats-servers, and the PostgreSQL a streaming replica; with
-//! `scaled-killed`, one nats-server after another and the replica are killed and started again all the time.
+//! `scaled-killed`, one nats-server after another and the replica are killed and started again all the time; so is the second
+//! process of a service, if the test starts one.
 //!
 //! It is only for tests: every failure is a panic that fails the test.
 

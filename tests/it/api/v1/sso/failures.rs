@@ -186,6 +186,8 @@ async fn a_provider_that_answers_anything_else_costs_a_bounded_time_and_is_not_b
             "token_endpoint": token_endpoint, "jwks_uri": "https://id.test/keys"}))
     };
     let url = provider.url.as_str();
+    // Each gateway asks for itself, and remembers what it heard.
+    let browser = world.at_one_gateway().anonymous();
     for reply in [
         Reply::Hang,
         Reply::Status(302),
@@ -200,7 +202,7 @@ async fn a_provider_that_answers_anything_else_costs_a_bounded_time_and_is_not_b
         provider.forget();
         provider.behave(move |_| reply.clone());
         for _ in 0..3 {
-            let answer = world.anonymous().get("/api/v1/auth/sso/authorize").await;
+            let answer = browser.get("/api/v1/auth/sso/authorize").await;
             let outcome = Outcome::read(answer.header("location").unwrap());
             assert_eq!(outcome, error("provider_unavailable"), "{shown}");
         }
