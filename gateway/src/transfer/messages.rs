@@ -78,8 +78,8 @@ struct Echo {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Acknowledgement {
-    pub(super) message_ids: Vec<i64>,
+struct Acknowledgement {
+    message_ids: Vec<i64>,
 }
 
 /// `message` as an agent with these capabilities gets it: with the extensions that it lists, and without the others.

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    messages::{self, Acknowledgement, AgentInfo, Peer},
+    messages::{self, AgentInfo, Peer},
     socket::begin,
 };
 use crate::{
@@ -161,8 +161,7 @@ pub(crate) async fn acknowledge(
     address: ClientAddress,
     JsonBody(acknowledgement): JsonBody<AckIn>,
 ) -> Result<Json<OkOut>, Problem> {
-    let Acknowledgement { message_ids } = Acknowledgement { message_ids: acknowledgement.message_ids };
-    messages::acknowledge(&state, &peer(auth, address), &message_ids).await?;
+    messages::acknowledge(&state, &peer(auth, address), &acknowledgement.message_ids).await?;
     Ok(Json(OkOut { status: "ok" }))
 }
 

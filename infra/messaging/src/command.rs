@@ -98,26 +98,33 @@ impl Bus {
     ) -> Result<CommandOutcome, Rejection> {
         let deadline = Instant::now() + DEADLINE;
         let mut pause = Duration::from_millis(20);
+        let mut connections = self.connections();
         loop {
+            connections.mark_unchanged();
             let request = Request {
                 payload: Some(payload.clone()),
                 headers: headers.clone(),
                 timeout: Some(Some(REQUEST)),
                 inbox: None,
             };
-            let reason = match self.client.send_request(subject.clone(), request).await {
-                Ok(message) => match decode(&message)? {
-                    CommandReply::Done(outcome) => return Ok(outcome),
-                    CommandReply::Rejected(rejection) if rejection.kind != ErrorKind::Unavailable => {
-                        return Err(rejection);
-                    }
-                    CommandReply::Rejected(rejection) => rejection.message,
+            let asked = self.client.send_request(subject.clone(), request);
+            let reason = tokio::select! {
+                answer = asked => match answer {
+                    Ok(message) => match decode(&message)? {
+                        CommandReply::Done(outcome) => return Ok(outcome),
+                        CommandReply::Rejected(rejection) if rejection.kind != ErrorKind::Unavailable => {
+                            return Err(rejection);
+                        }
+                        CommandReply::Rejected(rejection) => rejection.message,
+                    },
+                    Err(error) => match error.kind() {
+                        RequestErrorKind::NoResponders => "no command handler runs".to_owned(),
+                        RequestErrorKind::TimedOut => "no command handler answered".to_owned(),
+                        _ => error.to_string(),
+                    },
                 },
-                Err(error) => match error.kind() {
-                    RequestErrorKind::NoResponders => "no command handler runs".to_owned(),
-                    RequestErrorKind::TimedOut => "no command handler answered".to_owned(),
-                    _ => error.to_string(),
-                },
+                // With the server, the question or its answer may have been lost.
+                Ok(()) = connections.changed() => "the connection to NATS was lost".to_owned(),
             };
             if Instant::now() + pause >= deadline {
                 tracing::error!(%reason, aggregate.type = D::TYPE, "a command was not answered");

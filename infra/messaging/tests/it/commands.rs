@@ -3,7 +3,7 @@ use std::{
     future::pending,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -15,7 +15,11 @@ use signalbox_domain::{
 };
 use signalbox_messaging::{Bus, CommandMessage, CommandReply};
 use signalbox_test_support::{TestServers, eventually, metadata, seconds};
-use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
+use tokio::{
+    sync::mpsc,
+    task::{JoinHandle, spawn_blocking},
+    time::timeout,
+};
 use uuid::Uuid;
 
 const ID: Uuid = Uuid::from_u128(7);
@@ -135,6 +139,47 @@ async fn a_command_survives_the_death_of_the_server() {
     let sending = sending(&servers.bus, &metadata());
     servers.nats.restart().await;
     assert_eq!(timeout(seconds(12), sending).await.unwrap().unwrap().unwrap(), DONE);
+    servers.finish().await;
+}
+
+/// What was lost with a server is not waited for: no clock moves here but by this test.
+#[tokio::test]
+async fn a_command_lost_with_its_server_is_sent_again_as_soon_as_there_is_another() {
+    let servers = TestServers::start_with_cluster().await;
+    let (one, rest) = servers.nats_url.split_once(',').unwrap();
+    let (sender, server) = (Bus::connect(one).await.unwrap(), Bus::connect(rest).await.unwrap());
+    let is_deaf = Arc::new(AtomicBool::new(false));
+    let deaf = is_deaf.clone();
+    let answer = move |_| (!deaf.swap(false, Ordering::SeqCst)).then_some(CommandReply::Done(DONE));
+    let mut received = serve(&server, answer).await;
+    send(&sender, &metadata()).await.unwrap();
+    received.recv().await.unwrap();
+
+    is_deaf.store(true, Ordering::SeqCst);
+    tokio::time::pause();
+    // Time goes on by itself only while nothing blocks.
+    let (end, blocking) = std::sync::mpsc::channel::<()>();
+    let blocked = spawn_blocking(move || blocking.recv());
+    let command = metadata();
+    let sending = sending(&sender, &command);
+    received.recv().await.unwrap();
+    servers.nats.kill_node(0).await;
+    let mut again = None;
+    // Less than the sender waits for an answer.
+    for _ in 0..25 {
+        tokio::time::advance(Duration::from_millis(100)).await;
+        spawn_blocking(|| std::thread::sleep(Duration::from_millis(40))).await.unwrap();
+        again = received.try_recv().ok();
+        if again.is_some() {
+            break;
+        }
+    }
+    drop(end);
+    assert!(blocked.await.unwrap().is_err());
+    tokio::time::resume();
+    assert_eq!(again.expect("sent again").metadata.command_id, command.command_id);
+    assert_eq!(sending.await.unwrap().unwrap(), DONE);
+    servers.nats.restart_node(0).await;
     servers.finish().await;
 }
 

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::pair::Pair;
+use crate::api::agent::acknowledge;
 use crate::harness::{
     Link,
     Transport::{Auto, Polling, Websocket},
@@ -47,7 +48,7 @@ async fn an_error_is_tried_again_until_max_attempts() {
         })
         .await;
         assert_eq!(mail.as_array().unwrap().len(), 1, "{mail}");
-        agent.post("/api/agent/ack", json!({ "message_ids": [mail[0]["id"]] })).await.expect(200);
+        acknowledge(&agent, &json!([mail[0]["id"]])).await;
         let data = json!({"transfer_id": id.to_string(), "error": format!("disk trouble {attempt}")});
         agent.post("/api/agent/messages", json!({"type": "transfer_error", "data": data})).await.expect(200);
     }
