@@ -2,7 +2,10 @@ use std::{sync::Arc, time::Duration};
 
 use async_nats::{Client, ConnectOptions, Event, ServerAddr, jetstream};
 use percent_encoding::percent_decode_str;
-use tokio::sync::{OnceCell, broadcast, watch};
+use tokio::{
+    sync::{OnceCell, broadcast, watch},
+    time::timeout,
+};
 
 use crate::Wakeup;
 
@@ -58,7 +61,7 @@ impl Bus {
         let addresses = url.split(',').map(|address| address.trim().parse::<ServerAddr>());
         let addresses = addresses.collect::<Result<Vec<_>, _>>().map_err(|_| BusError::Address)?;
         let first = addresses.first().ok_or(BusError::Address)?;
-        let (count, connections) = watch::channel(0);
+        let (count, mut connections) = watch::channel(0);
         let count = Arc::new(count);
         let options = credentials(first)
             .name("signalbox")
@@ -71,6 +74,10 @@ impl Bus {
                 async move { note(&event, &count) }
             });
         let client = options.connect(addresses).await.map_err(BusError::Connect)?;
+        // Another task tells of this connection: who waits for a new one must not hear of it later.
+        if timeout(PING, connections.wait_for(|count| *count > 0)).await.is_err() {
+            tracing::debug!("the first connection to NATS is not counted yet");
+        }
         let (major, minor, patch) = MIN_SERVER;
         if !client.is_server_compatible(major, minor, patch) {
             return Err(BusError::TooOld(client.server_info().version));
@@ -118,7 +125,7 @@ impl Bus {
 
     /// Sends what is buffered and waits for it, at most 2 s.
     pub async fn flush(&self) {
-        let flushed = tokio::time::timeout(Duration::from_secs(2), self.client.flush()).await;
+        let flushed = timeout(Duration::from_secs(2), self.client.flush()).await;
         if !matches!(flushed, Ok(Ok(()))) {
             tracing::warn!("the bus could not be flushed in time");
         }

@@ -1,6 +1,6 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
-use async_nats::{HeaderMap, Message, Request, RequestErrorKind};
+use async_nats::{HeaderMap, Message, Request, RequestError, RequestErrorKind};
 use bytes::Bytes;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
@@ -109,19 +109,9 @@ impl Bus {
             };
             let asked = self.client.send_request(subject.clone(), request);
             let reason = tokio::select! {
-                answer = asked => match answer {
-                    Ok(message) => match decode(&message)? {
-                        CommandReply::Done(outcome) => return Ok(outcome),
-                        CommandReply::Rejected(rejection) if rejection.kind != ErrorKind::Unavailable => {
-                            return Err(rejection);
-                        }
-                        CommandReply::Rejected(rejection) => rejection.message,
-                    },
-                    Err(error) => match error.kind() {
-                        RequestErrorKind::NoResponders => "no command handler runs".to_owned(),
-                        RequestErrorKind::TimedOut => "no command handler answered".to_owned(),
-                        _ => error.to_string(),
-                    },
+                answer = asked => match outcome(answer)? {
+                    Ok(outcome) => return Ok(outcome),
+                    Err(reason) => reason,
                 },
                 // With the server, the question or its answer may have been lost.
                 Ok(()) = connections.changed() => "the connection to NATS was lost".to_owned(),
@@ -220,8 +210,28 @@ fn encode<D: Decider>(
     message.map(Bytes::from).map_err(|error| unreadable(&error))
 }
 
-fn decode(message: &Message) -> Result<CommandReply, Rejection> {
-    serde_json::from_slice(&message.payload).map_err(|error| unreadable(&error))
+/// What became of a command, or why it has to be sent again.
+///
+/// # Errors
+/// The [`Rejection`] of a command that was refused for good.
+fn outcome(answer: Result<Message, RequestError>) -> Result<Result<CommandOutcome, String>, Rejection> {
+    let message = match answer {
+        Ok(message) => message,
+        Err(error) => {
+            return Ok(Err(match error.kind() {
+                RequestErrorKind::NoResponders => "no command handler runs".to_owned(),
+                RequestErrorKind::TimedOut => "no command handler answered".to_owned(),
+                _ => error.to_string(),
+            }));
+        }
+    };
+    match serde_json::from_slice(&message.payload).map_err(|error| unreadable(&error))? {
+        CommandReply::Done(outcome) => Ok(Ok(outcome)),
+        CommandReply::Rejected(rejection) if rejection.kind == ErrorKind::Unavailable => {
+            Ok(Err(rejection.message))
+        }
+        CommandReply::Rejected(rejection) => Err(rejection),
+    }
 }
 
 fn unreadable(error: &serde_json::Error) -> Rejection {

@@ -39,6 +39,15 @@ impl Process {
         Self { pool, bus, clock, config, stop: CancellationToken::new(), tasks: JoinSet::new() }
     }
 
+    /// Takes all roles but that of a gateway, that of the workers if it is wanted.
+    pub async fn take_inner_roles(&mut self, works: bool) {
+        self.handle_commands();
+        self.project();
+        if works {
+            self.work().await;
+        }
+    }
+
     /// Takes the role of the command handlers.
     pub fn handle_commands(&mut self) {
         let (pool, bus, clock, stop) = self.parts();

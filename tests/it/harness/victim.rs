@@ -19,6 +19,7 @@ use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{seconds, service::Process};
 
@@ -28,7 +29,7 @@ const FIRST_KILL: Duration = Duration::from_secs(2);
 /// Gateway, command handler and runner of read models in a runtime of its own, and workers if the test allows for it.
 pub struct Victim {
     pub gateway: Arc<VictimGateway>,
-    stop: Arc<AtomicBool>,
+    stop: CancellationToken,
     killer: JoinHandle<Life>,
 }
 
@@ -69,43 +70,32 @@ impl Victim {
         let address = free_address();
         let gateway =
             Arc::new(VictimGateway { address, is_away: AtomicBool::new(false), writes: RwLock::new(()) });
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = CancellationToken::new();
         let (config, clock) = (config.clone(), clock.clone());
         let mut life = Life::begin(&config, &clock, works, address).await;
         let (condemned, stopped) = (gateway.clone(), stop.clone());
         let killer = tokio::spawn(async move {
             let mut rest = FIRST_KILL;
-            loop {
-                if lasts(rest, &stopped).await {
-                    return life;
-                }
+            let may_die = async |rest| {
+                sleep(rest).await;
                 condemned.leave().await;
+            };
+            while stopped.run_until_cancelled(may_die(rest)).await.is_some() {
                 life.end();
                 life = Life::begin(&config, &clock, works, address).await;
                 condemned.is_away.store(false, Ordering::SeqCst);
                 rest = period;
             }
+            life
         });
         Self { gateway, stop, killer }
     }
 
     /// Kills it no more; the last one lives.
     pub async fn spare(self) -> Life {
-        self.stop.store(true, Ordering::SeqCst);
+        self.stop.cancel();
         self.killer.await.expect("nobody killed the second process any more: it did not start again")
     }
-}
-
-/// Waits for `rest`; gives back whether the test has ended meanwhile.
-async fn lasts(rest: Duration, stopped: &AtomicBool) -> bool {
-    let step = Duration::from_millis(20);
-    for _ in 0..rest.as_millis() / step.as_millis() {
-        if stopped.load(Ordering::SeqCst) {
-            return true;
-        }
-        sleep(step).await;
-    }
-    false
 }
 
 /// Takes the address, which whoever had it before may still be about to give up.
@@ -133,11 +123,7 @@ impl Life {
         let (config, clock) = (config.clone(), clock.clone());
         let process = runtime.spawn(async move {
             let mut process = Process::new(&config, &clock).await;
-            process.handle_commands();
-            process.project();
-            if works {
-                process.work().await;
-            }
+            process.take_inner_roles(works).await;
             process.serve_on(TcpListener::from_std(listener).unwrap()).await;
             process
         });

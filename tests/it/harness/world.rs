@@ -127,19 +127,17 @@ impl World {
             signalbox(&config, &["log", "import", archive.to_str().unwrap()]).await.well();
         }
         let mut main = Process::new(&config, &clock).await;
-        main.handle_commands();
-        main.project();
-        if !matches!(beginning, Beginning::WithoutWorkers) {
-            main.work().await;
-        }
+        main.take_inner_roles(!matches!(beginning, Beginning::WithoutWorkers)).await;
         let address = main.serve().await;
-        let (mut gateways, mut others) = (vec![address], Vec::new());
-        let mut victim = None;
+        let (mut gateways, mut others, mut victim) = (vec![address], Vec::new(), None);
         if is_scaled {
             // Two of each role, as different processes have them.
             let works = !matches!(beginning, Beginning::WithoutWorkers | Beginning::WithOneWorker);
-            let is_killed = !matches!(beginning, Beginning::WithOwnBus);
-            if let Some(period) = Setup::of_this_run().kills().filter(|_| is_killed) {
+            let kills = match beginning {
+                Beginning::WithOwnBus => None,
+                _ => Setup::of_this_run().kills(),
+            };
+            if let Some(period) = kills {
                 let dies_working = works && !matches!(beginning, Beginning::ByClock);
                 let second = Victim::start(&config, &clock, dies_working, period).await;
                 gateways.push(second.gateway.address);
@@ -151,11 +149,7 @@ impl World {
                 }
             } else {
                 let mut second = Process::new(&config, &clock).await;
-                second.handle_commands();
-                second.project();
-                if works {
-                    second.work().await;
-                }
+                second.take_inner_roles(works).await;
                 gateways.push(second.serve().await);
                 others.push(second);
             }
