@@ -10,11 +10,12 @@ use url::Url;
 /// Of one request, the bytes of a segment included.
 const REQUEST: Duration = Duration::from_secs(60);
 const CONNECT: Duration = Duration::from_secs(5);
-/// A server that is started again is waited for about 6 s; then it is said that it cannot be reached.
-const RETRIES: usize = 6;
+/// A server that is started again is waited for as long; then it is said that it cannot be reached.
+const PATIENCE: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-const RETRYING: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// More than there are in that time: pauses are drawn by lot, so that a number of them is no time.
+const RETRIES: usize = 100;
 
 /// The bucket that `config` names, and the prefix in it. What `config` leaves open, the environment or the machine says.
 pub(super) fn open(config: &Storage) -> Result<(Box<dyn ObjectStore>, Path), Error> {
@@ -88,8 +89,8 @@ fn client(config: &Storage) -> ClientOptions {
 
 fn retry() -> RetryConfig {
     RetryConfig {
-        backoff: BackoffConfig { init_backoff: FIRST_PAUSE, max_backoff: LONGEST_PAUSE, base: 2.0 },
+        backoff: BackoffConfig { init_backoff: FIRST_PAUSE, max_backoff: LONGEST_PAUSE, base: 3.0 },
         max_retries: RETRIES,
-        retry_timeout: RETRYING,
+        retry_timeout: PATIENCE,
     }
 }

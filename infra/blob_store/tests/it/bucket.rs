@@ -9,6 +9,10 @@ use signalbox_blob_store::{BlobError, BlobStore, CheckError, Progress, Received}
 use signalbox_config::{Config, Secret, Storage};
 use signalbox_test_support::{S3Server, eventually, seconds};
 use tempfile::TempDir;
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+};
 use uuid::Uuid;
 
 use crate::support::{
@@ -239,4 +243,31 @@ async fn an_upload_during_which_the_server_is_killed_goes_on_after_its_return() 
     let received = bucket.store().receive(&key, at(present, content.len()), rest, |_| {}).await.unwrap();
     assert_eq!(received, complete(&content));
     assert!(read_all(&store, &key).await.unwrap() == content);
+}
+
+/// A server that turns away the first connections, as one does that is started again.
+async fn hesitant(server: &S3Server, times: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let server = server.endpoint().replace("http://", "");
+    tokio::spawn(async move {
+        for _ in 0..times {
+            drop(listener.accept().await.unwrap());
+        }
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut server = TcpStream::connect(&server).await.unwrap();
+            tokio::spawn(async move { copy_bidirectional(&mut client, &mut server).await });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_server_that_turns_connections_away_for_seconds_is_waited_for() {
+    let server = S3Server::shared().await;
+    let mut bucket = Bucket::new(server);
+    let (key, content) = (key(1, "file"), pattern(MIB));
+    bucket.store().receive(&key, anew(), chunks(&content), |_| {}).await.unwrap();
+    bucket.storage.endpoint = hesitant(server, 9).await;
+    assert!(read_all(&bucket.store(), &key).await.unwrap() == content);
 }
