@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use toml::Value;
 
 use layers::{merge, parse, set_from_environment};
@@ -22,7 +22,7 @@ const DEFAULTS: &str = include_str!("signalbox.default.toml");
 const PREFIX: &str = "SIGNALBOX_";
 
 /// The whole configuration.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// The HTTP server.
@@ -58,7 +58,7 @@ pub struct Config {
 }
 
 /// The HTTP server.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
     /// Address and port.
@@ -75,7 +75,7 @@ pub struct Server {
 }
 
 /// PostgreSQL.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Database {
     /// Address, with password.
@@ -87,7 +87,7 @@ pub struct Database {
 }
 
 /// NATS.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nats {
     /// Address, with password; those of all servers of a cluster.
@@ -97,7 +97,7 @@ pub struct Nats {
 }
 
 /// Logins and tokens.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
     /// Issuer and audience in tokens.
@@ -111,7 +111,7 @@ pub struct Identity {
 }
 
 /// What an API token begins with, so that people and programs tell it from other credentials.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 pub enum ApiTokenPrefix {
     /// `sb_`.
     #[serde(rename = "sb_")]
@@ -135,7 +135,7 @@ impl ApiTokenPrefix {
 }
 
 /// Logins at an OpenID provider.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sso {
     /// The provider's issuer; empty for no single sign-on.
@@ -159,7 +159,7 @@ pub struct Sso {
 }
 
 /// What somebody may do who comes from an OpenID provider for the first time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SsoRole {
     /// Read.
@@ -169,7 +169,7 @@ pub enum SsoRole {
 }
 
 /// Rate limits.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Of one user.
@@ -193,7 +193,7 @@ pub struct Limits {
 }
 
 /// File transfer.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transfer {
     /// Largest file, in bytes.
@@ -207,7 +207,7 @@ pub struct Transfer {
 }
 
 /// Channels and datapoints.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Monitoring {
     /// Days that datapoints are kept; 0 for ever.
@@ -215,7 +215,7 @@ pub struct Monitoring {
 }
 
 /// Requests to addresses that users name.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Egress {
     /// Networks that may be reached besides the public Internet.
@@ -223,7 +223,7 @@ pub struct Egress {
 }
 
 /// Documents: who reads them, and what one of them may take.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Extraction {
     /// Whether a login or token is needed.
@@ -281,7 +281,7 @@ pub struct Extraction {
 }
 
 /// Packages of plugins.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plugins {
     /// The Python that looks at packages: a path, or a name to look for.
@@ -289,7 +289,7 @@ pub struct Plugins {
 }
 
 /// Firmware updates.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Firmware {
     /// The minisign key that bundles have to be signed with; empty for none.
@@ -305,7 +305,7 @@ pub struct Firmware {
 }
 
 /// What is logged.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
     /// Filter as in `RUST_LOG`.
@@ -315,7 +315,7 @@ pub struct Log {
 }
 
 /// Shape of log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
     /// For people.
@@ -325,7 +325,7 @@ pub enum LogFormat {
 }
 
 /// Traces.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Telemetry {
     /// Address of an OTLP collector; empty for none.

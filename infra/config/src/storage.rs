@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{ConfigError, Secret, invalid};
 
@@ -10,7 +10,7 @@ const BUCKETS: [&str; 3] = ["s3://", "gs://", "az://"];
 const MAX_SEGMENT_MB: u32 = 256;
 
 /// Files on disk, and those that all machines share.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Storage {
     /// Folder for all of them.

@@ -18,7 +18,7 @@
 //!
 //! With `SIGNALBOX_TEST_SETUP=scaled`, every test has a cluster of three nats-servers, and the PostgreSQL a streaming replica; with
 //! `scaled-killed`, one nats-server after another and the replica are killed and started again all the time; so is the second
-//! process of a service, if the test starts one.
+//! process of a service, if the test starts one. A test that fails tells what was killed under it, `--nocapture` shows all.
 //!
 //! It is only for tests: every failure is a panic that fails the test.
 

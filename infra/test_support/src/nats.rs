@@ -1,4 +1,4 @@
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, thread, time::Duration};
 
 use async_nats::{Client, ConnectOptions, ServerAddr, jetstream};
 use signalbox_embedded::NatsCluster;
@@ -39,6 +39,7 @@ impl TestNats {
     /// Kills one server of the cluster after another, the first soon, and starts it again.
     pub(crate) fn killed_every(mut self, period: Duration) -> Self {
         let (nodes, size) = (self.nodes.clone(), self.size);
+        let test = thread::current().name().unwrap_or_default().to_owned();
         let killer = tokio::spawn(async move {
             sleep(FIRST_KILL).await;
             for index in (0..size).cycle() {
@@ -46,6 +47,7 @@ impl TestNats {
                 nodes.kill(index);
                 nodes.restart(index).await.expect("start a nats-server again");
                 drop(nodes);
+                eprintln!("killed a nats-server of {test}");
                 // The others need it before the next one may go.
                 sleep(period).await;
             }

@@ -94,6 +94,7 @@ fn kill_replica_every(period: Duration) {
             if let Some(Shared::Replicated(both)) = SHARED.get() {
                 both.kill_replica().await;
                 both.restart_replica().await;
+                eprintln!("killed the replica of all tests");
             }
         }
     });

@@ -10,8 +10,9 @@ use std::{
     time::Duration,
 };
 
-use reqwest::{Method, Request, RequestBuilder, redirect::Policy};
+use reqwest::{Method, Request, RequestBuilder, header::HeaderValue, redirect::Policy};
 use serde_json::{Value, json};
+use signalbox_clock::Clock;
 use signalbox_test_support::patience;
 use tokio::time::{sleep, timeout};
 
@@ -32,6 +33,9 @@ pub struct Client {
 }
 
 impl Client {
+    /// What the keys begin with that it gives to POSTs by itself.
+    pub const KEYS: &str = "repeatable-";
+
     pub fn new(address: SocketAddr) -> Self {
         Self::of(&[address])
     }
@@ -172,11 +176,9 @@ impl Client {
 
     /// Sends a request to the gateway that is killed now and then: what it does not answer is asked of another one.
     async fn send_beside(&self, victim: &VictimGateway, mut request: Request) -> Answer {
-        // The code that a provider gives for the way back is good once.
-        let is_once = !request.method().is_safe() || request.url().path().ends_with("/sso/callback");
-        let _alive = if is_once { Some(victim.write().await) } else { None };
+        let again = repetition(&mut request);
+        let _alive = if again.is_none() { Some(victim.spare().await) } else { None };
         if !victim.is_away() {
-            let again = if is_once { None } else { request.try_clone() };
             let answer = self.execute(request).await;
             request = match (answer, again) {
                 (Ok(answer), None) => return answer,
@@ -202,6 +204,20 @@ impl Client {
         };
         Ok(Answer { method, path, status, headers, body, is_whole })
     }
+}
+
+/// `request` once more, if that does no harm: POSTs get an `Idempotency-Key` unless they have one.
+fn repetition(request: &mut Request) -> Option<Request> {
+    let is_post = request.method() == Method::POST;
+    if is_post {
+        let key = format!("{}{}", Client::KEYS, Clock::system().new_id());
+        let key = HeaderValue::from_str(&key).unwrap();
+        request.headers_mut().entry("idempotency-key").or_insert(key);
+    }
+    // The code that a provider gives for the way back is good once.
+    let is_repeatable =
+        is_post || request.method().is_safe() && !request.url().path().ends_with("/sso/callback");
+    if is_repeatable { request.try_clone() } else { None }
 }
 
 /// `text` as it stands in a query.

@@ -20,6 +20,7 @@ mod real_gateway;
 mod receiver;
 mod separate;
 mod service;
+mod settings;
 mod stand_in;
 mod victim;
 pub mod webmacs;
@@ -27,13 +28,15 @@ mod wheel;
 mod worker_process;
 mod world;
 
+use signalbox_test_support::Setup;
+
 pub use answer::Answer;
 pub use browser::Browser;
 pub use bucket::{in_bucket, segments};
 pub use bundle::{Bundle, SigningKey};
 pub use client::{Client, encode};
 pub use collector::{Collector, Spanned};
-pub use command::{signalbox, storage_variables};
+pub use command::signalbox;
 pub use conformance::description;
 pub use fileflux::{FileFlux, Habits};
 pub use folder::{Folder, bytes, sha256};
@@ -46,9 +49,15 @@ pub use real_agent::{RealAgent, Transport};
 pub use real_gateway::RealGateway;
 pub use receiver::{Got, Manner, Receiver};
 pub use separate::Separate;
+pub use settings::variables;
 pub use signalbox_test_support::{eventually, eventually_some, seconds};
 pub use stand_in::{Reply, Seen, StandIn};
-pub use victim::{Victim, VictimGateway};
+pub use victim::{Victim, VictimGateway, VictimKind};
 pub use wheel::Wheel;
 pub use worker_process::WorkerProcess;
 pub use world::{ADMIN, AgentAccount, PASSWORD, World};
+
+/// Whether what happened `times` was done once, or again because one who did it was killed.
+pub fn is_once(times: u64) -> bool {
+    times == 1 || times > 1 && Setup::of_this_run().kills().is_some()
+}

@@ -9,7 +9,7 @@ use tokio::{
     process::{Child, Command},
 };
 
-use super::{Client, eventually, seconds, storage_variables};
+use super::{Client, eventually, seconds, variables};
 
 /// A running gateway on the servers of a test.
 pub struct RealGateway {
@@ -23,14 +23,7 @@ impl RealGateway {
         let address = free_address();
         let mut command = Command::new(env!("CARGO_BIN_EXE_signalbox"));
         command.args(["serve", "--role", "gateway"]).stdin(Stdio::null()).kill_on_drop(true);
-        command
-            .env("DATABASE_URL", config.database.url.expose())
-            .env("NATS_URL", config.nats.url.expose())
-            .env("SIGNALBOX_DATABASE__REPLICA_URL", config.database.replica_url.expose())
-            .env("SIGNALBOX_NATS__REPLICAS", config.nats.replicas.to_string())
-            .env("SIGNALBOX_SERVER__ADDRESS", address.to_string())
-            .envs(storage_variables(&config.storage))
-            .env("SIGNALBOX_LIMITS__REQUEST_BURST", config.limits.request_burst.to_string());
+        command.envs(variables(config)).env("SIGNALBOX_SERVER__ADDRESS", address.to_string());
         let process = command.spawn().unwrap();
         eventually(seconds(60), async || TcpStream::connect(address).await.is_ok()).await;
         let client = Client::new(address);

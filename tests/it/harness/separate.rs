@@ -73,8 +73,7 @@ impl Separate {
     pub async fn stop(&mut self) -> Vec<(&'static str, ExitStatus)> {
         let mut ended = Vec::new();
         for process in &self.processes {
-            let id = process.child.id().unwrap().to_string();
-            Command::new("kill").args(["-TERM", &id]).status().await.unwrap();
+            terminate(&process.child).await;
         }
         for Process { role, child, .. } in &mut self.processes {
             let status = timeout(seconds(30), child.wait()).await;
@@ -94,6 +93,12 @@ impl Separate {
     pub fn log(&self, role: &str) -> String {
         std::fs::read_to_string(log_of(&self.folder, role)).unwrap()
     }
+}
+
+/// Asks a process to stop.
+pub async fn terminate(process: &Child) {
+    let id = process.id().unwrap().to_string();
+    Command::new("kill").args(["-TERM", &id]).status().await.unwrap();
 }
 
 fn log_of(folder: &TempDir, role: &str) -> PathBuf {

@@ -1,11 +1,14 @@
 //! The second process of a service, which is killed and started again while a test runs.
 
 use std::{
+    fs::File,
     net::SocketAddr,
+    process::Stdio,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -13,7 +16,8 @@ use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_test_support::{free_address, patience};
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
+    process::{Child, Command},
     runtime::{Builder, Runtime},
     sync::{RwLock, RwLockReadGuard},
     task::JoinHandle,
@@ -21,16 +25,25 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{seconds, service::Process};
+use super::{ADMIN, Client, PASSWORD, seconds, separate::terminate, service::Process, variables};
 
 /// Most tests have begun their work by then, and few have ended.
-const FIRST_KILL: Duration = Duration::from_secs(2);
+const FIRST_KILL: Duration = Duration::from_millis(500);
 
-/// Gateway, command handler and runner of read models in a runtime of its own, and workers if the test allows for it.
+/// A second process with a gateway, a command handler and a runner of read models.
 pub struct Victim {
-    pub gateway: Arc<VictimGateway>,
     stop: CancellationToken,
-    killer: JoinHandle<Life>,
+    killer: JoinHandle<Option<Life>>,
+}
+
+/// What that process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VictimKind {
+    /// The program with all roles, killed with SIGKILL.
+    Program,
+    /// Threads of the test, which end in the middle of whatever they do: only they can live by a clock that the test holds. They
+    /// have no workers, whose claims would never lapse then.
+    Threads,
 }
 
 /// What clients know of its gateway, as a load balancer knows it of those that it watches.
@@ -38,25 +51,31 @@ pub struct Victim {
 pub struct VictimGateway {
     pub address: SocketAddr,
     is_away: AtomicBool,
-    /// Held for reading while a write is on its way: who lost its answer may not repeat it, so that the test would end there.
-    writes: RwLock<()>,
+    /// Held for reading while a request is on its way that cannot be repeated: who lost its answer would not know what became
+    /// of it, and the test would end there.
+    unrepeatable: RwLock<()>,
 }
 
 impl VictimGateway {
+    /// One that does not run yet.
+    pub fn new() -> Self {
+        Self { address: free_address(), is_away: AtomicBool::new(true), unrepeatable: RwLock::new(()) }
+    }
+
     /// Whether requests cannot reach it for the moment.
     pub fn is_away(&self) -> bool {
         self.is_away.load(Ordering::SeqCst)
     }
 
-    /// Keeps it alive while a write is on its way to it.
-    pub async fn write(&self) -> RwLockReadGuard<'_, ()> {
-        self.writes.read().await
+    /// Keeps it alive while a request is on its way to it that cannot be repeated.
+    pub async fn spare(&self) -> RwLockReadGuard<'_, ()> {
+        self.unrepeatable.read().await
     }
 
-    /// Sends nothing to it any more once no write is on its way. A killer who waited in line would hold up the writes behind it.
+    /// Sends nothing to it any more once no such request is on its way. A killer who waited in line would hold up those behind it.
     async fn leave(&self) {
         loop {
-            if let Ok(_none) = self.writes.try_write() {
+            if let Ok(_none) = self.unrepeatable.try_write() {
                 return self.is_away.store(true, Ordering::SeqCst);
             }
             sleep(Duration::from_millis(5)).await;
@@ -65,36 +84,148 @@ impl VictimGateway {
 }
 
 impl Victim {
-    /// Starts it, and kills it every `period` from then on, the first time soon.
-    pub async fn start(config: &Config, clock: &Clock, works: bool, period: Duration) -> Self {
-        let address = free_address();
-        let gateway =
-            Arc::new(VictimGateway { address, is_away: AtomicBool::new(false), writes: RwLock::new(()) });
+    /// Starts it, kills it soon after, and again every `period`.
+    pub async fn start(
+        kind: VictimKind,
+        gateway: Arc<VictimGateway>,
+        config: &Config,
+        clock: &Clock,
+        period: Duration,
+    ) -> Self {
         let stop = CancellationToken::new();
-        let (config, clock) = (config.clone(), clock.clone());
-        let mut life = Life::begin(&config, &clock, works, address).await;
-        let (condemned, stopped) = (gateway.clone(), stop.clone());
+        let (config, clock, stopped) = (config.clone(), clock.clone(), stop.clone());
+        let test = thread::current().name().unwrap_or_default().to_owned();
+        let mut life = Life::begin(kind, &config, &clock, gateway.address).await;
         let killer = tokio::spawn(async move {
             let mut rest = FIRST_KILL;
-            let may_die = async |rest| {
-                sleep(rest).await;
-                condemned.leave().await;
-            };
-            while stopped.run_until_cancelled(may_die(rest)).await.is_some() {
-                life.end();
-                life = Life::begin(&config, &clock, works, address).await;
-                condemned.is_away.store(false, Ordering::SeqCst);
+            loop {
+                gateway.is_away.store(false, Ordering::SeqCst);
+                let condemned = async {
+                    sleep(rest).await;
+                    gateway.leave().await;
+                };
+                if stopped.run_until_cancelled(condemned).await.is_none() {
+                    return Some(life);
+                }
+                life.end().await;
+                eprintln!("killed the second process of {test}: {kind:?}");
+                let next = Life::begin(kind, &config, &clock, gateway.address);
+                life = stopped.run_until_cancelled(next).await?;
                 rest = period;
             }
-            life
         });
-        Self { gateway, stop, killer }
+        Self { stop, killer }
     }
 
-    /// Kills it no more; the last one lives.
-    pub async fn spare(self) -> Life {
+    /// Kills it no more; gives back the one that lives, if it does not just start.
+    pub async fn spare(self) -> Option<Life> {
         self.stop.cancel();
         self.killer.await.expect("nobody killed the second process any more: it did not start again")
+    }
+}
+
+/// From one start to the next end.
+pub enum Life {
+    Program(Child),
+    Threads(Background, Box<Process>),
+}
+
+impl Life {
+    async fn begin(kind: VictimKind, config: &Config, clock: &Clock, address: SocketAddr) -> Self {
+        match kind {
+            VictimKind::Program => Self::Program(begin_program(config, address).await),
+            VictimKind::Threads => {
+                let (runtime, process) = begin_threads(config, clock, address).await;
+                Self::Threads(runtime, process)
+            }
+        }
+    }
+
+    /// Ends it at once: whatever it was about to do is not done.
+    async fn end(self) {
+        if let Self::Program(mut child) = self {
+            child.kill().await.unwrap();
+        }
+    }
+
+    /// Ends it in good order.
+    pub async fn stop(self) {
+        match self {
+            Self::Program(mut child) => {
+                terminate(&child).await;
+                let status = timeout(patience(seconds(20)), child.wait()).await;
+                let status = status.expect("the second process did not stop").unwrap();
+                assert!(status.success(), "the second process ended with {status}");
+            }
+            Self::Threads(runtime, process) => runtime.get().spawn(process.stop()).await.unwrap(),
+        }
+    }
+}
+
+async fn begin_program(config: &Config, address: SocketAddr) -> Child {
+    let log = config.storage.folder.join("second-process.log");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_signalbox"));
+    command
+        .arg("serve")
+        .env_remove("SIGNALBOX_CONFIG")
+        .envs(variables(config))
+        .env("SIGNALBOX_SERVER__ADDRESS", address.to_string())
+        .env("SIGNALBOX_ADMIN_EMAIL", ADMIN)
+        .env("SIGNALBOX_ADMIN_PASSWORD", PASSWORD)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&log).unwrap())
+        .kill_on_drop(true);
+    if config.extraction.parsers == 0 {
+        // Nobody reads documents in the first process either. With such an address, nobody does here.
+        command.env("SIGNALBOX_EXTRACTION__TIKA_URL", "no address");
+    }
+    let mut child = command.spawn().unwrap();
+    let ready = async {
+        let client = Client::new(address);
+        loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                panic!("the second process ended with {status}: {}", std::fs::read_to_string(&log).unwrap());
+            }
+            if TcpStream::connect(address).await.is_ok() && client.get("/readyz").await.status == 200 {
+                return;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(patience(seconds(20)), ready).await.expect("the second process does not become ready");
+    child
+}
+
+async fn begin_threads(config: &Config, clock: &Clock, address: SocketAddr) -> (Background, Box<Process>) {
+    let listener = bind(address).await;
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let runtime = Background(Some(runtime));
+    let (config, clock) = (config.clone(), clock.clone());
+    let process = runtime.get().spawn(async move {
+        let mut process = Process::new(&config, &clock).await;
+        process.take_inner_roles(false).await;
+        process.serve_on(TcpListener::from_std(listener).unwrap()).await;
+        process
+    });
+    let process = process.await.unwrap();
+    (runtime, Box::new(process))
+}
+
+/// A runtime that ends with whatever runs in it, without waiting.
+pub struct Background(Option<Runtime>);
+
+impl Background {
+    fn get(&self) -> &Runtime {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
@@ -111,43 +242,4 @@ async fn bind(address: SocketAddr) -> std::net::TcpListener {
     let listener = timeout(patience(seconds(20)), taken).await.expect("the address stays taken");
     listener.set_nonblocking(true).unwrap();
     listener
-}
-
-/// From one start to the next end.
-pub struct Life(Option<(Runtime, Process)>);
-
-impl Life {
-    async fn begin(config: &Config, clock: &Clock, works: bool, address: SocketAddr) -> Self {
-        let listener = bind(address).await;
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let (config, clock) = (config.clone(), clock.clone());
-        let process = runtime.spawn(async move {
-            let mut process = Process::new(&config, &clock).await;
-            process.take_inner_roles(works).await;
-            process.serve_on(TcpListener::from_std(listener).unwrap()).await;
-            process
-        });
-        Self(Some((runtime, process.await.unwrap())))
-    }
-
-    /// Ends it at once: whatever it was about to do is not done.
-    fn end(&mut self) {
-        if let Some((runtime, _)) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
-
-    /// Ends it in good order.
-    pub async fn stop(mut self) {
-        if let Some((runtime, process)) = self.0.take() {
-            runtime.spawn(process.stop()).await.unwrap();
-            runtime.shutdown_background();
-        }
-    }
-}
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        self.end();
-    }
 }

@@ -4,6 +4,7 @@ use std::{
     net::SocketAddr,
     panic::Location,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -17,7 +18,8 @@ use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
 use super::{
-    Client, Folder, ReadModels, Victim, eventually, eventually_some, seconds, service::Process, signalbox,
+    Client, Folder, ReadModels, Victim, VictimGateway, VictimKind, eventually, eventually_some, seconds,
+    service::Process, signalbox,
 };
 
 /// E-mail address of the admin of every test.
@@ -61,6 +63,17 @@ enum Beginning<'a> {
     WithOwnBus,
     /// The log of another one, in which the token is an admin's.
     Archive(&'a Path, &'a str),
+}
+
+impl Beginning<'_> {
+    /// What the second process is in a run that kills it; none if the test kills for itself.
+    fn kind_of_victim(&self) -> Option<VictimKind> {
+        match self {
+            Self::Empty | Self::Archive(..) => Some(VictimKind::Program),
+            Self::ByClock | Self::WithoutWorkers | Self::WithOneWorker => Some(VictimKind::Threads),
+            Self::WithOwnBus => None,
+        }
+    }
 }
 
 impl World {
@@ -129,20 +142,16 @@ impl World {
         let mut main = Process::new(&config, &clock).await;
         main.take_inner_roles(!matches!(beginning, Beginning::WithoutWorkers)).await;
         let address = main.serve().await;
-        let (mut gateways, mut others, mut victim) = (vec![address], Vec::new(), None);
+        let (mut gateways, mut others, mut condemned) = (vec![address], Vec::new(), None);
         if is_scaled {
             // Two of each role, as different processes have them.
             let works = !matches!(beginning, Beginning::WithoutWorkers | Beginning::WithOneWorker);
-            let kills = match beginning {
-                Beginning::WithOwnBus => None,
-                _ => Setup::of_this_run().kills(),
-            };
-            if let Some(period) = kills {
-                let dies_working = works && !matches!(beginning, Beginning::ByClock);
-                let second = Victim::start(&config, &clock, dies_working, period).await;
-                gateways.push(second.gateway.address);
-                victim = Some(second);
-                if works && !dies_working {
+            let kind = beginning.kind_of_victim();
+            if let (Some(period), Some(kind)) = (Setup::of_this_run().kills(), kind) {
+                let gateway = Arc::new(VictimGateway::new());
+                gateways.push(gateway.address);
+                condemned = Some((kind, gateway, period));
+                if works && kind == VictimKind::Threads {
                     let mut third = Process::new(&config, &clock).await;
                     third.work().await;
                     others.push(third);
@@ -160,7 +169,7 @@ impl World {
             password_file: folder.path().join("admin-password"),
         };
         let read_models = ReadModels::of(&servers);
-        let outlived = victim.as_ref().map(|victim| victim.gateway.clone());
+        let outlived = condemned.as_ref().map(|(_, gateway, _)| gateway.clone());
         let anonymous = Client::of(&gateways).that_sees_its_writes(&read_models).that_outlives(outlived);
         if !matches!(beginning, Beginning::Archive(..)) {
             // Nobody could log in yet.
@@ -170,6 +179,12 @@ impl World {
                 .unwrap()
                 .expect("there was no user before");
         }
+        let victim = match condemned {
+            Some((kind, gateway, period)) => {
+                Some(Victim::start(kind, gateway, &config, &clock, period).await)
+            }
+            None => None,
+        };
         eventually(seconds(10), async || anonymous.get("/readyz").await.status == 200).await;
         let admin = match beginning {
             Beginning::Archive(_, token) => anonymous.with_token(token),
@@ -376,7 +391,7 @@ impl World {
     pub async fn finish(self) {
         let Self { servers, main, others, victim, folder, .. } = self;
         let spared = match victim {
-            Some(victim) => Some(victim.spare().await),
+            Some(victim) => victim.spare().await,
             None => None,
         };
         servers.finish().await;
@@ -391,8 +406,10 @@ impl World {
 
     /// Ends the test where mail for agents that are away is meant to stay.
     pub async fn finish_with_mail(self) {
-        if let Some(victim) = self.victim {
-            victim.spare().await.stop().await;
+        if let Some(victim) = self.victim
+            && let Some(life) = victim.spare().await
+        {
+            life.stop().await;
         }
         for process in self.others.into_iter().chain([self.main]) {
             process.stop().await;

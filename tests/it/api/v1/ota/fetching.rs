@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::{announced, apply, current, path, until_status, versions};
-use crate::harness::{Bundle, Reply, StandIn, World, eventually, seconds, sha256};
+use crate::harness::{Bundle, Reply, StandIn, World, eventually, is_once, seconds, sha256};
 
 #[tokio::test]
 async fn a_bundle_is_fetched_when_it_is_applied() {
@@ -16,7 +16,7 @@ async fn a_bundle_is_fetched_when_it_is_applied() {
     assert_eq!((&done["file_size_bytes"], &done["has_firmware_file"]), (&json!(bytes.len()), &json!(true)));
     assert_eq!(current(&world).as_deref(), Some("1.2.0"));
     let seen = server.seen("GET /f.tar.gz");
-    assert!(seen.len() == 1 && seen[0].header("authorization").is_empty());
+    assert!(is_once(seen.len() as u64) && seen[0].header("authorization").is_empty());
     world.finish().await;
 }
 
