@@ -179,11 +179,10 @@ fn callback(state: &Gateway, query: &Pairs, form: &Pairs) -> Result<Option<Wish>
     Ok(Some(Wish { receiver, url, secret }))
 }
 
-/// The queue is bounded: who comes when it is full comes again.
-async fn check_room(state: &Gateway, more: usize) -> Result<(), Problem> {
+/// The queue is bounded: who comes when it is full comes again. A repetition finds room for what it had brought before.
+async fn check_room(state: &Gateway, ids: &[Uuid]) -> Result<(), Problem> {
     let most = i64::from(state.config.extraction.max_open_jobs);
-    let open = queries::open_jobs(&state.pool, most).await?;
-    if open.saturating_add_unsigned(more as u64) <= most {
+    if queries::open_jobs_with(&state.pool, ids, most).await? <= most {
         return Ok(());
     }
     Err(Problem::unavailable("Too many documents wait to be read: try again in a while."))
@@ -198,15 +197,16 @@ async fn submit_all(
     is_batch: bool,
 ) -> Result<Response, Problem> {
     let Form { documents, mut inputs, .. } = form;
-    check_room(state, documents.len()).await?;
-    let numbered = documents.into_iter().enumerate();
-    let submissions = numbered.map(|(number, document)| {
-        let id = match is_batch {
-            true => Uuid::new_v5(&context.resource, format!("document {number}").as_bytes()),
-            false => context.resource,
-        };
-        submit_one(state, who, context, id, document, wanted)
-    });
+    let id = |number: usize| match is_batch {
+        true => Uuid::new_v5(&context.resource, format!("document {number}").as_bytes()),
+        false => context.resource,
+    };
+    let ids: Vec<_> = (0..documents.len()).map(id).collect();
+    check_room(state, &ids).await?;
+    let submissions = ids
+        .into_iter()
+        .zip(documents)
+        .map(|(id, document)| submit_one(state, who, context, id, document, wanted));
     let submissions: Vec<_> = submissions.collect();
     let submitted: Vec<(Uuid, Written, ExtractionSubmittedOut)> =
         stream::iter(submissions).buffered(CONCURRENT).try_collect().await?;

@@ -209,7 +209,8 @@ pub(crate) async fn delete(
 
 /// Send the agent a message and wait up to 5 s for the echo.
 #[utoipa::path(post, path = "/api/agents/{id}/test", tag = "agents", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "test_agent",
-    responses((status = 200, body = TestOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut)))]
+    responses((status = 200, body = TestOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut),
+        (status = 503, body = ErrorOut)))]
 pub(crate) async fn test(
     State(state): State<AppState>,
     _: Admin,
@@ -222,11 +223,12 @@ pub(crate) async fn test(
     let begun = Instant::now();
     let message =
         MailMessage { kind: "connection_test".to_owned(), data: json!({ "request_id": request_id }) };
-    state
-        .mailbox
-        .post(agent, &key, &message)
-        .await
-        .map_err(|error| Problem::unavailable(error.to_string()))?;
+    state.mailbox.post(agent, &key, &message).await.map_err(|error| {
+        tracing::warn!(%error, "a connection test was not left for the agent");
+        Problem::unavailable(
+            "The agent cannot be asked: NATS did not take the message. Try again in a moment.",
+        )
+    })?;
     let echo = async {
         while let Ok(wakeup) = wakeups.recv().await {
             if matches!(&wakeup, Wakeup::TestEcho { request_id: echoed } if *echoed == request_id) {

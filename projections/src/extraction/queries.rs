@@ -99,15 +99,19 @@ pub async fn counts(pool: &PgPool, owner: Option<Uuid>) -> Result<JobCounts, sql
     sqlx::query_as(&sql).bind(owner).fetch_one(pool).await
 }
 
-/// How many jobs have not ended; counts no further than `most`.
+/// How many jobs would not have ended if those with `ids` were taken in, of which some may be there already; counts no further than
+/// `most` of those that are there.
 ///
 /// # Errors
 /// The database's error.
-pub async fn open_jobs(pool: &PgPool, most: i64) -> Result<i64, sqlx::Error> {
+pub async fn open_jobs_with(pool: &PgPool, ids: &[Uuid], most: i64) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
-        "SELECT count(*) FROM (SELECT 1 FROM read.extraction_jobs WHERE due_at IS NOT NULL LIMIT $1) open",
+        "SELECT (SELECT count(*) FROM (SELECT 1 FROM read.extraction_jobs WHERE due_at IS NOT NULL LIMIT $1) open)
+              + (SELECT count(*) FROM unnest($2) new (id)
+                  WHERE NOT EXISTS (SELECT FROM read.extraction_jobs job WHERE job.id = new.id))",
     )
     .bind(most)
+    .bind(ids)
     .fetch_one(pool)
     .await
 }

@@ -89,7 +89,6 @@ async fn a_blank_document_completes() {
 #[tokio::test]
 async fn a_batch_is_taken_in_whole_or_not_at_all() {
     let world = world(|config| config.extraction.max_file_bytes = 1 << 20).await;
-    // One that is not killed: what a gateway has received that dies before it has removed it stays.
     let client = &world.at_one_gateway();
     let batch = format!("{JOBS}/batch?output_format=plaintext");
     let files: Vec<(String, String)> =
@@ -165,6 +164,25 @@ async fn the_queue_is_bounded() {
     world.admin.delete(&path(&busy)).await.expect(200);
     until_status(&world.admin, &waiting, "completed").await;
     submit(&world.admin, "a.txt", b"a").await;
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_repetition_finds_room_in_a_queue_that_is_full_of_what_it_had_brought() {
+    let world = World::without_workers(Clock::system(), |config| {
+        config.extraction.max_open_jobs = 1;
+        config.extraction.parsers = 1;
+    })
+    .await;
+    let first = with_key(&world.admin, "k-1", b"a").await.expect(202);
+    // As if the gateway had died before it could keep its answer.
+    sqlx::query("UPDATE ops.idempotent_requests SET status = NULL")
+        .execute(&world.servers.pool)
+        .await
+        .unwrap();
+    assert_eq!(code(&send(&world.admin, JOBS, "a.txt", b"a").await, 503), "unavailable");
+    assert_eq!(with_key(&world.admin, "k-1", b"a").await.expect(202), first);
+    world.admin.delete(&path(first["job_id"].as_str().unwrap())).await.expect(200);
     world.finish().await;
 }
 
