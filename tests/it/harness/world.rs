@@ -198,7 +198,8 @@ impl World {
         self.admin.anonymous()
     }
 
-    /// The admin at one gateway, whatever the other tests of this run have: for what each gateway knows by itself.
+    /// The admin at one gateway that nobody kills, whatever the other tests of this run have: for what each gateway knows by
+    /// itself, and for files that it removes, which stay if it dies before.
     pub fn at_one_gateway(&self) -> Client {
         self.admin.at(&Client::new(self.address))
     }

@@ -6,9 +6,10 @@ use crate::harness::{Bundle, World, eventually, seconds, sha256};
 #[tokio::test]
 async fn a_bundle_makes_its_update_or_joins_it() {
     let world = World::start().await;
+    let admin = world.at_one_gateway();
     let bytes = Bundle::of("1.2.0");
     let upload =
-        async |name: &str, fields: &[(&str, &str)]| Bundle::upload(&world.admin, name, &bytes, fields).await;
+        async |name: &str, fields: &[(&str, &str)]| Bundle::upload(&admin, name, &bytes, fields).await;
     let made = upload("../../tmp/webmacs-update-1.2.0.tar.gz", &[("changelog", "Faster")]).await.expect(201);
     for (field, value) in [
         ("version", json!("1.2.0")),
@@ -42,9 +43,10 @@ async fn a_bundle_makes_its_update_or_joins_it() {
 #[tokio::test]
 async fn what_is_no_bundle_is_refused_and_leaves_nothing() {
     let world = World::with(|config| config.firmware.max_file_bytes = 100_000).await;
+    let admin = world.at_one_gateway();
     let bytes = Bundle::of("1.2.0");
     let upload = async |name: &str, bytes: &[u8], fields: &[(&str, &str)]| {
-        Bundle::upload(&world.admin, name, bytes, fields).await
+        Bundle::upload(&admin, name, bytes, fields).await
     };
     let fine = "firmware-1.2.0.tar.gz";
     for name in ["firmware-1.2.0.zip", "firmware-1.2.0", "", "firmware-1.2.0.tar.gz.exe"] {
@@ -60,13 +62,13 @@ async fn what_is_no_bundle_is_refused_and_leaves_nothing() {
     let told = upload(fine, &bytes, &[("file_hash_sha256", &"ab".repeat(32))]).await.error(400);
     assert!(told.contains(&sha256(&bytes)), "{told}");
     let request = |kind: &str, body: &'static str| {
-        let request = world.admin.request(reqwest::Method::POST, "/api/v1/ota/upload");
+        let request = admin.request(reqwest::Method::POST, "/api/v1/ota/upload");
         request.header("content-type", kind.to_owned()).body(body)
     };
-    world.admin.send(request("text/plain", "x")).await.error(422);
-    world.admin.send(request("multipart/form-data; boundary=b", "--b--\r\n")).await.error(422);
+    admin.send(request("text/plain", "x")).await.error(422);
+    admin.send(request("multipart/form-data; boundary=b", "--b--\r\n")).await.error(422);
     let cut = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a-1.2.0.tar.gz\"\r\n\r\nabc";
-    world.admin.send(request("multipart/form-data; boundary=b", cut)).await.error(400);
+    admin.send(request("multipart/form-data; boundary=b", cut)).await.error(400);
     let operator = world.user("operator", "operator").await;
     Bundle::upload(&operator, fine, &bytes, &[]).await.error(403);
     Bundle::upload(&world.anonymous(), fine, &bytes, &[]).await.error(401);
@@ -79,10 +81,11 @@ async fn what_is_no_bundle_is_refused_and_leaves_nothing() {
 #[tokio::test]
 async fn a_repeated_upload_is_one() {
     let world = World::start().await;
+    let admin = world.at_one_gateway();
     let bytes = Bundle::of("1.2.0");
     let upload = async |bytes: &[u8]| {
-        let request = Bundle::uploading(&world.admin, "firmware-1.2.0.tar.gz", bytes, &[]);
-        world.admin.send(request.header("idempotency-key", "once")).await
+        let request = Bundle::uploading(&admin, "firmware-1.2.0.tar.gz", bytes, &[]);
+        admin.send(request.header("idempotency-key", "once")).await
     };
     let first = upload(&bytes).await.expect(201);
     assert_eq!(upload(&bytes).await.expect(201), first);
