@@ -162,11 +162,11 @@ pub(crate) async fn create(
         enabled: enabled.unwrap_or(true),
         config: seal(&state, context.resource, config_json.as_deref())?,
     };
-    // Checked before events are made for it.
+    // Checked before events are made for it. A repetition has made the instance itself.
     let spec = spec.validate()?;
     let offered = classes::find(&state, plugin_id.trim()).await?;
     let config = offered.check(config_json.as_deref())?;
-    if queries::is_instance_name_taken(&state.pool, &spec.name).await? {
+    if queries::is_instance_name_taken(&state.pool, &spec.name, context.resource).await? {
         let detail = "Another plugin instance has this name: choose another one.";
         return Err(Problem::conflict("instance_name_taken", detail));
     }

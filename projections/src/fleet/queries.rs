@@ -76,13 +76,14 @@ pub async fn instances(
     .await
 }
 
-/// Whether an instance has this name.
+/// Whether an instance other than `id` has this name.
 ///
 /// # Errors
 /// The database's error.
-pub async fn is_instance_name_taken(pool: &PgPool, name: &str) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar("SELECT EXISTS (SELECT FROM read.plugin_instances WHERE name = $1)")
+pub async fn is_instance_name_taken(pool: &PgPool, name: &str, id: Uuid) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT FROM read.plugin_instances WHERE name = $1 AND id <> $2)")
         .bind(name)
+        .bind(id)
         .fetch_one(pool)
         .await
 }

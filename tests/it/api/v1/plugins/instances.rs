@@ -175,6 +175,27 @@ async fn receivers_are_told_which_instance_a_value_comes_from() {
 }
 
 #[tokio::test]
+async fn a_repeated_creation_is_one() {
+    let world = World::start().await;
+    let create = async || {
+        let request = world.admin.request(reqwest::Method::POST, "/api/v1/plugins");
+        let body = json!({"plugin_id": "system", "instance_name": "One"});
+        world.admin.send(request.header("idempotency-key", "once").json(&body)).await.expect(201)
+    };
+    let first = create().await;
+    // As if the gateway had died before it could keep its answer.
+    sqlx::query("UPDATE ops.idempotent_requests SET status = NULL")
+        .execute(&world.servers.pool)
+        .await
+        .unwrap();
+    assert_eq!(create().await, first);
+    assert_eq!(world.count_events("plugin_instance_created").await, 1);
+    let made = first["channel_mappings"].as_array().unwrap().len() as i64;
+    assert_eq!((made > 0, world.count_events("channel_created").await), (true, made));
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn a_status_is_believed_for_a_minute_and_recorded_when_it_changes() {
     let clock = Clock::manual(Clock::system().now().trunc_subsecs(6));
     let world = World::at(clock.clone(), |_| {}).await;
