@@ -208,16 +208,18 @@ impl Client {
 
 /// `request` once more, if that does no harm: POSTs get an `Idempotency-Key` unless they have one.
 fn repetition(request: &mut Request) -> Option<Request> {
+    // Codes of a login at a provider are good once.
+    let has_code = ["/sso/callback", "/sso/exchange"].iter().any(|end| request.url().path().ends_with(end));
     let is_post = request.method() == Method::POST;
+    if has_code || !(is_post || request.method().is_safe()) {
+        return None;
+    }
     if is_post {
         let key = format!("{}{}", Client::KEYS, Clock::system().new_id());
         let key = HeaderValue::from_str(&key).unwrap();
         request.headers_mut().entry("idempotency-key").or_insert(key);
     }
-    // The code that a provider gives for the way back is good once.
-    let is_repeatable =
-        is_post || request.method().is_safe() && !request.url().path().ends_with("/sso/callback");
-    if is_repeatable { request.try_clone() } else { None }
+    request.try_clone()
 }
 
 /// `text` as it stands in a query.
