@@ -12,6 +12,7 @@ use axum::{
 use serde::Serialize;
 use serde_json::json;
 use signalbox_domain::kernel::{ErrorKind, Rejection};
+use signalbox_messaging::BusError;
 use utoipa::ToSchema;
 
 /// What went wrong.
@@ -232,6 +233,13 @@ impl From<Rejection> for Problem {
             ErrorKind::Unavailable => return Self::unavailable(rejection.message),
         };
         Self::new(kind, &rejection.code, rejection.message)
+    }
+}
+
+impl From<BusError> for Problem {
+    fn from(error: BusError) -> Self {
+        tracing::error!(%error, "NATS does not answer");
+        Self::unavailable("NATS does not answer: try again in a moment.")
     }
 }
 

@@ -223,12 +223,7 @@ pub(crate) async fn test(
     let begun = Instant::now();
     let message =
         MailMessage { kind: "connection_test".to_owned(), data: json!({ "request_id": request_id }) };
-    state.mailbox.post(agent, &key, &message).await.map_err(|error| {
-        tracing::warn!(%error, "a connection test was not left for the agent");
-        Problem::unavailable(
-            "The agent cannot be asked: NATS did not take the message. Try again in a moment.",
-        )
-    })?;
+    state.mailbox.post(agent, &key, &message).await?;
     let echo = async {
         while let Ok(wakeup) = wakeups.recv().await {
             if matches!(&wakeup, Wakeup::TestEcho { request_id: echoed } if *echoed == request_id) {

@@ -138,8 +138,7 @@ pub(super) async fn handle(state: &Gateway, peer: &Peer, message: MailMessage) -
 
 /// Removes taken messages from the agent's mailbox.
 pub(super) async fn acknowledge(state: &Gateway, peer: &Peer, ids: &[i64]) -> Result<(), Problem> {
-    let acknowledged = state.mailbox.acknowledge(peer.auth.agent, ids).await;
-    acknowledged.map_err(|error| Problem::unavailable(error.to_string()))
+    Ok(state.mailbox.acknowledge(peer.auth.agent, ids).await?)
 }
 
 /// Notes what the agent says of its machine, and puts right what it has forgotten about.
@@ -183,8 +182,7 @@ async fn waits_in_mailbox(state: &Gateway, peer: &Peer, row: &TransferRow) -> Re
         _ => return Ok(false),
     };
     let key = mail_key(row.number, row.attempts.unsigned_abs(), leg);
-    let held = state.mailbox.holds(peer.auth.agent, &key).await;
-    held.map_err(|error| Problem::unavailable(error.to_string()))
+    Ok(state.mailbox.holds(peer.auth.agent, &key).await?)
 }
 
 async fn report_progress(state: &Gateway, peer: &Peer, progress: Progress) -> Result<(), Problem> {
@@ -228,7 +226,7 @@ async fn pass_on_echo(state: &Gateway, echo: Echo) -> Result<(), Problem> {
         return Ok(());
     }
     let wakeup = Wakeup::TestEcho { request_id: echo.request_id };
-    state.bus.wake(&wakeup).await.map_err(|error| Problem::unavailable(error.to_string()))
+    Ok(state.bus.wake(&wakeup).await?)
 }
 
 async fn find(state: &Gateway, peer: &Peer, number: i64) -> Result<Option<TransferRow>, Problem> {

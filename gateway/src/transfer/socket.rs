@@ -87,7 +87,7 @@ pub(super) async fn begin(state: &Gateway, peer: &Peer, session: Uuid) -> Result
     let command = AgentCommand::Connect { session, transport: peer.transport };
     state.write::<Agent>(peer.auth.agent.0, None, &messages::metadata(state, peer), &command).await?;
     let wakeup = Wakeup::AgentSession { agent: peer.auth.agent.0, session };
-    state.bus.wake(&wakeup).await.map_err(|error| Problem::unavailable(error.to_string()))
+    Ok(state.bus.wake(&wakeup).await?)
 }
 
 async fn end(state: &Gateway, peer: &Peer, session: Uuid, reason: &str) {

@@ -15,6 +15,9 @@ const MIN_SERVER: (i64, i64, i64) = (2, 11, 0);
 /// How often a server is asked whether it lives: one that says nothing to two of them is left for another.
 const PING: Duration = Duration::from_secs(2);
 
+/// How long to wait for what the client does beside us: to tell of a connection, to send what is buffered.
+const SETTLE: Duration = Duration::from_secs(2);
+
 /// Why the bus cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BusError {
@@ -75,7 +78,7 @@ impl Bus {
             });
         let client = options.connect(addresses).await.map_err(BusError::Connect)?;
         // Another task tells of this connection: who waits for a new one must not hear of it later.
-        if timeout(PING, connections.wait_for(|count| *count > 0)).await.is_err() {
+        if timeout(SETTLE, connections.wait_for(|count| *count > 0)).await.is_err() {
             tracing::debug!("the first connection to NATS is not counted yet");
         }
         let (major, minor, patch) = MIN_SERVER;
@@ -125,7 +128,7 @@ impl Bus {
 
     /// Sends what is buffered and waits for it, at most 2 s.
     pub async fn flush(&self) {
-        let flushed = timeout(Duration::from_secs(2), self.client.flush()).await;
+        let flushed = timeout(SETTLE, self.client.flush()).await;
         if !matches!(flushed, Ok(Ok(()))) {
             tracing::warn!("the bus could not be flushed in time");
         }

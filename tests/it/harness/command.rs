@@ -3,9 +3,8 @@
 use std::process::Output;
 
 use signalbox_config::Config;
-use tokio::process::Command;
 
-use super::variables;
+use super::program;
 
 /// What a command said, and how it ended.
 #[derive(Debug)]
@@ -17,9 +16,7 @@ pub struct Said {
 
 /// Runs `signalbox` with these arguments on the servers of `config`.
 pub async fn signalbox(config: &Config, arguments: &[&str]) -> Said {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_signalbox"));
-    command.args(arguments).env_remove("SIGNALBOX_CONFIG").envs(variables(config)).kill_on_drop(true);
-    let Output { status, stdout, stderr } = command.output().await.unwrap();
+    let Output { status, stdout, stderr } = program(config).args(arguments).output().await.unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Said { out: text(stdout), errors: text(stderr), code: status.code() }
 }

@@ -49,7 +49,7 @@ pub use real_agent::{RealAgent, Transport};
 pub use real_gateway::RealGateway;
 pub use receiver::{Got, Manner, Receiver};
 pub use separate::Separate;
-pub use settings::variables;
+pub use settings::program;
 pub use signalbox_test_support::{eventually, eventually_some, seconds};
 pub use stand_in::{Reply, Seen, StandIn};
 pub use victim::{Victim, VictimGateway, VictimKind};

@@ -4,12 +4,9 @@ use std::{net::SocketAddr, process::Stdio};
 
 use signalbox_config::Config;
 use signalbox_test_support::free_address;
-use tokio::{
-    net::TcpStream,
-    process::{Child, Command},
-};
+use tokio::{net::TcpStream, process::Child};
 
-use super::{Client, eventually, seconds, variables};
+use super::{Client, eventually, program, seconds};
 
 /// A running gateway on the servers of a test.
 pub struct RealGateway {
@@ -21,10 +18,9 @@ impl RealGateway {
     /// Starts it and waits until it answers.
     pub async fn start(config: &Config) -> Self {
         let address = free_address();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_signalbox"));
-        command.args(["serve", "--role", "gateway"]).stdin(Stdio::null()).kill_on_drop(true);
-        command.envs(variables(config)).env("SIGNALBOX_SERVER__ADDRESS", address.to_string());
-        let process = command.spawn().unwrap();
+        let mut command = program(config);
+        command.args(["serve", "--role", "gateway"]).env("SIGNALBOX_SERVER__ADDRESS", address.to_string());
+        let process = command.stdin(Stdio::null()).spawn().unwrap();
         eventually(seconds(60), async || TcpStream::connect(address).await.is_ok()).await;
         let client = Client::new(address);
         eventually(seconds(60), async || client.get("/readyz").await.status == 200).await;

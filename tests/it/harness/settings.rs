@@ -2,9 +2,20 @@
 
 use serde_json::Value;
 use signalbox_config::Config;
+use tokio::process::Command;
+
+/// What stands for a secret in a configuration that is written down.
+const HIDDEN: &str = "***";
+
+/// The program with all settings of `config`, killed when it is dropped.
+pub fn program(config: &Config) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_signalbox"));
+    command.env_remove("SIGNALBOX_CONFIG").envs(variables(config)).kill_on_drop(true);
+    command
+}
 
 /// Variables that give a process of the service all settings of `config`.
-pub fn variables(config: &Config) -> Vec<(String, String)> {
+fn variables(config: &Config) -> Vec<(String, String)> {
     let Value::Object(sections) = serde_json::to_value(config).unwrap() else { panic!("not sections") };
     let mut variables = Vec::new();
     for (section, values) in sections {
@@ -12,7 +23,7 @@ pub fn variables(config: &Config) -> Vec<(String, String)> {
         for (key, value) in values {
             let name = format!("{section}.{key}");
             let text = match text_of(&value) {
-                hidden if hidden == "***" => secret(config, &name).to_owned(),
+                hidden if hidden == HIDDEN => secret(config, &name).to_owned(),
                 text => text,
             };
             variables.push((format!("SIGNALBOX_{section}__{key}").to_ascii_uppercase(), text));

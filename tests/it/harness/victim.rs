@@ -17,7 +17,7 @@ use signalbox_config::Config;
 use signalbox_test_support::{free_address, patience};
 use tokio::{
     net::{TcpListener, TcpStream},
-    process::{Child, Command},
+    process::Child,
     runtime::{Builder, Runtime},
     sync::{RwLock, RwLockReadGuard},
     task::JoinHandle,
@@ -25,7 +25,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{ADMIN, Client, PASSWORD, seconds, separate::terminate, service::Process, variables};
+use super::{ADMIN, Client, PASSWORD, program, seconds, separate::terminate, service::Process};
 
 /// Most tests have begun their work by then, and few have ended.
 const FIRST_KILL: Duration = Duration::from_millis(500);
@@ -164,18 +164,15 @@ impl Life {
 
 async fn begin_program(config: &Config, address: SocketAddr) -> Child {
     let log = config.storage.folder.join("second-process.log");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_signalbox"));
+    let mut command = program(config);
     command
         .arg("serve")
-        .env_remove("SIGNALBOX_CONFIG")
-        .envs(variables(config))
         .env("SIGNALBOX_SERVER__ADDRESS", address.to_string())
         .env("SIGNALBOX_ADMIN_EMAIL", ADMIN)
         .env("SIGNALBOX_ADMIN_PASSWORD", PASSWORD)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(File::create(&log).unwrap())
-        .kill_on_drop(true);
+        .stderr(File::create(&log).unwrap());
     if config.extraction.parsers == 0 {
         // Nobody reads documents in the first process either. With such an address, nobody does here.
         command.env("SIGNALBOX_EXTRACTION__TIKA_URL", "no address");

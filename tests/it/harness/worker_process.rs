@@ -1,17 +1,16 @@
 //! A process of the service that runs workers, to be killed.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
-use super::{World, variables};
+use super::{World, program};
 
 pub struct WorkerProcess(Child);
 
 impl WorkerProcess {
     /// Starts one for `world`.
     pub fn start(world: &World) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_signalbox"));
-        command.args(["serve", "--role", "workers"]);
-        command.envs(variables(&world.config)).env("SIGNALBOX_EXTRACTION__PARSERS", "1");
+        let mut command = program(&world.config).into_std();
+        command.args(["serve", "--role", "workers"]).env("SIGNALBOX_EXTRACTION__PARSERS", "1");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Self(command.spawn().unwrap())
     }
