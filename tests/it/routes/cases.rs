@@ -54,6 +54,13 @@ pub enum Subject {
     File,
 }
 
+impl Subject {
+    /// Whether versions of it are kept that it can go back to.
+    pub fn has_history(self) -> bool {
+        matches!(self, Self::Dashboard | Self::Job | Self::Rule | Self::Webhook)
+    }
+}
+
 /// A described operation with what a test has to know of it.
 #[derive(Debug, Clone)]
 pub struct Route {

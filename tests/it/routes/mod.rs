@@ -4,6 +4,7 @@ mod bodies;
 mod cases;
 mod credentials;
 mod paths;
+mod repetition;
 mod subjects;
 
 pub use self::{cases::routes as all, subjects::Subjects};
