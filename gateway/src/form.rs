@@ -6,8 +6,7 @@ use axum::{
     http::{HeaderMap, header},
 };
 use multer::{Constraints, Field, Multipart, SizeLimit};
-use signalbox_blob_store::{BlobError, BlobStore};
-use uuid::Uuid;
+use signalbox_blob_store::BlobError;
 
 use crate::blobs::unusable;
 use crate::problem::{Problem, ProblemKind};
@@ -19,46 +18,6 @@ const OPTION_BYTES: usize = 1000;
 pub(crate) const OPTIONS: usize = 32;
 /// Longest name of a file, in bytes.
 const NAME_BYTES: usize = 255;
-
-/// Folders of received files that nothing refers to yet. What is still here when it is dropped is removed: the request was
-/// refused, or the client went away.
-pub(crate) struct Staged {
-    blobs: BlobStore,
-    ids: Vec<Uuid>,
-}
-
-impl Staged {
-    /// None yet, in `blobs`.
-    pub(crate) fn new(blobs: BlobStore) -> Self {
-        Self { blobs, ids: Vec::new() }
-    }
-
-    /// Expects a file in the folder `id`.
-    pub(crate) fn expect(&mut self, id: Uuid) {
-        self.ids.push(id);
-    }
-
-    /// Something refers to the file now.
-    pub(crate) fn hand_over(&mut self, id: Uuid) {
-        self.ids.retain(|known| *known != id);
-    }
-}
-
-impl Drop for Staged {
-    fn drop(&mut self) {
-        let (blobs, ids) = (self.blobs.clone(), std::mem::take(&mut self.ids));
-        if ids.is_empty() {
-            return;
-        }
-        tokio::spawn(async move {
-            for id in ids {
-                if let Err(error) = blobs.delete_transfer(id).await {
-                    tracing::warn!(%error, %id, "a file that nobody needs was not removed");
-                }
-            }
-        });
-    }
-}
 
 fn announced(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()

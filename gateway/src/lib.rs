@@ -29,6 +29,7 @@ mod problem;
 mod register;
 mod replica;
 mod serve;
+mod staged;
 mod state;
 mod target;
 mod tasks;

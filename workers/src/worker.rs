@@ -26,7 +26,8 @@ use uuid::Uuid;
 use crate::{
     BlobSweep, Cleanup, Dispatcher, ExtractionCleanup, ExtractionRunner, FirmwareRunner, HealthReporter,
     HealthWatch, Housekeeping, Indexer, Notary, PresenceSweep, Readings, Reconciler, Relay, RuleEvaluation,
-    RuleLog, Scheduler, StallSweep, TextSweep, WebhookDelivery, WebhookFanOut, WebhookReplay, WorkerError,
+    RuleLog, Scheduler, StagedSweep, StallSweep, TextSweep, WebhookDelivery, WebhookFanOut, WebhookReplay,
+    WorkerError,
 };
 
 /// Pause after a failed step.
@@ -241,6 +242,7 @@ pub async fn run(context: Context, stop: CancellationToken) {
             run_one(PresenceSweep, &leases, &context),
             run_one(Cleanup, &leases, &context),
             run_one(BlobSweep, &leases, &context),
+            run_one(StagedSweep, &leases, &context),
             run_one(Housekeeping, &leases, &context),
             run_one(Indexer, &leases, &context),
             run_one(Notary, &leases, &context),

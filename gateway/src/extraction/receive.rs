@@ -4,13 +4,13 @@ use axum::extract::Request;
 use multer::Field;
 use signalbox_blob_store::{BlobKey, Receive, Received, Start};
 use signalbox_domain::kernel::Sha256Hex;
-use uuid::Uuid;
 
 use super::{options::Pairs, upload::missing};
 use crate::{
-    form::{OPTIONS, Staged, empty, filename, multipart, option, refused, unreadable},
+    form::{OPTIONS, empty, filename, multipart, option, refused, unreadable},
     problem::Problem,
-    state::State as Gateway,
+    staged::Staged,
+    state::AppState,
 };
 
 /// Documents of one batch.
@@ -23,32 +23,27 @@ pub(super) struct Form {
     pub(super) documents: Vec<Document>,
     /// The other fields.
     pub(super) fields: Pairs,
-    pub(super) inputs: Staged,
 }
 
 /// A document in the blob store.
 pub(super) struct Document {
-    /// Its folder there.
-    pub(super) input: Uuid,
+    pub(super) input: Staged,
     pub(super) filename: String,
     pub(super) size: u64,
     pub(super) sha256: Sha256Hex,
 }
 
 /// Reads the form of `request`, with one document in the part `file`; or, as a batch, with many in parts `files`.
-pub(super) async fn receive(state: &Gateway, request: Request, is_batch: bool) -> Result<Form, Problem> {
+pub(super) async fn receive(state: &AppState, request: Request, is_batch: bool) -> Result<Form, Problem> {
     let most = state.config.extraction.max_file_bytes;
     let whole = if is_batch { most.saturating_mul(BATCH_BYTES) } else { most };
     let mut parts = multipart(request, whole, most, missing)?;
-    let inputs = Staged::new(state.blobs.clone());
-    let mut form = Form { documents: Vec::new(), fields: Pairs::new(), inputs };
+    let mut form = Form { documents: Vec::new(), fields: Pairs::new() };
     while let Some(field) = parts.next_field().await.map_err(|error| unreadable(&error, most))? {
         let name = field.name().unwrap_or_default().to_owned();
         if name == "file" || (is_batch && name == "files") {
             form.check_room(is_batch)?;
-            let input = state.clock.new_id();
-            form.inputs.expect(input);
-            form.documents.push(receive_document(state, field, input, most).await?);
+            form.documents.push(receive_document(state, field, most).await?);
         } else if form.fields.len() < OPTIONS {
             form.fields.push((name, option(field, most).await?));
         }
@@ -80,15 +75,11 @@ impl Form {
     }
 }
 
-async fn receive_document(
-    state: &Gateway,
-    field: Field<'static>,
-    input: Uuid,
-    most: u64,
-) -> Result<Document, Problem> {
+async fn receive_document(state: &AppState, field: Field<'static>, most: u64) -> Result<Document, Problem> {
     let filename = filename(&field)?;
+    let input = Staged::begin(state).await?;
     let request = Receive { start: Start::Anew, limit: most, expected_sha256: None, total: None };
-    let received = state.blobs.receive(&BlobKey::new(input, "input"), request, field, |_| {}).await;
+    let received = state.blobs.receive(&BlobKey::new(input.id(), "input"), request, field, |_| {}).await;
     match received.map_err(|error| refused(error, most))? {
         Received::Complete { size: 0, .. } => Err(empty()),
         Received::Complete { size, sha256 } => Ok(Document { input, filename, size, sha256 }),

@@ -196,7 +196,7 @@ async fn submit_all(
     wanted: &Wanted,
     is_batch: bool,
 ) -> Result<Response, Problem> {
-    let Form { documents, mut inputs, .. } = form;
+    let documents = form.documents;
     let id = |number: usize| match is_batch {
         true => Uuid::new_v5(&context.resource, format!("document {number}").as_bytes()),
         false => context.resource,
@@ -208,17 +208,11 @@ async fn submit_all(
         .zip(documents)
         .map(|(id, document)| submit_one(state, who, context, id, document, wanted));
     let submissions: Vec<_> = submissions.collect();
-    let submitted: Vec<(Uuid, Written, ExtractionSubmittedOut)> =
+    let submitted: Vec<(Written, ExtractionSubmittedOut)> =
         stream::iter(submissions).buffered(CONCURRENT).try_collect().await?;
-    let unseen = submitted.iter().find_map(|(_, written, _)| written.unseen);
-    let repeated = submitted.iter().all(|(_, written, _)| written.repeated);
-    for (input, written, _) in &submitted {
-        // A repetition has brought its document once more.
-        if !written.repeated {
-            inputs.hand_over(*input);
-        }
-    }
-    let mut jobs: Vec<_> = submitted.into_iter().map(|(_, _, out)| out).collect();
+    let unseen = submitted.iter().find_map(|(written, _)| written.unseen);
+    let repeated = submitted.iter().all(|(written, _)| written.repeated);
+    let mut jobs: Vec<_> = submitted.into_iter().map(|(_, out)| out).collect();
     let shows_secret = jobs.iter().any(|job| job.callback_secret.is_some());
     let written = Written { unseen, repeated };
     let mut response = match jobs.pop() {
@@ -238,7 +232,6 @@ async fn submit_all(
     Ok(response)
 }
 
-/// Gives back the document's folder, too.
 async fn submit_one(
     state: &Gateway,
     who: Option<&Who>,
@@ -246,7 +239,7 @@ async fn submit_one(
     id: Uuid,
     document: Document,
     wanted: &Wanted,
-) -> Result<(Uuid, Written, ExtractionSubmittedOut), Problem> {
+) -> Result<(Written, ExtractionSubmittedOut), Problem> {
     let Document { input, filename, size, sha256 } = document;
     let mut shown = None;
     let callback = match &wanted.callback {
@@ -265,13 +258,13 @@ async fn submit_one(
         filename: filename.clone(),
         size,
         sha256,
-        input,
+        input: input.id(),
         options: words(&wanted.options)?,
         callback,
     };
     let metadata = context.metadata(actor(who), &format!("submit {id}"));
     let command = ExtractionJobCommand::Submit(new);
-    let written = state.write::<ExtractionJob>(id, None, &metadata, &command).await?;
+    let written = input.hand_over::<ExtractionJob>(id, &metadata, &command).await?;
     let out = ExtractionSubmittedOut {
         job_id: id.to_string(),
         status: "queued",
@@ -279,7 +272,7 @@ async fn submit_one(
         message: "Job submitted successfully",
         callback_secret: shown,
     };
-    Ok((input, written, out))
+    Ok((written, out))
 }
 
 /// A secret that follows from the job, so that a repeated request gets the same.

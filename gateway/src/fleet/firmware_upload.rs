@@ -13,7 +13,6 @@ use signalbox_domain::{
 };
 use signalbox_projections::fleet::firmware::firmware_of;
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use super::{
     firmware::{FirmwareOut, shown, valid_digest, valid_signature, valid_version},
@@ -23,10 +22,11 @@ use crate::{
     answer,
     auth::{Admin, Who},
     context::RequestContext,
-    form::{OPTIONS, Staged, empty, filename, multipart, option, refused, unreadable},
+    form::{OPTIONS, empty, filename, multipart, option, refused, unreadable},
     idempotency::{Begun, Once, digest},
     problem::{Problem, ProblemOut},
-    state::{AppState, State as Gateway},
+    staged::Staged,
+    state::AppState,
 };
 
 /// What a bundle is called in its folder of the blob store.
@@ -96,42 +96,41 @@ pub(crate) async fn upload(
     }
 }
 
-async fn receive(state: &Gateway, request: Request) -> Result<Form, Problem> {
+async fn receive(state: &AppState, request: Request) -> Result<Form, Problem> {
     let most = state.config.firmware.max_file_bytes;
     let mut parts = multipart(request, most, most, missing)?;
-    let (mut staged, mut file, mut fields) = (Staged::new(state.blobs.clone()), None, Vec::new());
+    let (mut file, mut fields) = (None, Vec::new());
     while let Some(field) = parts.next_field().await.map_err(|error| unreadable(&error, most))? {
         let name = field.name().unwrap_or_default().to_owned();
         if name == "file" {
             if file.is_some() {
                 return Err(Problem::invalid("file must be sent once: an update has one bundle"));
             }
-            let blob = state.clock.new_id();
-            staged.expect(blob);
-            file = Some(receive_file(state, field, blob, most).await?);
+            file = Some(receive_file(state, field, most).await?);
         } else if fields.len() < OPTIONS {
             fields.push((name, option(field, most).await?));
         }
     }
-    let (file_name, bundle) = file.ok_or_else(missing)?;
+    let (file_name, bundle, staged) = file.ok_or_else(missing)?;
     Ok(Form { file_name, bundle, fields, staged })
 }
 
 async fn receive_file(
-    state: &Gateway,
+    state: &AppState,
     field: Field<'static>,
-    blob: Uuid,
     most: u64,
-) -> Result<(String, FirmwareBundle), Problem> {
+) -> Result<(String, FirmwareBundle, Staged), Problem> {
     let file_name = filename(&field)?;
     if !ENDINGS.iter().any(|ending| file_name.to_ascii_lowercase().ends_with(ending)) {
         return Err(Problem::malformed("file must be a .tar.gz archive"));
     }
+    let staged = Staged::begin(state).await?;
+    let blob = staged.id();
     let request = Receive { start: Start::Anew, limit: most, expected_sha256: None, total: None };
     let received = state.blobs.receive(&BlobKey::new(blob, BUNDLE), request, field, |_| {}).await;
     match received.map_err(|error| refused(error, most))? {
         Received::Complete { size: 0, .. } => Err(empty()),
-        Received::Complete { size, sha256 } => Ok((file_name, FirmwareBundle { blob, size, sha256 })),
+        Received::Complete { size, sha256 } => Ok((file_name, FirmwareBundle { blob, size, sha256 }, staged)),
         Received::Partial { .. } => Err(Problem::internal(&"a bundle was stored in part")),
     }
 }
@@ -171,10 +170,10 @@ fn version_in(file_name: &str) -> Option<ReleaseVersion> {
 }
 
 async fn record(
-    state: &Gateway,
+    state: &AppState,
     who: &Who,
     context: &RequestContext,
-    mut form: Form,
+    form: Form,
 ) -> Result<Response, Problem> {
     let version = form.version()?;
     let (sha256, signature) =
@@ -185,7 +184,6 @@ async fn record(
             "file_hash_sha256 is not that of the file, which is {actual}"
         )));
     }
-    let blob = form.bundle.blob;
     let known = firmware_of(&state.pool, version).await?.filter(|row| row.id != context.resource);
     let (id, command) = match known {
         Some(row) => (row.id, FirmwareCommand::AddBundle { bundle: form.bundle.clone(), signature }),
@@ -203,11 +201,7 @@ async fn record(
         }
     };
     let metadata = context.metadata(who.actor(), "upload firmware");
-    let written = state.write::<Firmware>(id, None, &metadata, &command).await?;
-    // A repetition has brought its bundle once more.
-    if !written.repeated {
-        form.staged.hand_over(blob);
-    }
+    let written = form.staged.hand_over::<Firmware>(id, &metadata, &command).await?;
     let (resource_version, firmware) = shown(state, id, written.unseen).await?;
     let size = with_separators(form.bundle.size);
     let message = format!("{} ({size} bytes) uploaded as firmware {version}.", form.file_name);

@@ -33,7 +33,7 @@ pub use execute::{ExecuteError, Execution, execute};
 pub use index::extend_index;
 pub use life::{Life, read_kinds, time_of, version_position};
 pub use read::{
-    InvalidMoment, Moment, count_between, head_position, position_before, read_after, read_all_for,
+    InvalidMoment, Moment, count_between, head_position, mentions, position_before, read_after, read_all_for,
     read_all_with, read_at, read_stream, read_stream_after, read_streams, read_wanted, stream_position,
     traces_between,
 };

@@ -273,6 +273,27 @@ pub async fn stream_position(
     .await
 }
 
+/// Whether an event of one aggregate names `word` in its payload.
+///
+/// # Errors
+/// The database's error.
+pub async fn mentions(
+    pool: &PgPool,
+    aggregate_type: &str,
+    id: Uuid,
+    word: Uuid,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM events
+          WHERE aggregate_type = $1 AND aggregate_id = $2 AND strpos(payload::text, $3) > 0)",
+    )
+    .bind(aggregate_type)
+    .bind(id.to_string())
+    .bind(word.to_string())
+    .fetch_one(pool)
+    .await
+}
+
 /// Position of the last event that was recorded before `time`; 0 when there is none. Positions are in the order of time, but
 /// for steps of the clock.
 ///

@@ -1,7 +1,7 @@
 use serde_json::json;
 
-use super::{OTA, path};
-use crate::harness::{Bundle, World, eventually, seconds, sha256};
+use super::{OTA, apply, path, until_status};
+use crate::harness::{Bundle, LostAnswers, World, eventually, seconds, sha256};
 
 #[tokio::test]
 async fn a_bundle_makes_its_update_or_joins_it() {
@@ -92,5 +92,27 @@ async fn a_repeated_upload_is_one() {
     upload(&Bundle::of("other")).await.error(422);
     assert_eq!(world.count_events("firmware_created").await, 1);
     eventually(seconds(20), async || world.staged_files().await.len() == 1).await;
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_bundle_stays_when_the_answer_to_its_command_is_lost() {
+    let world = World::start().await;
+    let admin = world.at_one_gateway();
+    let lost = LostAnswers::first(&world, "fleet").await;
+    let mut made = Vec::new();
+    eventually(seconds(20), async || {
+        let version = format!("1.{}.0", made.len());
+        let name = format!("firmware-{version}.tar.gz");
+        let update = Bundle::upload(&admin, &name, &Bundle::of(&version), &[]).await.expect(201);
+        made.push(update["public_id"].as_str().unwrap().to_owned());
+        lost.count() > 0
+    })
+    .await;
+    drop(lost);
+    for update in made {
+        apply(&world.admin, &update).await.expect(202);
+        until_status(&world.admin, &update, "completed").await;
+    }
     world.finish().await;
 }

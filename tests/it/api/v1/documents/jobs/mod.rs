@@ -1,6 +1,7 @@
 //! Documents that are read in the background.
 
 mod ending;
+mod handing_over;
 mod keeping;
 mod sharing;
 mod submitting;

@@ -1,0 +1,98 @@
+//! Files on their way from a request into the log.
+//!
+//! A command names the file, so until its outcome is known the file stays: the client may leave, nobody may answer, or the
+//! gateway may die while the command is carried out all the same. What is left then is judged by the log, by the workers'
+//! sweep a day later. What surely came to nothing goes at once.
+
+use signalbox_domain::kernel::{Decider, ErrorKind, Metadata, Rejection};
+use signalbox_event_store::mentions;
+use uuid::Uuid;
+
+use crate::{
+    problem::Problem,
+    state::{AppState, Written},
+};
+
+/// A file in the blob store that nothing in the log refers to yet. Dropped, it is removed, unless a command may have named
+/// it by then.
+pub(crate) struct Staged {
+    state: AppState,
+    id: Uuid,
+    is_kept: bool,
+}
+
+impl Staged {
+    /// Notes a file that is about to come, so that it is found again whatever happens.
+    pub(crate) async fn begin(state: &AppState) -> Result<Self, Problem> {
+        let id = state.clock.new_id();
+        sqlx::query("INSERT INTO ops.staged_files (id, noted_at) VALUES ($1, $2)")
+            .bind(id)
+            .bind(state.clock.now())
+            .execute(&state.pool)
+            .await?;
+        Ok(Self { state: state.clone(), id, is_kept: false })
+    }
+
+    /// Names the file in the blob store and in the command.
+    pub(crate) fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// Sends the command that makes the log refer to the file. The file is removed if the command surely was refused, or
+    /// was carried out before with another file.
+    pub(crate) async fn hand_over<D: Decider>(
+        mut self,
+        aggregate: Uuid,
+        metadata: &Metadata,
+        command: &D::Command,
+    ) -> Result<Written, Problem> {
+        self.offer::<D>(aggregate).await?;
+        let written = self.state.write::<D>(aggregate, None, metadata, command).await;
+        if is_in_doubt(&written) {
+            self.is_kept = mentions(&self.state.pool, D::TYPE, aggregate, self.id).await?;
+        }
+        Ok(written?)
+    }
+
+    /// From now on the log may refer to the file.
+    async fn offer<D: Decider>(&mut self, aggregate: Uuid) -> Result<(), Problem> {
+        let noted = sqlx::query(
+            "UPDATE ops.staged_files SET aggregate_type = $2, aggregate_id = $3, noted_at = $4 WHERE id = $1",
+        )
+        .bind(self.id)
+        .bind(D::TYPE)
+        .bind(aggregate)
+        .bind(self.state.clock.now())
+        .execute(&self.state.pool)
+        .await?;
+        if noted.rows_affected() == 0 {
+            let message = "The file took more than a day to come and was given up: send it again.";
+            return Err(Problem::unavailable(message));
+        }
+        self.is_kept = true;
+        Ok(())
+    }
+}
+
+/// Whether the file may be one too many although the outcome is known. A command that is said to have been carried out
+/// before may have been so a moment ago, with this very file: its answer was lost, and the bus has asked again.
+fn is_in_doubt(written: &Result<Written, Rejection>) -> bool {
+    match written {
+        Ok(written) => written.repeated,
+        Err(rejection) => rejection.kind != ErrorKind::Unavailable,
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
+        let (blobs, id) = (self.state.blobs.clone(), self.id);
+        tokio::spawn(async move {
+            if let Err(error) = blobs.delete_transfer(id).await {
+                tracing::warn!(%error, %id, "a file that nobody needs stays until the sweep");
+            }
+        });
+    }
+}

@@ -1,0 +1,109 @@
+//! Documents on their way from a request into the log.
+
+use std::io;
+
+use chrono::TimeDelta;
+use futures::stream;
+use reqwest::Method;
+use signalbox_blob_store::{BlobKey, BlobStore, Progress, Receive, Start};
+use signalbox_clock::Clock;
+use signalbox_workers::{StagedSweep, Worker};
+use uuid::Uuid;
+
+use super::{JOBS, submit, until_status};
+use crate::harness::{LostAnswers, World, eventually, seconds};
+
+async fn without_workers(clock: Clock) -> World {
+    World::without_workers(clock, |config| config.extraction.parsers = 1).await
+}
+
+#[tokio::test]
+async fn a_document_stays_when_the_answer_to_its_command_is_lost() {
+    let mut world = without_workers(Clock::system()).await;
+    let lost = LostAnswers::first(&world, "extraction").await;
+    let mut jobs = Vec::new();
+    eventually(seconds(20), async || {
+        let text = format!("document {}", jobs.len());
+        jobs.push(submit(&world.admin, "a.txt", text.as_bytes()).await);
+        lost.count() > 0
+    })
+    .await;
+    drop(lost);
+    world.another_process().await.work().await;
+    for job in jobs {
+        until_status(&world.admin, &job, "completed").await;
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_document_stays_when_its_client_leaves_before_the_answer() {
+    let mut world = without_workers(Clock::system()).await;
+    let admin = world.at_one_gateway();
+    let submission = || {
+        let request = admin.request(Method::POST, JOBS).header("idempotency-key", "once");
+        let request = request.header("content-type", "multipart/form-data; boundary=b");
+        request.body(super::super::form(&[("file", Some("a.txt"), b"a")]))
+    };
+    let lost = LostAnswers::all(&world, "extraction").await;
+    let sent = tokio::spawn(submission().send());
+    eventually(seconds(20), async || world.count_events("extraction_submitted").await == 1).await;
+    sent.abort();
+    assert!(lost.count() > 0);
+    drop(lost);
+    let again = admin.send(submission()).await.expect(202);
+    world.another_process().await.work().await;
+    until_status(&world.admin, again["job_id"].as_str().unwrap(), "completed").await;
+    assert_eq!(world.count_events("extraction_submitted").await, 1);
+    world.finish().await;
+}
+
+/// Puts a file into `blobs` as a gateway leaves it that dies: before its command, or before the answer to it.
+async fn leave_behind(world: &World, blobs: &BlobStore, job: Option<Uuid>) -> Uuid {
+    let id = world.clock.new_id();
+    let request = Receive { start: Start::Anew, limit: 1, expected_sha256: None, total: None };
+    let bytes = stream::iter([Ok::<_, io::Error>(bytes::Bytes::from_static(b"a"))]);
+    blobs.receive(&BlobKey::new(id, "input"), request, bytes, |_| {}).await.unwrap();
+    sqlx::query("INSERT INTO ops.staged_files VALUES ($1, $2, $3, $4)")
+        .bind(id)
+        .bind(job.map(|_| "extraction_job"))
+        .bind(job)
+        .bind(world.clock.now())
+        .execute(&world.servers.pool)
+        .await
+        .unwrap();
+    id
+}
+
+#[tokio::test]
+async fn what_no_job_refers_to_goes_a_day_later() {
+    let clock = Clock::manual(Clock::system().now());
+    let world = without_workers(clock.clone()).await;
+    let context = world.worker_context().await;
+    let blobs = &context.blobs;
+    let job: Uuid = submit(&world.admin, "a.txt", b"a").await.parse().unwrap();
+    let input = sqlx::query_scalar("SELECT input_id FROM read.extraction_jobs");
+    let input: Uuid = input.fetch_one(&world.servers.pool).await.unwrap();
+    let left = [
+        leave_behind(&world, blobs, None).await,
+        leave_behind(&world, blobs, Some(job)).await,
+        leave_behind(&world, blobs, Some(world.clock.new_id())).await,
+    ];
+    let is_there =
+        async |id: Uuid| blobs.received(&BlobKey::new(id, "input")).await.unwrap() != Progress::Nothing;
+    clock.advance(TimeDelta::hours(23));
+    assert!(!StagedSweep.step(&context).await.unwrap());
+    for id in left {
+        assert!(is_there(id).await);
+    }
+    clock.advance(TimeDelta::hours(2));
+    StagedSweep.step(&context).await.unwrap();
+    assert!(is_there(input).await);
+    for id in left {
+        assert!(!is_there(id).await);
+    }
+    let noted = sqlx::query_scalar("SELECT count(*) FROM ops.staged_files");
+    let noted: i64 = noted.fetch_one(&world.servers.pool).await.unwrap();
+    assert_eq!(noted, 0);
+    world.finish().await;
+}
