@@ -1,8 +1,8 @@
 //! Files on their way from a request into the log.
 //!
 //! A command names the file, so until its outcome is known the file stays: the client may leave, nobody may answer, or the
-//! gateway may die while the command is carried out all the same. What is left then is judged by the log, by the workers'
-//! sweep a day later. What surely came to nothing goes at once.
+//! gateway may die while the command is carried out all the same. What is left then is judged by the log, in the
+//! workers' sweep. What surely came to nothing goes at once.
 
 use signalbox_domain::kernel::{Decider, ErrorKind, Metadata, Rejection};
 use signalbox_event_store::mentions;
@@ -38,17 +38,19 @@ impl Staged {
         self.id
     }
 
-    /// Sends the command that makes the log refer to the file. The file is removed if the command surely was refused, or
-    /// was carried out before with another file.
+    /// Sends the command that makes the log refer to the file. The file is removed if the command was not sent, was refused,
+    /// or was carried out before with another file.
     pub(crate) async fn hand_over<D: Decider>(
         mut self,
         aggregate: Uuid,
         metadata: &Metadata,
         command: &D::Command,
     ) -> Result<Written, Problem> {
+        // Else files would pile up while NATS is away.
+        self.state.reach_bus().await?;
         self.offer::<D>(aggregate).await?;
         let written = self.state.write::<D>(aggregate, None, metadata, command).await;
-        if is_in_doubt(&written) {
+        if may_be_spare(&written) {
             self.is_kept = mentions(&self.state.pool, D::TYPE, aggregate, self.id).await?;
         }
         Ok(written?)
@@ -57,7 +59,8 @@ impl Staged {
     /// From now on the log may refer to the file.
     async fn offer<D: Decider>(&mut self, aggregate: Uuid) -> Result<(), Problem> {
         let noted = sqlx::query(
-            "UPDATE ops.staged_files SET aggregate_type = $2, aggregate_id = $3, noted_at = $4 WHERE id = $1",
+            "UPDATE ops.staged_files SET aggregate_type = $2, aggregate_id = $3, noted_at = $4
+              WHERE id = $1 AND NOT given_up",
         )
         .bind(self.id)
         .bind(D::TYPE)
@@ -74,9 +77,9 @@ impl Staged {
     }
 }
 
-/// Whether the file may be one too many although the outcome is known. A command that is said to have been carried out
+/// Whether the file may be one too many: the outcome is known, and may be that of another file. A command that is said to have been carried out
 /// before may have been so a moment ago, with this very file: its answer was lost, and the bus has asked again.
-fn is_in_doubt(written: &Result<Written, Rejection>) -> bool {
+fn may_be_spare(written: &Result<Written, Rejection>) -> bool {
     match written {
         Ok(written) => written.repeated,
         Err(rejection) => rejection.kind != ErrorKind::Unavailable,

@@ -72,7 +72,7 @@ async fn dispatch(context: &Context, row: TransferRow) -> Result<(), WorkerError
         .send_if_unchanged::<Transfer>(Dispatcher::NAME, row.id, version, &key, &TransferCommand::Dispatch)
         .await?;
     // The read model may still show what has been dispatched; its request may even have been taken already. Where a
-    // dispatcher died before it posted, the reconciler posts.
+    // dispatcher died before it posted, or was not answered at first, the reconciler posts.
     if sent.is_none_or(|outcome| outcome.repeated) {
         return Ok(());
     }

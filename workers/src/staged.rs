@@ -3,16 +3,17 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
-use signalbox_database::begin;
+use chrono::TimeDelta;
 use signalbox_event_store::mentions;
 use sqlx::FromRow;
 use uuid::Uuid;
 
 use crate::{Context, Worker, WorkerError};
 
-/// No request takes as long, and no command is carried out as late.
-const KEEP: TimeDelta = TimeDelta::days(1);
+/// No file takes as long to come.
+const LONGEST_REQUEST: TimeDelta = TimeDelta::days(1);
+/// No command is carried out as late.
+const LONGEST_COMMAND: TimeDelta = TimeDelta::hours(1);
 /// Files of one step.
 const BATCH: i64 = 100;
 
@@ -35,40 +36,48 @@ impl Worker for StagedSweep {
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        let swept = sweep(context, context.clock.now() - KEEP).await?;
-        Ok(swept as i64 == BATCH)
-    }
-}
-
-/// Judges up to [`BATCH`] files that were noted before `time`; gives back how many. Their rows are held meanwhile, so that no
-/// gateway sends a command about one that is being removed.
-async fn sweep(context: &Context, time: DateTime<Utc>) -> Result<usize, WorkerError> {
-    let mut transaction = begin(&context.pool, "BEGIN").await?;
-    let rows: Vec<StagedRow> = sqlx::query_as(
-        "SELECT id, aggregate_type, aggregate_id FROM ops.staged_files
-          WHERE noted_at < $1 ORDER BY noted_at LIMIT $2 FOR UPDATE SKIP LOCKED",
-    )
-    .bind(time)
-    .bind(BATCH)
-    .fetch_all(&mut *transaction)
-    .await?;
-    for row in &rows {
-        if !is_referred_to(context, row).await? {
-            context.blobs.delete_transfer(row.id).await?;
+        let rows = give_up(context).await?;
+        let mut judged = 0;
+        for row in &rows {
+            match judge(context, row).await {
+                Ok(()) => judged += 1,
+                // One file that cannot be removed does not keep the others.
+                Err(error) => tracing::warn!(%error, id = %row.id, "a file that was given up stays for now"),
+            }
         }
+        Ok(judged == BATCH)
     }
-    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
-    sqlx::query("DELETE FROM ops.staged_files WHERE id = ANY($1)")
-        .bind(&ids)
-        .execute(&mut *transaction)
-        .await?;
-    transaction.commit().await?;
-    Ok(rows.len())
 }
 
-async fn is_referred_to(context: &Context, row: &StagedRow) -> Result<bool, WorkerError> {
+/// Files that no gateway may send a command about any more.
+async fn give_up(context: &Context) -> Result<Vec<StagedRow>, sqlx::Error> {
+    let now = context.clock.now();
+    sqlx::query_as(
+        "UPDATE ops.staged_files SET given_up = true WHERE id IN (
+            SELECT id FROM ops.staged_files
+             WHERE noted_at < CASE WHEN aggregate_id IS NULL THEN $1::timestamptz ELSE $2 END
+             ORDER BY noted_at LIMIT $3 FOR UPDATE SKIP LOCKED)
+         RETURNING id, aggregate_type, aggregate_id",
+    )
+    .bind(now - LONGEST_REQUEST)
+    .bind(now - LONGEST_COMMAND)
+    .bind(BATCH)
+    .fetch_all(&context.pool)
+    .await
+}
+
+/// Removes the file unless the log refers to it.
+async fn judge(context: &Context, row: &StagedRow) -> Result<(), WorkerError> {
+    if !is_referred_to(context, row).await? {
+        context.blobs.delete_transfer(row.id).await?;
+    }
+    sqlx::query("DELETE FROM ops.staged_files WHERE id = $1").bind(row.id).execute(&context.pool).await?;
+    Ok(())
+}
+
+async fn is_referred_to(context: &Context, row: &StagedRow) -> Result<bool, sqlx::Error> {
     match (&row.aggregate_type, row.aggregate_id) {
-        (Some(kind), Some(id)) => Ok(mentions(&context.pool, kind, id, row.id).await?),
+        (Some(kind), Some(id)) => mentions(&context.pool, kind, id, row.id).await,
         _ => Ok(false),
     }
 }

@@ -64,19 +64,25 @@ async fn leave_behind(world: &World, blobs: &BlobStore, job: Option<Uuid>) -> Uu
     let request = Receive { start: Start::Anew, limit: 1, expected_sha256: None, total: None };
     let bytes = stream::iter([Ok::<_, io::Error>(bytes::Bytes::from_static(b"a"))]);
     blobs.receive(&BlobKey::new(id, "input"), request, bytes, |_| {}).await.unwrap();
-    sqlx::query("INSERT INTO ops.staged_files VALUES ($1, $2, $3, $4)")
-        .bind(id)
-        .bind(job.map(|_| "extraction_job"))
-        .bind(job)
-        .bind(world.clock.now())
-        .execute(&world.servers.pool)
-        .await
-        .unwrap();
+    sqlx::query(
+        "INSERT INTO ops.staged_files (id, aggregate_type, aggregate_id, noted_at) VALUES ($1, $2, $3, $4)",
+    )
+    .bind(id)
+    .bind(job.map(|_| "extraction_job"))
+    .bind(job)
+    .bind(world.clock.now())
+    .execute(&world.servers.pool)
+    .await
+    .unwrap();
     id
 }
 
+async fn is_there(blobs: &BlobStore, input: Uuid) -> bool {
+    blobs.received(&BlobKey::new(input, "input")).await.unwrap() != Progress::Nothing
+}
+
 #[tokio::test]
-async fn what_no_job_refers_to_goes_a_day_later() {
+async fn what_no_job_refers_to_goes() {
     let clock = Clock::manual(Clock::system().now());
     let world = without_workers(clock.clone()).await;
     let context = world.worker_context().await;
@@ -84,23 +90,21 @@ async fn what_no_job_refers_to_goes_a_day_later() {
     let job: Uuid = submit(&world.admin, "a.txt", b"a").await.parse().unwrap();
     let input = sqlx::query_scalar("SELECT input_id FROM read.extraction_jobs");
     let input: Uuid = input.fetch_one(&world.servers.pool).await.unwrap();
-    let left = [
-        leave_behind(&world, blobs, None).await,
+    let received = leave_behind(&world, blobs, None).await;
+    let offered = [
         leave_behind(&world, blobs, Some(job)).await,
         leave_behind(&world, blobs, Some(world.clock.new_id())).await,
     ];
-    let is_there =
-        async |id: Uuid| blobs.received(&BlobKey::new(id, "input")).await.unwrap() != Progress::Nothing;
-    clock.advance(TimeDelta::hours(23));
-    assert!(!StagedSweep.step(&context).await.unwrap());
-    for id in left {
-        assert!(is_there(id).await);
-    }
-    clock.advance(TimeDelta::hours(2));
-    StagedSweep.step(&context).await.unwrap();
-    assert!(is_there(input).await);
-    for id in left {
-        assert!(!is_there(id).await);
+    for (hours, is_offered_there, is_received_there) in
+        [(0, true, true), (2, false, true), (21, false, true), (2, false, false)]
+    {
+        clock.advance(TimeDelta::hours(hours));
+        assert!(!StagedSweep.step(&context).await.unwrap());
+        for id in offered {
+            assert_eq!(is_there(blobs, id).await, is_offered_there);
+        }
+        assert_eq!(is_there(blobs, received).await, is_received_there);
+        assert!(is_there(blobs, input).await);
     }
     let noted = sqlx::query_scalar("SELECT count(*) FROM ops.staged_files");
     let noted: i64 = noted.fetch_one(&world.servers.pool).await.unwrap();
