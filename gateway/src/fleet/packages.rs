@@ -104,6 +104,11 @@ pub(super) async fn forget(state: &Gateway, id: Uuid, sha256: Option<Sha256Hex>)
     if let Err(error) = state.wheels.delete_transfer(id).await {
         tracing::warn!(%error, cause = error.source(), package = %id, "a wheel could not be deleted");
     }
+    forget_unpacked(state, id, sha256).await;
+}
+
+/// Removes what was unpacked of a package that is not, or no longer, installed.
+pub(super) async fn forget_unpacked(state: &Gateway, id: Uuid, sha256: Option<Sha256Hex>) {
     let plugins = state.plugins.clone();
     let removed = tokio::task::spawn_blocking(move || sha256.map(|sha256| plugins.remove(&sha256))).await;
     if let Ok(Some(Err(error))) = removed {
@@ -164,6 +169,9 @@ pub(super) fn key(id: Uuid) -> BlobKey {
 pub(super) fn blob_failed(error: BlobError) -> Problem {
     match error {
         BlobError::NotFound => Problem::not_found("Wheel"),
+        BlobError::Superseded => {
+            Problem::unavailable("The wheel is being uploaded twice: try again in a moment.")
+        }
         other => unusable(&other),
     }
 }

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use signalbox_blob_store::{Receive, Start};
 use signalbox_domain::{
     fleet::{NewPackage, PluginClass, PluginPackage, PluginPackageCommand},
-    kernel::Sha256Hex,
+    kernel::{ErrorKind, Sha256Hex},
 };
 use signalbox_plugins::{DescribeError, MAX_WHEEL_BYTES, Question, Wheel, WheelError};
 use signalbox_projections::fleet::{PackageRow, queries};
@@ -120,34 +120,36 @@ async fn install(
             "{name} is installed already: uninstall it before uploading another version"
         )));
     }
-    let installing = async {
-        let classes = describe(state, &sha256).await?;
-        let plugin_ids: Vec<_> = classes.iter().map(|class| class.id.clone()).collect();
-        keep(state, id, file, size).await?;
-        let new = NewPackage {
-            owner: who.user,
-            name: name.clone(),
-            version: version.clone(),
-            file_name,
-            size,
-            sha256: sha256.clone(),
-            classes,
-        };
-        let metadata = context.metadata(who.actor(), "install plugin package");
-        let command = PluginPackageCommand::Install(new);
-        let written = state.write::<PluginPackage>(id, None, &metadata, &command).await?;
-        Ok::<_, Problem>((written, plugin_ids))
-    };
-    let (written, plugin_ids) = match installing.await {
-        Ok(installed) => installed,
+    let classes = match describe(state, &sha256).await {
+        Ok(classes) => classes,
         Err(problem) => {
-            // Whether it was installed is not known, if nobody answered: then the sweep finds out.
+            // A repetition may be looking at it.
             if problem.kind() != ProblemKind::Unavailable {
-                packages::forget(state, id, (!shares_bytes).then_some(sha256)).await;
+                packages::forget_unpacked(state, id, (!shares_bytes).then_some(sha256)).await;
             }
             return Err(problem);
         }
     };
+    let plugin_ids = classes.iter().map(|class| class.id.clone()).collect();
+    // A wheel that was not kept may have made way for that of a repetition, so it is left to the sweep.
+    keep(state, id, file, size).await?;
+    let new = NewPackage {
+        owner: who.user,
+        name: name.clone(),
+        version: version.clone(),
+        file_name,
+        size,
+        sha256: sha256.clone(),
+        classes,
+    };
+    let metadata = context.metadata(who.actor(), "install plugin package");
+    let command = PluginPackageCommand::Install(new);
+    let written = state.write::<PluginPackage>(id, None, &metadata, &command).await;
+    // Whether it was installed is not known, if nobody answered: then the sweep finds out.
+    if written.as_ref().is_err_and(|rejection| rejection.kind != ErrorKind::Unavailable) {
+        packages::forget(state, id, (!shares_bytes).then_some(sha256)).await;
+    }
+    let written = written?;
     Ok(answer_installed(written, Installed { id, name, version, size, plugin_ids }))
 }
 

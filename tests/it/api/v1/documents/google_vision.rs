@@ -47,9 +47,10 @@ async fn pages_are_recognised_by_the_service() {
     let world = with_vision(&server, 60).await;
     let formats = world.admin.get("/api/v1/formats").await.expect(200);
     assert_eq!(formats["ocr_engines"], json!(["none", "tesseract", "google_vision"]));
+    let admin = world.at_one_gateway();
     let path = format!("{EXTRACT}?ocr_engine=google_vision&output_format=plaintext");
     for name in ["scan.pdf", "scan.png"] {
-        let answer = send(&world.admin, &path, name, &sample(name)).await.expect(200);
+        let answer = send(&admin, &path, name, &sample(name)).await.expect(200);
         assert_eq!(answer["content"], "Die Weiche liegt an.", "{name}");
         assert_eq!(
             (&answer["ocr_engine_used"], &answer["pages_ocred"]),
@@ -66,10 +67,10 @@ async fn pages_are_recognised_by_the_service() {
     // A JPEG in Base64.
     assert!(request["image"]["content"].as_str().unwrap().starts_with("/9j/"));
     // Pages of one document go there at the same time, and come back where they belong.
-    let answer = send(&world.admin, &path, "turned.pdf", &sample("turned.pdf")).await.expect(200);
+    let answer = send(&admin, &path, "turned.pdf", &sample("turned.pdf")).await.expect(200);
     assert_eq!(answer["pages_ocred"], json!([1, 2, 3]));
     // What has text is not sent anywhere.
-    send(&world.admin, &path, "report.pdf", &sample("report.pdf")).await.expect(200);
+    send(&admin, &path, "report.pdf", &sample("report.pdf")).await.expect(200);
     assert_eq!(server.seen("POST").len(), 5);
     world.finish().await;
 }
@@ -115,14 +116,15 @@ async fn a_service_that_hangs_is_not_waited_for() {
 async fn a_busy_service_is_asked_again_but_not_for_ever() {
     let server = StandIn::start(|_| Reply::Busy(429)).await;
     let world = with_vision(&server, 60).await;
+    let admin = world.at_one_gateway();
     let path = format!("{EXTRACT}?ocr_engine=google_vision");
-    send(&world.admin, &path, "scan.png", &sample("scan.png")).await.error(503);
+    send(&admin, &path, "scan.png", &sample("scan.png")).await.error(503);
     assert_eq!(server.seen("POST").len(), 3);
     let tries = std::sync::atomic::AtomicUsize::new(0);
     server.behave(move |_| match tries.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
         0 => Reply::Busy(503),
         _ => Reply::Json(annotation()),
     });
-    send(&world.admin, &path, "scan.png", &sample("scan.png")).await.expect(200);
+    send(&admin, &path, "scan.png", &sample("scan.png")).await.expect(200);
     world.finish().await;
 }

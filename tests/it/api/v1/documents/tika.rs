@@ -48,7 +48,7 @@ async fn sent_to(client: &Client, query: &str, bytes: &[u8]) -> Value {
 async fn auto_asks_tika_for_what_nobody_else_reads() {
     let server = StandIn::start(tika(200)).await;
     let world = with_tika(&server, 60).await;
-    let client = &world.admin;
+    let client = &world.at_one_gateway();
     let formats = client
         .until("/api/v1/formats".to_owned(), |formats| {
             formats["extraction_engines"] == json!(["auto", "pdfium", "native", "tika"])
@@ -99,10 +99,11 @@ async fn tika_reads_whatever_it_is_asked_to() {
 async fn what_tika_refuses_has_a_reason() {
     let server = StandIn::start(tika(200)).await;
     let world = with_tika(&server, 60).await;
+    let admin = world.at_one_gateway();
     let path = format!("{EXTRACT}?extraction_engine=tika");
     for (status, expected) in [(422, 422), (500, 422), (413, 422), (415, 415), (404, 503), (302, 503)] {
         server.behave(tika(status));
-        send(&world.admin, &path, "a", b"text").await.error(expected);
+        send(&admin, &path, "a", b"text").await.error(expected);
         assert_eq!(server.seen("PUT").len(), 1, "{status}");
         server.forget();
     }

@@ -5,7 +5,7 @@ use std::{
 
 use bytes::Bytes;
 use chrono::TimeDelta;
-use futures::stream;
+use futures::{future::join_all, stream};
 use reqwest::Method;
 use serde_json::{Value, json};
 use signalbox_blob_store::{BlobKey, BlobStore, Progress, Receive, Start};
@@ -207,6 +207,29 @@ async fn an_upload_with_a_key_that_is_repeated_is_one() {
     upload(&world.admin, "one", &wheel(&WEATHER.replace("1.2.3", "1.2.4"))).await.error(422);
     upload(&world.admin, "two", &bytes).await.error(409);
     assert_eq!(packages(&world).await.len(), 1);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn equal_uploads_at_once_over_two_gateways_are_one() {
+    let mut world = World::start().await;
+    let elsewhere = world.another_gateway().await;
+    let bytes = Wheel::new("weather_plugin", "signalbox.plugins", WEATHER).bytes();
+    let clients = [world.at_one_gateway(), world.admin.at(&elsewhere)];
+    let upload = async |client: &Client| {
+        let request = client.request(Method::POST, "/api/v1/plugins/packages/upload");
+        let request = request.header("idempotency-key", "once");
+        Wheel::upload_by(client, request, "weather_plugin-1.0.0-py3-none-any.whl", &bytes).await
+    };
+    let sent = (0..6).map(|index| upload(&clients[index % 2]));
+    for answer in join_all(sent).await {
+        // Of two that come to the store together the newer one goes on.
+        assert!([201, 503].contains(&answer.status), "{}", answer.text());
+    }
+    let made = upload(&clients[0]).await.expect(201);
+    let path = format!("/api/v1/plugins/packages/{}/wheel", made["public_id"].as_str().unwrap());
+    world.admin.get(&path).await.expect_bytes(&bytes);
+    assert_eq!(world.count_events("plugin_package_installed").await, 1);
     world.finish().await;
 }
 
