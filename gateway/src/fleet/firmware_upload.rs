@@ -1,4 +1,4 @@
-//! Upload of a bundle of firmware, straight into the blob store: hashed on the way. What fails leaves nothing behind.
+//! Upload of a bundle of firmware, straight into the blob store: hashed on the way. What fails leaves nothing behind, at the latest after a day.
 
 use axum::{
     extract::{Request, State},

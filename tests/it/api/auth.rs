@@ -139,7 +139,8 @@ async fn what_one_gateway_revokes_is_void_on_another_within_a_second() {
 async fn too_many_logins_are_put_off_and_say_until_when() {
     let clock = Clock::manual(Clock::system().now());
     let world = World::at(clock.clone(), |config| config.limits.logins_per_account = 3).await;
-    world.user("victim", "viewer").await;
+    let victim = json!({"email": "victim@example.org", "username": "victim", "password": PASSWORD});
+    world.admin.post("/api/v1/users", victim).await.expect(201);
     let path = "/api/auth/login";
     // What another gateway lets through is heard of a moment later.
     let anonymous = world.at_one_gateway().anonymous();
