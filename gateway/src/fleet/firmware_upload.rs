@@ -1,4 +1,5 @@
-//! Upload of a bundle of firmware, straight into the blob store: hashed on the way. What fails leaves nothing behind, at the latest after a day.
+//! Upload of a bundle of firmware, straight into the blob store: hashed on the way. What fails leaves nothing behind, at the
+//! latest after a day.
 
 use axum::{
     extract::{Request, State},

@@ -1,4 +1,5 @@
-//! Upload of a wheel: received, checked, unpacked, described, recorded. What fails leaves nothing behind, at the latest after a day.
+//! Upload of a wheel: received, checked, unpacked, described, recorded. What fails leaves nothing behind, at the latest after
+//! a day.
 
 use std::{
     fs::File,
