@@ -8,8 +8,10 @@ use axum::{
 use multer::{Constraints, Field, Multipart, SizeLimit};
 use signalbox_blob_store::BlobError;
 
-use crate::blobs::unusable;
-use crate::problem::{Problem, ProblemKind};
+use crate::{
+    blobs::unusable,
+    problem::{Problem, ProblemKind},
+};
 
 /// What a form may hold besides its files.
 const OTHER_FIELDS: u64 = 64 << 10;

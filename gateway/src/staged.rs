@@ -2,7 +2,7 @@
 //!
 //! A command names the file, so until its outcome is known the file stays: the client may leave, nobody may answer, or the
 //! gateway may die while the command is carried out all the same. What is left then is judged by the log, in the
-//! workers' sweep. What surely came to nothing goes at once.
+//! workers' sweep. What surely came to nothing goes at once. Why: docs/adr/0026-files-before-their-events.md.
 
 use signalbox_domain::kernel::{Decider, ErrorKind, Metadata, Rejection};
 use signalbox_event_store::mentions;

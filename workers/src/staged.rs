@@ -37,15 +37,15 @@ impl Worker for StagedSweep {
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         let rows = give_up(context).await?;
-        let mut judged = 0;
+        let mut is_getting_on = false;
         for row in &rows {
             match judge(context, row).await {
-                Ok(()) => judged += 1,
+                Ok(()) => is_getting_on = true,
                 // One file that cannot be removed does not keep the others.
                 Err(error) => tracing::warn!(%error, id = %row.id, "a file that was given up stays for now"),
             }
         }
-        Ok(judged == BATCH)
+        Ok(is_getting_on && rows.len() as i64 == BATCH)
     }
 }
 
@@ -55,12 +55,12 @@ async fn give_up(context: &Context) -> Result<Vec<StagedRow>, sqlx::Error> {
     sqlx::query_as(
         "UPDATE ops.staged_files SET given_up = true WHERE id IN (
             SELECT id FROM ops.staged_files
-             WHERE noted_at < CASE WHEN aggregate_id IS NULL THEN $1::timestamptz ELSE $2 END
+             WHERE noted_at < $1 AND (aggregate_id IS NOT NULL OR noted_at < $2)
              ORDER BY noted_at LIMIT $3 FOR UPDATE SKIP LOCKED)
          RETURNING id, aggregate_type, aggregate_id",
     )
-    .bind(now - LONGEST_REQUEST)
     .bind(now - LONGEST_COMMAND)
+    .bind(now - LONGEST_REQUEST)
     .bind(BATCH)
     .fetch_all(&context.pool)
     .await

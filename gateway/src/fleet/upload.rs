@@ -114,7 +114,9 @@ async fn install(
             "{file_name} is installed already: uninstall it before uploading it again"
         )));
     }
-    let shares_bytes = installed.iter().any(|package| package.sha256 == sha256.as_str());
+    let is_shared = installed.iter().any(|package| package.sha256 == sha256.as_str());
+    // What goes with the package if it is refused.
+    let unpacked = (!is_shared).then(|| sha256.clone());
     let (file, name, version) = unpack(state, received).await?;
     if installed.iter().any(|package| package.name == name) {
         return Err(taken(format!(
@@ -126,7 +128,7 @@ async fn install(
         Err(problem) => {
             // A repetition may be looking at it.
             if problem.kind() != ProblemKind::Unavailable {
-                packages::forget_unpacked(state, id, (!shares_bytes).then_some(sha256)).await;
+                packages::forget_unpacked(state, id, unpacked).await;
             }
             return Err(problem);
         }
@@ -134,24 +136,16 @@ async fn install(
     let plugin_ids = classes.iter().map(|class| class.id.clone()).collect();
     // A wheel that was not kept may have made way for that of a repetition, so it is left to the sweep.
     keep(state, id, file, size).await?;
-    let new = NewPackage {
-        owner: who.user,
-        name: name.clone(),
-        version: version.clone(),
-        file_name,
-        size,
-        sha256: sha256.clone(),
-        classes,
-    };
+    let installed = Installed { id, name: name.clone(), version: version.clone(), size, plugin_ids };
+    let new = NewPackage { owner: who.user, name, version, file_name, size, sha256, classes };
     let metadata = context.metadata(who.actor(), "install plugin package");
     let command = PluginPackageCommand::Install(new);
     let written = state.write::<PluginPackage>(id, None, &metadata, &command).await;
     // Whether it was installed is not known, if nobody answered: then the sweep finds out.
     if written.as_ref().is_err_and(|rejection| rejection.kind != ErrorKind::Unavailable) {
-        packages::forget(state, id, (!shares_bytes).then_some(sha256)).await;
+        packages::forget(state, id, unpacked).await;
     }
-    let written = written?;
-    Ok(answer_installed(written, Installed { id, name, version, size, plugin_ids }))
+    Ok(answer_installed(written?, installed))
 }
 
 /// What is told of a package that was installed.

@@ -273,7 +273,7 @@ pub async fn stream_position(
     .await
 }
 
-/// Whether an event of one aggregate names `word` in its payload.
+/// Whether an event of one aggregate holds the key `other` in its payload.
 ///
 /// # Errors
 /// The database's error.
@@ -281,7 +281,7 @@ pub async fn mentions(
     pool: &PgPool,
     aggregate_type: &str,
     id: Uuid,
-    word: Uuid,
+    other: Uuid,
 ) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT EXISTS (SELECT FROM events
@@ -289,7 +289,7 @@ pub async fn mentions(
     )
     .bind(aggregate_type)
     .bind(id.to_string())
-    .bind(word.to_string())
+    .bind(other.to_string())
     .fetch_one(pool)
     .await
 }

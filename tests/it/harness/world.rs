@@ -336,6 +336,13 @@ impl World {
         sqlx::query_scalar(head).fetch_one(&self.servers.pool).await.unwrap()
     }
 
+    /// Makes the service forget the answers that it keeps for repeated requests, as if their gateways had died before they
+    /// could keep them.
+    pub async fn lose_kept_answers(&self) {
+        let lost = sqlx::query("UPDATE ops.idempotent_requests SET status = NULL");
+        lost.execute(&self.servers.pool).await.unwrap();
+    }
+
     /// How many events of `event_type` the log holds.
     pub async fn count_events(&self, event_type: &str) -> i64 {
         let count = sqlx::query_scalar("SELECT count(*) FROM events WHERE event_type = $1");

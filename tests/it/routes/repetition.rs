@@ -96,11 +96,7 @@ async fn no_post_is_done_twice_when_its_answer_is_lost() {
         let first = send(&client, &route, &path, body.as_ref(), "first").await;
         let is_done = (200..300).contains(&first.status);
         assert!(is_done, "{}: {} {}", route.name(), first.status, first.text());
-        // As if the gateway had died before it could keep its answer.
-        sqlx::query("UPDATE ops.idempotent_requests SET status = NULL")
-            .execute(&world.servers.pool)
-            .await
-            .unwrap();
+        world.lose_kept_answers().await;
         let again = send(&client, &route, &path, body.as_ref(), "again").await;
         let place = format!("{}: {}", route.name(), again.text());
         assert_eq!((again.status, named(&again)), (first.status, named(&first)), "{place}");

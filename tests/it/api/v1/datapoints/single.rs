@@ -128,11 +128,7 @@ async fn a_repeated_request_records_once() {
         answers.push(client.send(request.json(&value(&event, 1.5))).await.expect(201));
     }
     assert!(answers.windows(2).all(|pair| pair[0]["public_id"] == pair[1]["public_id"]));
-    // As if the gateway had died before it could keep its answer.
-    sqlx::query("UPDATE ops.idempotent_requests SET status = NULL")
-        .execute(&world.servers.pool)
-        .await
-        .unwrap();
+    world.lose_kept_answers().await;
     let request = world.admin.request(Method::POST, DATAPOINTS).header("idempotency-key", "the-same");
     let again = world.admin.send(request.json(&value(&event, 1.5))).await.expect(201);
     assert_eq!(again["public_id"], answers[0]["public_id"]);

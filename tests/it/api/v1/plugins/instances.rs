@@ -183,11 +183,7 @@ async fn a_repeated_creation_is_one() {
         world.admin.send(request.header("idempotency-key", "once").json(&body)).await.expect(201)
     };
     let first = create().await;
-    // As if the gateway had died before it could keep its answer.
-    sqlx::query("UPDATE ops.idempotent_requests SET status = NULL")
-        .execute(&world.servers.pool)
-        .await
-        .unwrap();
+    world.lose_kept_answers().await;
     assert_eq!(create().await, first);
     assert_eq!(world.count_events("plugin_instance_created").await, 1);
     let made = first["channel_mappings"].as_array().unwrap().len() as i64;

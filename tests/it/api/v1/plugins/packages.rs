@@ -196,11 +196,7 @@ async fn an_upload_with_a_key_that_is_repeated_is_one() {
     let (bytes, there) = (wheel(WEATHER), world.admin.at(&elsewhere));
     let made = upload(&world.admin, "one", &bytes).await.expect(201);
     assert_eq!(upload(&there, "one", &bytes).await.expect(201), made);
-    // Also when the gateway died before it had kept its answer.
-    sqlx::query("UPDATE ops.idempotent_requests SET status = NULL")
-        .execute(&world.servers.pool)
-        .await
-        .unwrap();
+    world.lose_kept_answers().await;
     assert_eq!(upload(&there, "one", &bytes).await.expect(201), made);
     let path = format!("/api/v1/plugins/packages/{}/wheel", made["public_id"].as_str().unwrap());
     world.admin.get(&path).await.expect_bytes(&bytes);

@@ -4,13 +4,13 @@ use std::io;
 
 use chrono::TimeDelta;
 use futures::stream;
-use reqwest::Method;
 use signalbox_blob_store::{BlobKey, BlobStore, Progress, Receive, Start};
 use signalbox_clock::Clock;
+use signalbox_domain::{extraction::ExtractionJob, kernel::Decider};
 use signalbox_workers::{StagedSweep, Worker};
 use uuid::Uuid;
 
-use super::{JOBS, submit, until_status};
+use super::{submission, submit, until_status};
 use crate::harness::{LostAnswers, World, eventually, seconds};
 
 async fn without_workers(clock: Clock) -> World {
@@ -40,18 +40,13 @@ async fn a_document_stays_when_the_answer_to_its_command_is_lost() {
 async fn a_document_stays_when_its_client_leaves_before_the_answer() {
     let mut world = without_workers(Clock::system()).await;
     let admin = world.at_one_gateway();
-    let submission = || {
-        let request = admin.request(Method::POST, JOBS).header("idempotency-key", "once");
-        let request = request.header("content-type", "multipart/form-data; boundary=b");
-        request.body(super::super::form(&[("file", Some("a.txt"), b"a")]))
-    };
     let lost = LostAnswers::all(&world, "extraction").await;
-    let sent = tokio::spawn(submission().send());
+    let sent = tokio::spawn(submission(&admin, "once", b"a").send());
     eventually(seconds(20), async || world.count_events("extraction_submitted").await == 1).await;
     sent.abort();
     assert!(lost.count() > 0);
     drop(lost);
-    let again = admin.send(submission()).await.expect(202);
+    let again = admin.send(submission(&admin, "once", b"a")).await.expect(202);
     world.another_process().await.work().await;
     until_status(&world.admin, again["job_id"].as_str().unwrap(), "completed").await;
     assert_eq!(world.count_events("extraction_submitted").await, 1);
@@ -68,7 +63,7 @@ async fn leave_behind(world: &World, blobs: &BlobStore, job: Option<Uuid>) -> Uu
         "INSERT INTO ops.staged_files (id, aggregate_type, aggregate_id, noted_at) VALUES ($1, $2, $3, $4)",
     )
     .bind(id)
-    .bind(job.map(|_| "extraction_job"))
+    .bind(job.map(|_| ExtractionJob::TYPE))
     .bind(job)
     .bind(world.clock.now())
     .execute(&world.servers.pool)

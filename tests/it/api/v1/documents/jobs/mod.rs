@@ -8,6 +8,7 @@ mod submitting;
 mod telling;
 mod working;
 
+use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
 use super::{Part, sample, send, send_form, world};
@@ -23,6 +24,13 @@ fn path(id: &str) -> String {
 async fn submit(client: &Client, name: &str, bytes: &[u8]) -> String {
     let answer = send(client, JOBS, name, bytes).await.expect(202);
     answer["job_id"].as_str().unwrap().to_owned()
+}
+
+/// The request that submits a document by `key`.
+fn submission(client: &Client, key: &str, bytes: &[u8]) -> RequestBuilder {
+    let request = client.request(Method::POST, JOBS).header("idempotency-key", key);
+    let request = request.header("content-type", "multipart/form-data; boundary=b");
+    request.body(super::form(&[("file", Some("a.txt"), bytes)]))
 }
 
 /// Waits until the job is as wanted; gives it back.

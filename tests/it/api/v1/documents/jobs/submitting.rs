@@ -1,8 +1,9 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
+use signalbox_config::Config;
 
-use super::{JOBS, Part, path, sample, send, send_form, submit, until_status, world};
+use super::{JOBS, Part, path, sample, send, send_form, submission, submit, until_status, world};
 use crate::harness::{Answer, Client, World, eventually, is_once, seconds, sha256};
 
 fn code(answer: &Answer, status: u16) -> String {
@@ -149,13 +150,14 @@ async fn what_no_job_can_be_made_of_is_refused_at_once() {
     world.finish().await;
 }
 
+/// One parser, and room for `jobs` in the queue.
+fn room_for(jobs: u32) -> impl FnOnce(&mut Config) {
+    move |config| (config.extraction.max_open_jobs, config.extraction.parsers) = (jobs, 1)
+}
+
 #[tokio::test]
 async fn the_queue_is_bounded() {
-    let world = World::with_one_worker(Clock::system(), |config| {
-        config.extraction.max_open_jobs = 2;
-        config.extraction.parsers = 1;
-    })
-    .await;
+    let world = World::with_one_worker(Clock::system(), room_for(2)).await;
     let busy = super::keep_busy(&world.admin).await;
     let waiting = submit(&world.admin, "a.txt", b"a").await;
     let full = send(&world.admin, JOBS, "a.txt", b"a").await;
@@ -169,17 +171,9 @@ async fn the_queue_is_bounded() {
 
 #[tokio::test]
 async fn a_repetition_finds_room_in_a_queue_that_is_full_of_what_it_had_brought() {
-    let world = World::without_workers(Clock::system(), |config| {
-        config.extraction.max_open_jobs = 1;
-        config.extraction.parsers = 1;
-    })
-    .await;
+    let world = World::without_workers(Clock::system(), room_for(1)).await;
     let first = with_key(&world.admin, "k-1", b"a").await.expect(202);
-    // As if the gateway had died before it could keep its answer.
-    sqlx::query("UPDATE ops.idempotent_requests SET status = NULL")
-        .execute(&world.servers.pool)
-        .await
-        .unwrap();
+    world.lose_kept_answers().await;
     assert_eq!(code(&send(&world.admin, JOBS, "a.txt", b"a").await, 503), "unavailable");
     assert_eq!(with_key(&world.admin, "k-1", b"a").await.expect(202), first);
     world.admin.delete(&path(first["job_id"].as_str().unwrap())).await.expect(200);
@@ -187,9 +181,7 @@ async fn a_repetition_finds_room_in_a_queue_that_is_full_of_what_it_had_brought(
 }
 
 async fn with_key(client: &Client, key: &str, bytes: &[u8]) -> Answer {
-    let request = client.request(Method::POST, JOBS).header("idempotency-key", key);
-    let request = request.header("content-type", "multipart/form-data; boundary=b");
-    client.send(request.body(super::super::form(&[("file", Some("a.txt"), bytes)]))).await
+    client.send(submission(client, key, bytes)).await
 }
 
 #[tokio::test]
