@@ -5,7 +5,8 @@ export CARGO_TARGET_DIR ?= $(shell tools/target-dir)
 CARGO_BUILD := cargo build --release --locked -p signalbox -p signalbox-agent --bin signalbox --bin signalbox-agent
 
 .DEFAULT_GOAL := help
-.PHONY: help up build test lint fmt demo demo-sensors bench bench-extraction bench-log bench-monitoring scale chaos fuzz bootstrap
+.PHONY: help up build console openapi examples test lint fmt demo demo-plant demo-sensors bench \
+	bench-extraction bench-log bench-monitoring scale chaos abuse fuzz bootstrap
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -13,22 +14,39 @@ help: ## List these targets
 up: build ## Build and serve Signalbox with its own database and bus, until Ctrl-C
 	@exec "$(CARGO_TARGET_DIR)/release/signalbox" up
 
-build: bootstrap ## Build the server and the agent for release
+build: bootstrap ## Build the console, the server and the agent for release
+	@tools/console
 	$(CARGO_BUILD)
 	@cp -f .tools/lib/libpdfium.so "$(CARGO_TARGET_DIR)/release/"
 
-test: ## Check format, layers and lints, and run all tests
+console: bootstrap ## Build the console's pages
+	@tools/console
+
+openapi: ## Write the description of the interface and the console's types anew, after a change of the interface
+	cargo run --quiet --locked -p signalbox --bin signalbox -- openapi > console/openapi.json
+	@tools/console npm run types
+
+examples: bootstrap ## Record examples of requests and answers from the tests, for operations that have none
+	@tools/bootstrap tests
+	SIGNALBOX_EXAMPLES=1 cargo test --locked --workspace --test it -- routes:: api::
+	@$(MAKE) openapi
+
+test: ## Check format, layers, words and lints, and run all tests
 	@tools/test
 
-lint: bootstrap ## Check lints and layers
+lint: bootstrap ## Check lints, layers and words
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	tools/check-layers
+	tools/check-words
 
 fmt: ## Format all Rust code
 	cargo fmt --all
 
 demo: build ## Move real files through the running system (start it with make up)
 	@tools/demo
+
+demo-plant: build ## Bring a small plant to life in the running system (start it with make up), until Ctrl-C
+	@tools/demo-plant
 
 demo-sensors: ## Let simulated values flow into the running system (start it with make up), until Ctrl-C
 	@tools/demo-sensors
@@ -47,6 +65,9 @@ bench-log: build ## Carry, verify and rebuild a log of BENCH_EVENTS (1,000,000);
 
 chaos: build ## Kill parts of the system under load and check that nothing is lost
 	cargo test --release --locked -p signalbox --test chaos -- --ignored --nocapture --test-threads 1
+
+abuse: build ## Abuse the system in every known way while a bystander measures; ABUSE_ONLY=name for one of them
+	cargo test --release --locked -p signalbox --test abuse -- --ignored --nocapture --test-threads 1
 
 scale: build ## Measure more workers and gateways, and how long a part of them is missed that is killed
 	cargo bench --locked -p signalbox --bench signalbox -- workers

@@ -104,6 +104,7 @@ impl Commander {
             source_path: "results/latest.csv".to_owned(),
             destination_path: "incoming/results.csv".to_owned(),
             schedule: None,
+            timezone: None,
             enabled: true,
             retry: Retry::default(),
             overlap: Overlap::default(),

@@ -21,7 +21,7 @@ pub struct Answer {
     pub length: u64,
 }
 
-/// What a load achieved.
+/// The results of a load.
 pub struct Load {
     /// Answers per second.
     pub rate: f64,

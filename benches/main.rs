@@ -1,4 +1,4 @@
-//! What Signalbox can do on this machine, beside what others can, measured in the same run.
+//! Measures Signalbox on this machine, beside other programs in the same run.
 //!
 //!     cargo bench -p signalbox                        all of them, small
 //!     cargo bench -p signalbox -- append rebuild      some of them

@@ -35,7 +35,7 @@ pub async fn run() -> anyhow::Result<()> {
     let (gateway, api) = Signalbox::new(&servers, Role::Gateway)?.start_and_log_in().await?;
     let pair = Pair::start(&servers, api).await?;
 
-    // What is made once is there before it is looked at.
+    // One-time allocations happen before the measurement.
     fs::write(pair.source.folder.join("small"), b"small")?;
     pair.move_path("small", "arrived/small").await?;
     write_random(&pair.source.folder.join("large"), mib)?;

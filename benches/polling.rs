@@ -1,5 +1,5 @@
-//! Many agents that poll one gateway at once: how long it takes until those that are chosen hear of their transfer, and
-//! what each costs the gateway. `BENCH_AGENTS`, `BENCH_CHOSEN`.
+//! Many agents that poll one gateway at once: how long it takes until the chosen ones receive their transfer, and the
+//! gateway's cost for each. `BENCH_AGENTS`, `BENCH_CHOSEN`.
 
 use std::{
     sync::Arc,
@@ -64,7 +64,7 @@ pub async fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Asks for a transfer from each of `chosen` agents; gives back which ones, and when.
+/// Asks for a transfer from each of `chosen` agents; returns which ones, and when.
 async fn ask(api: &Api, accounts: &[AgentAccount], chosen: usize) -> anyhow::Result<Vec<(i64, Instant)>> {
     let every = accounts.len() / chosen.max(1);
     stream::iter(accounts.iter().step_by(every).take(chosen))
@@ -118,7 +118,7 @@ async fn poll(client: Arc<Client>, url: String, account: AgentAccount) -> anyhow
             continue;
         }
         let mails: Value = response.error_for_status()?.json().await?;
-        ensure!(mails[0]["message"]["type"] == "transfer_request", "an agent was told {mails}");
+        ensure!(mails[0]["message"]["type"] == "transfer_request", "an agent received {mails}");
         return Ok((account.number, at));
     }
 }

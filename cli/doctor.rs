@@ -1,9 +1,12 @@
-//! `signalbox doctor`: looks at everything that the service stands on, and says how to mend what is wrong. It changes nothing,
-//! but for a file in the storage folder, and an object in the bucket, that it writes and removes.
+//! `signalbox doctor`: checks the service's dependencies, and states the remedy of each fault. It changes nothing,
+//! except for a file in the storage folder and an object in the bucket that it writes and removes.
 
-use std::{io::Write as _, process::ExitCode, time::Duration};
+use std::{
+    io::{ErrorKind, IsTerminal as _, Write as _},
+    process::ExitCode,
+    time::Duration,
+};
 
-use chrono::{DateTime, Utc};
 use clap::Args;
 use rustix::{
     fs::statvfs,
@@ -13,22 +16,28 @@ use serde::Serialize;
 use signalbox_blob_store::{BlobStore, CheckError};
 use signalbox_clock::Clock;
 use signalbox_config::Config;
-use signalbox_documents::Documents;
+use signalbox_database::{clock_difference, faults, server_time};
+use signalbox_documents::{Documents, Protection};
 use signalbox_messaging::Bus;
-use signalbox_projections::standing;
+use signalbox_projections::{OldestSnapshot, oldest_snapshot, standing};
 use sqlx::PgPool;
 use tokio::{process::Command, time::timeout};
 
-use crate::setup;
+use crate::{
+    keys::{DERIVED_MEND, describe_derived},
+    setup,
+};
 
 mod replica;
 
 /// No check lasts longer.
-const PATIENCE: Duration = Duration::from_secs(15);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(15);
 /// Clocks that differ by more make claims lapse too early or too late; they last 15 s.
 const CLOCK_SECONDS: f64 = 2.0;
-/// Events that a read model may be behind while it works.
+/// Lag of a working read model, in events.
 const LAG: i64 = 1000;
+/// Age of a snapshot that slows appends down.
+const SNAPSHOT_SECONDS: f64 = 900.0;
 const GIB: u64 = 1 << 30;
 /// Files and sockets that a busy gateway has open.
 const OPEN_FILES: u64 = 4096;
@@ -41,7 +50,7 @@ pub(crate) struct DoctorArgs {
     json: bool,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Serialize)]
 struct Finding {
     check: &'static str,
@@ -58,7 +67,7 @@ enum Verdict {
     Ok,
     /// The service works, but not all of it or not well.
     Warning,
-    /// The service does not work, or may lose what it has confirmed.
+    /// The service does not work, or may lose confirmed writes.
     Failure,
 }
 
@@ -75,7 +84,7 @@ impl Finding {
         Self { check, verdict: Verdict::Failure, found: found.into(), mend: Some(mend.into()) }
     }
 
-    /// For what could not even be asked: the error says what to do.
+    /// For a check that could not run: the error states the remedy.
     fn unasked(check: &'static str, error: &dyn std::fmt::Display) -> Self {
         Self { check, verdict: Verdict::Failure, found: format!("{error:#}"), mend: None }
     }
@@ -84,7 +93,7 @@ impl Finding {
 /// Looks at everything; 1 when something fails.
 pub(crate) async fn run(config: &Config, args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let mut findings = Vec::new();
-    match timeout(PATIENCE, setup::database(config)).await {
+    match timeout(CHECK_TIMEOUT, setup::database(config)).await {
         Ok(Ok(pool)) => {
             findings.extend(database(&pool).await);
             if !config.database.replica_url.is_empty() {
@@ -94,7 +103,7 @@ pub(crate) async fn run(config: &Config, args: &DoctorArgs) -> anyhow::Result<Ex
         Ok(Err(error)) => findings.push(Finding::unasked("database", &error)),
         Err(_) => findings.push(slow("database")),
     }
-    match timeout(PATIENCE, setup::bus(config)).await {
+    match timeout(CHECK_TIMEOUT, setup::bus(config)).await {
         Ok(Ok(bus)) => {
             findings.push(jetstream(&bus).await);
             findings.extend(copies(config, &bus).await);
@@ -119,18 +128,21 @@ pub(crate) async fn run(config: &Config, args: &DoctorArgs) -> anyhow::Result<Ex
 }
 
 fn slow(check: &'static str) -> Finding {
-    let found = format!("it did not answer within {} s", PATIENCE.as_secs());
+    let found = format!("it did not answer within {} s", CHECK_TIMEOUT.as_secs());
     Finding::failure(check, found, "see whether it is overloaded, or a firewall drops what is sent to it")
 }
 
 fn print(findings: &[Finding]) {
+    let is_terminal = std::io::stdout().is_terminal();
     for Finding { check, verdict, found, mend } in findings {
         let word = match verdict {
             Verdict::Ok => "ok",
             Verdict::Warning => "warning",
             Verdict::Failure => "FAILURE",
         };
-        println!("{word:8} {check:12} {found}");
+        let (red, plain) =
+            if *verdict == Verdict::Failure && is_terminal { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
+        println!("{red}{word:8} {check:12} {found}{plain}");
         if let Some(mend) = mend {
             println!("{:21} → {mend}", "");
         }
@@ -141,7 +153,7 @@ async fn database(pool: &PgPool) -> Vec<Finding> {
     let asked = async {
         Ok::<_, sqlx::Error>(vec![version(pool).await?, durability(pool).await?, clock(pool).await?])
     };
-    let mut findings = match timeout(PATIENCE, asked).await {
+    let mut findings = match timeout(CHECK_TIMEOUT, asked).await {
         Ok(Ok(findings)) => findings,
         Ok(Err(error)) => return vec![Finding::unasked("database", &error)],
         Err(_) => return vec![slow("database")],
@@ -152,6 +164,12 @@ async fn database(pool: &PgPool) -> Vec<Finding> {
             findings.push(
                 read_models(pool).await.unwrap_or_else(|error| Finding::unasked("read models", &error)),
             );
+            findings.push(tokens(pool).await.unwrap_or_else(|error| Finding::unasked("tokens", &error)));
+            findings.extend(
+                reported(pool).await.unwrap_or_else(|error| vec![Finding::unasked("faults", &error)]),
+            );
+            findings
+                .push(snapshots(pool).await.unwrap_or_else(|error| Finding::unasked("snapshots", &error)));
         }
         Ok(pending) => {
             let found = format!("{pending} migrations have not been applied");
@@ -172,7 +190,7 @@ async fn version(pool: &PgPool) -> Result<Finding, sqlx::Error> {
     Ok(Finding::ok("database", format!("PostgreSQL {version}")))
 }
 
-/// Without these, what was confirmed may be lost with the power.
+/// Without these settings, a power failure may lose confirmed writes.
 async fn durability(pool: &PgPool) -> Result<Finding, sqlx::Error> {
     let off: Vec<String> = sqlx::query_scalar(
         "SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'
@@ -193,9 +211,7 @@ fn are(names: &[String]) -> String {
 }
 
 async fn clock(pool: &PgPool) -> Result<Finding, sqlx::Error> {
-    let before = Clock::system().now();
-    let there: DateTime<Utc> = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(pool).await?;
-    let apart = apart(before, there, Clock::system().now());
+    let apart = clock_difference(pool).await?.abs().as_seconds_f64();
     Ok(if apart > CLOCK_SECONDS {
         let found = format!("the clocks of this machine and of the database differ by {apart:.1} s");
         Finding::failure(
@@ -206,12 +222,6 @@ async fn clock(pool: &PgPool) -> Result<Finding, sqlx::Error> {
     } else {
         Finding::ok("clock", "this machine and the database agree")
     })
-}
-
-/// By how many seconds clocks differ at least, when the other one was read between two looks at this one.
-fn apart(before: DateTime<Utc>, there: DateTime<Utc>, after: DateTime<Utc>) -> f64 {
-    let seconds = |from: DateTime<Utc>, to: DateTime<Utc>| (to - from).as_seconds_f64();
-    seconds(there, before).max(seconds(after, there)).max(0.0)
 }
 
 async fn read_models(pool: &PgPool) -> Result<Finding, sqlx::Error> {
@@ -233,8 +243,51 @@ async fn read_models(pool: &PgPool) -> Result<Finding, sqlx::Error> {
     })
 }
 
+/// Tokens of earlier versions can be computed from the database.
+async fn tokens(pool: &PgPool) -> Result<Finding, sqlx::Error> {
+    let derived = signalbox_gateway::derived_tokens(pool, server_time(pool, &Clock::system()).await?).await?;
+    Ok(if derived == signalbox_gateway::DerivedTokens::default() {
+        Finding::ok("tokens", "are random")
+    } else {
+        Finding::warning("tokens", describe_derived(derived), DERIVED_MEND)
+    })
+}
+
+/// Faults reported by processes; health and metrics show the same list.
+async fn reported(pool: &PgPool) -> Result<Vec<Finding>, sqlx::Error> {
+    const CHECK: &str = "faults";
+    let faults = faults(pool).await?;
+    if faults.is_empty() {
+        return Ok(vec![Finding::ok(CHECK, "no part is reported not to work")]);
+    }
+    let findings = faults.into_iter().map(|fault| {
+        let since = fault.since.format("%Y-%m-%d %H:%M:%S UTC");
+        let found = format!("{} does not work since {since}: {}", fault.part, fault.reason);
+        Finding { check: CHECK, verdict: Verdict::Failure, found, mend: None }
+    });
+    Ok(findings.collect())
+}
+
+/// A snapshot keeps replaced rows from being removed, and each append reads past them.
+async fn snapshots(pool: &PgPool) -> Result<Finding, sqlx::Error> {
+    const CHECK: &str = "snapshots";
+    let Some(OldestSnapshot { seconds, holder }) = oldest_snapshot(pool).await? else {
+        return Ok(Finding::ok(CHECK, "none is held in the database".to_owned()));
+    };
+    let found = format!("the oldest in the database is {seconds:.0} s old, held by {holder}");
+    Ok(if seconds > SNAPSHOT_SECONDS {
+        Finding::warning(
+            CHECK,
+            found,
+            "end it: see pg_stat_activity, pg_prepared_xacts, pg_replication_slots and pg_stat_replication",
+        )
+    } else {
+        Finding::ok(CHECK, found)
+    })
+}
+
 async fn jetstream(bus: &Bus) -> Finding {
-    match timeout(PATIENCE, bus.ask_jetstream()).await {
+    match timeout(CHECK_TIMEOUT, bus.ask_jetstream()).await {
         Ok(Ok(())) => Finding::ok("bus", format!("nats-server {} with JetStream", bus.server_version())),
         Ok(Err(error)) => Finding::failure("bus", error.to_string(), "start nats-server with --jetstream"),
         Err(_) => slow("bus"),
@@ -244,27 +297,27 @@ async fn jetstream(bus: &Bus) -> Finding {
 /// Whether each stream is kept by as many servers as it ought to be.
 async fn copies(config: &Config, bus: &Bus) -> Option<Finding> {
     const CHECK: &str = "bus copies";
-    let (wanted, servers) = (config.nats.replicas, bus.servers());
-    if wanted > servers {
-        let found = format!("nats.replicas is {wanted}, but {servers} servers are known");
+    let (configured, servers) = (config.nats.replicas, bus.servers());
+    if configured > servers {
+        let found = format!("nats.replicas is {configured}, but {servers} servers are known");
         let mend = "add servers to the cluster, or set SIGNALBOX_NATS__REPLICAS to as many as there are";
         return Some(Finding::failure(CHECK, found, mend));
     }
-    if wanted == 1 && servers == 1 {
+    if configured == 1 && servers == 1 {
         return None;
     }
-    let standings = match timeout(PATIENCE, bus.stream_standings()).await {
+    let standings = match timeout(CHECK_TIMEOUT, bus.stream_standings()).await {
         Ok(Ok(standings)) => standings,
         Ok(Err(error)) => return Some(Finding::unasked(CHECK, &error)),
         Err(_) => return Some(slow(CHECK)),
     };
-    let short: Vec<_> = standings.iter().filter(|stream| stream.current < wanted).collect();
+    let short: Vec<_> = standings.iter().filter(|stream| stream.current < configured).collect();
     Some(if short.is_empty() {
-        Finding::ok(CHECK, format!("{wanted} servers of {servers} keep each stream"))
+        Finding::ok(CHECK, format!("{configured} servers of {servers} keep each stream"))
     } else {
         let short = short.iter().map(|stream| format!("{} by {}", stream.name, stream.current));
         let found = format!(
-            "{wanted} servers ought to keep each stream, but kept is {}",
+            "{configured} servers ought to keep each stream, but kept is {}",
             short.collect::<Vec<_>>().join(", ")
         );
         Finding::warning(
@@ -282,12 +335,17 @@ fn storage(config: &Config) -> Vec<Finding> {
         file.write_all(b"doctor")?;
         file.as_file().sync_all()
     };
-    if let Err(error) = write() {
-        let found = format!("{} cannot be written: {error}", folder.display());
-        let mend = "make the folder and let the user that the service runs as own it, or set SIGNALBOX_STORAGE__FOLDER";
-        return vec![Finding::failure("storage", found, mend)];
-    }
-    let writable = Finding::ok("storage", format!("{} can be written", folder.display()));
+    let writable = match write() {
+        Ok(()) => Finding::ok("storage", format!("{} can be written", folder.display())),
+        Err(error) => {
+            let found = format!("{} cannot be written: {error}", folder.display());
+            if !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
+                let mend = "make the folder and let the user that the service runs as own it, or set SIGNALBOX_STORAGE__FOLDER";
+                return vec![Finding::failure("storage", found, mend)];
+            }
+            Finding::failure("storage", found, "free some space on its disk")
+        }
+    };
     let space = statvfs(folder).map(|disk| disk.f_bavail * disk.f_frsize);
     let space = match space {
         Ok(free) if free < GIB => Finding::failure("disk", gib(free), "free some: files cannot be received"),
@@ -313,7 +371,7 @@ async fn bucket(config: &Config) -> Finding {
             );
         }
     };
-    let (found, mend) = match timeout(PATIENCE, store.check()).await {
+    let (found, mend) = match timeout(CHECK_TIMEOUT, store.check()).await {
         Err(_) => return slow(name),
         Ok(Ok(())) => {
             let found = format!("{} can be written, read, listed and deleted from", config.storage.url);
@@ -332,7 +390,7 @@ fn mend_bucket(error: &CheckError) -> &'static str {
              delete objects in it (docs/storage.md names the permissions)"
         }
         CheckError::Unconditional | CheckError::Altered => {
-            "take a server that heeds If-None-Match and If-Match of PutObject, such as Amazon S3, MinIO or SeaweedFS"
+            "use a server that supports If-None-Match and If-Match in PutObject, such as Amazon S3, MinIO or SeaweedFS"
         }
     }
 }
@@ -364,17 +422,42 @@ async fn documents(config: &Config) -> Vec<Finding> {
         Err(error) => return vec![Finding::unasked(CHECK, &error)],
     };
     let offer = match Documents::start(&config.extraction, program).await {
-        Ok(documents) => timeout(PATIENCE, documents.offer()).await,
+        Ok(documents) => {
+            timeout(CHECK_TIMEOUT, async { (documents.offer().await, documents.protection()) }).await
+        }
         Err(error) => {
             return vec![Finding::warning(CHECK, error.to_string(), "files and sensors go on without")];
         }
     };
-    let Ok(offer) = offer else { return vec![slow(CHECK)] };
+    let Ok((offer, protection)) = offer else { return vec![slow(CHECK)] };
     let engines =
         format!("read by {}; pictures by {}", offer.engines.join(", "), offer.ocr_engines.join(", "));
     let missing =
         |note: &String| Finding { check: CHECK, verdict: Verdict::Warning, found: note.clone(), mend: None };
-    std::iter::once(Finding::ok(CHECK, engines)).chain(offer.notes.iter().map(missing)).collect()
+    [Finding::ok(CHECK, engines), sandbox(config, protection)]
+        .into_iter()
+        .chain(offer.notes.iter().map(missing))
+        .collect()
+}
+
+/// Whether the processes that parse untrusted input are confined.
+fn sandbox(config: &Config, protection: Protection) -> Finding {
+    const CHECK: &str = "sandbox";
+    let Some(missing) = protection.missing() else {
+        return Finding::ok(CHECK, "seccomp and Landlock confine parsers and plugins");
+    };
+    if config.sandbox.allow_unconfined {
+        let found = format!("{missing}, and sandbox.allow_unconfined lets untrusted code run all the same");
+        return Finding::failure(
+            CHECK,
+            found,
+            "use a kernel that has both, and set sandbox.allow_unconfined = false",
+        );
+    }
+    let refused = if protection.seccomp { "plugins" } else { "plugins and documents of anonymous callers" };
+    let mend = "use a kernel with CONFIG_SECCOMP_FILTER and CONFIG_SECURITY_LANDLOCK (lsm=landlock,…); in a container, allow the \
+        system calls seccomp and landlock_*";
+    Finding::failure(CHECK, format!("{missing}: {refused} are refused"), mend)
 }
 
 /// Packages of plugins are looked at by a Python of 3.11 or newer.
@@ -389,7 +472,7 @@ async fn python(config: &Config) -> Finding {
         .kill_on_drop(true)
         .output();
     let mend = "install Python 3.11 or newer, or set SIGNALBOX_PLUGINS__PYTHON to one; without, no packages can be uploaded";
-    match timeout(PATIENCE, asked).await {
+    match timeout(CHECK_TIMEOUT, asked).await {
         Ok(Ok(output)) => {
             let found = format!("{python} is Python {}", String::from_utf8_lossy(&output.stdout).trim());
             if output.status.success() {
@@ -400,18 +483,5 @@ async fn python(config: &Config) -> Finding {
         }
         Ok(Err(error)) => Finding::warning(CHECK, format!("{python} cannot be run: {error}"), mend),
         Err(_) => slow(CHECK),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slow_answer_makes_no_difference_of_clocks() {
-        let at = |seconds| DateTime::from_timestamp(seconds, 0).unwrap();
-        for (there, expected) in [(0, 0.0), (7, 0.0), (10, 0.0), (-3, 3.0), (13, 3.0)] {
-            assert_eq!(apart(at(0), at(there), at(10)), expected, "{there}");
-        }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) const DATABASE_FILE: &str = "database-url";
 /// Where the private bus's address is written for other commands, readable by this user alone.
 pub(crate) const BUS_FILE: &str = "nats-url";
 const DATABASE: &str = "signalbox";
-/// How often a server that has died is looked for.
+/// Interval of checks for a server that has stopped.
 const WATCH: Duration = Duration::from_millis(500);
 
 /// The servers that were started because no address was configured.
@@ -30,7 +30,7 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Starts what is not configured, and completes the configuration with its address.
+    /// Starts the servers that are not configured, and completes the configuration with their addresses.
     pub(crate) async fn start(config: &mut Config) -> anyhow::Result<Self> {
         let folder = config.storage.folder.clone();
         fs::create_dir_all(&folder).with_context(|| {
@@ -53,19 +53,19 @@ impl Servers {
         Ok(servers)
     }
 
-    /// Starts a server that has died again, on the same port, until `stop`.
+    /// Restarts a server that has stopped, on the same port, until `stop`.
     pub(crate) async fn watch(&mut self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
             tokio::select! { () = sleep(WATCH) => {}, () = stop.cancelled() => return }
             if let Err(error) = self.restart_dead().await {
-                tracing::error!(%error, "a server has died and cannot be started again; trying once more");
+                tracing::error!(%error, "a server has stopped and cannot be restarted; trying once more");
             }
         }
     }
 
     async fn restart_dead(&mut self) -> anyhow::Result<()> {
         if let Some(postgres) = self.postgres.take_if(|postgres| !postgres.is_running()) {
-            tracing::error!("PostgreSQL has died; starting it again");
+            tracing::error!("PostgreSQL has stopped; restarting it");
             let options = PostgresOptions {
                 port: Some(postgres.port()),
                 ..PostgresOptions::new(self.folder.join("postgres"))
@@ -75,7 +75,7 @@ impl Servers {
             self.postgres = Some(Postgres::start(options).await?);
         }
         if let Some(nats) = self.nats.take_if(|nats| !nats.is_running()) {
-            tracing::error!("nats-server has died; starting it again");
+            tracing::error!("nats-server has stopped; restarting it");
             let options =
                 NatsOptions { port: Some(nats.port()), ..NatsOptions::new(self.folder.join("nats")) };
             drop(nats);
@@ -84,7 +84,7 @@ impl Servers {
         Ok(())
     }
 
-    /// Stops what was started.
+    /// Stops the servers.
     pub(crate) async fn stop(self) {
         if let Some(nats) = self.nats {
             nats.stop().await;

@@ -12,10 +12,10 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use signalbox_config::Config;
-use signalbox_documents::{Documents, Extraction, OcrEngine, Options, OutputFormat, Source, language};
+use signalbox_documents::{Documents, Extraction, OcrEngine, Options, OutputFormat, Share, Source, language};
 use tokio::task::JoinSet;
 
-/// At most so many documents are open at the same time; what more there are wait for a parser anyway.
+/// Limit of open documents; more would only wait for a parser.
 const OPEN: usize = 32;
 /// How long a file may wait for a parser, and how long that may work on it.
 const WAIT_SECONDS: u64 = 7 * 86_400;
@@ -91,8 +91,8 @@ pub(crate) async fn run(config: &Config, args: ExtractArgs) -> anyhow::Result<Ex
     Ok(if failed.load(Ordering::Relaxed) == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The limits of a service spare its other callers. Here there are none: files wait for their turn, and a long scan may
-/// take its time.
+/// The limits of a service protect its other callers. The command has none: files wait for their turn, and a long
+/// scan may take its time.
 fn patient(config: &Config) -> signalbox_config::Extraction {
     let mut extraction = config.extraction.clone();
     extraction.patience_seconds = extraction.patience_seconds.max(WAIT_SECONDS);
@@ -103,7 +103,7 @@ fn patient(config: &Config) -> signalbox_config::Extraction {
 
 fn options(args: &ExtractArgs) -> anyhow::Result<Options> {
     let Some(language) = language(&args.language) else {
-        bail!("{} is no language of ISO 639, such as deu, eng or fra", args.language);
+        bail!("{} is not a language of ISO 639, such as deu, eng or fra", args.language);
     };
     let output_format = match args.format {
         Format::Markdown => OutputFormat::Markdown,
@@ -123,10 +123,10 @@ async fn extract(
     let bytes = tokio::fs::File::open(path).await.map_err(|error| format!("it cannot be opened: {error}"))?;
     let found = bytes.metadata().await.map_err(|error| format!("it cannot be read: {error}"))?;
     if !found.is_file() {
-        return Err("it is no file".to_owned());
+        return Err("it is not a file".to_owned());
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let source = Source { bytes, length: found.len(), name: &name };
+    let source = Source { bytes, length: found.len(), name: &name, share: Share::operator() };
     let mut progress = |done: usize, all: usize| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
@@ -142,7 +142,7 @@ fn take(finished: Finished, results: &mut [Option<Result<Extraction, String>>]) 
     }
 }
 
-/// Writes what is ready, in the order of the command line.
+/// Writes the finished texts, in the order of the command line.
 fn write_ready(
     args: &ExtractArgs,
     results: &mut [Option<Result<Extraction, String>>],

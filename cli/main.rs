@@ -6,8 +6,10 @@ mod extract;
 mod keys;
 mod log;
 mod manual;
+mod poison;
 mod progress;
 mod projections;
+mod retention;
 mod serve;
 mod setup;
 mod token;
@@ -48,20 +50,23 @@ enum Command {
     /// Manage API tokens.
     #[command(subcommand)]
     Token(token::TokenCommand),
-    /// Look at read models, or build them anew.
+    /// Show or rebuild read models.
     #[command(subcommand)]
     Projections(projections::ProjectionsCommand),
-    /// Read the log, carry it, and tell whether it is as it was.
+    /// Drop datapoints that are older than they are kept.
+    #[command(subcommand)]
+    Retention(retention::RetentionCommand),
+    /// Read, export, import and verify the log.
     #[command(subcommand)]
     Log(log::LogCommand),
     /// Manage the keys that sign logins.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
-    /// Look at everything that the service stands on, and say how to mend what is wrong.
+    /// Check the service's dependencies, and state the remedy of each fault.
     Doctor(doctor::DoctorArgs),
     /// Print the description of the interface (OpenAPI).
     Openapi,
-    /// Print what makes a shell complete commands, flags and their values.
+    /// Print the completions of a shell: commands, flags and their values.
     Completions(manual::CompletionsArgs),
     /// Print the manual page, or write one for each command.
     Man(manual::ManArgs),
@@ -73,11 +78,14 @@ enum Command {
     /// Describe plugins for the process that starts this one.
     #[command(hide = true)]
     DescribePlugins {
+        /// Examine them on a kernel that cannot confine this process, too.
+        #[arg(long)]
+        allow_unconfined: bool,
         /// The Python that this process becomes.
         interpreter: PathBuf,
         /// Where its plugin SDK is.
         sdk: PathBuf,
-        /// What it may read.
+        /// Paths that it may read.
         readable: Vec<PathBuf>,
     },
 }
@@ -87,18 +95,19 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("signalbox: {}", told_once(&error));
+            eprintln!("signalbox: {}", format_error_chain(&error));
             ExitCode::FAILURE
         }
     }
 }
 
-/// An error with its causes; many errors tell their cause in their own message, which is not said twice.
-fn told_once(error: &anyhow::Error) -> String {
+/// An error with its causes. Many errors repeat their cause in their own message; it is printed once.
+fn format_error_chain(error: &anyhow::Error) -> String {
     let causes = error.chain().map(ToString::to_string);
-    let told =
-        |told: String, cause: String| if told.contains(&cause) { told } else { format!("{told}: {cause}") };
-    causes.reduce(told).unwrap_or_default()
+    let joined = |message: String, cause: String| {
+        if message.contains(&cause) { message } else { format!("{message}: {cause}") }
+    };
+    causes.reduce(joined).unwrap_or_default()
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
@@ -116,13 +125,14 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         signalbox_documents::run_child()?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Command::DescribePlugins { interpreter, sdk, readable } = cli.command {
-        match signalbox_plugins::run_child(interpreter, sdk, &readable)? {}
+    if let Command::DescribePlugins { allow_unconfined, interpreter, sdk, readable } = cli.command {
+        signalbox_plugins::run_child(interpreter, sdk, &readable, allow_unconfined)?;
+        return Ok(ExitCode::SUCCESS);
     }
     // Two providers of cryptography may be compiled in by accident; this one is meant. It fails only when set twice.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let config = Config::load(cli.config.as_deref(), &std::env::vars().collect())?;
-    // These say themselves what a user has to know.
+    // These print their own messages for users.
     if !matches!(cli.command, Command::Extract(_) | Command::Doctor(_)) {
         signalbox_telemetry::start(&config.log)?;
     }
@@ -135,6 +145,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::User(command) => user::run(config, command).await,
             Command::Token(command) => token::run(config, command).await,
             Command::Projections(command) => return projections::run(config, command).await,
+            Command::Retention(command) => retention::run(config, command).await,
             Command::Log(command) => return log::run(config, command).await,
             Command::Keys(command) => keys::run(config, command).await,
             Command::Doctor(args) => return doctor::run(&config, &args).await,
@@ -155,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// Those that only start something, or print what is made for a program anyway.
+    /// Commands that only start something, or whose output is made for a program.
     const WITHOUT_JSON: [&str; 7] = ["up", "serve", "openapi", "completions", "man", "extract", "head"];
 
     fn check(command: &clap::Command, found: &mut Vec<String>) {
@@ -179,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_and_flag_is_explained_and_what_is_told_is_told_to_programs_too() {
+    fn every_command_has_help_and_reports_have_a_json_form() {
         let command = Cli::command();
         let mut found = Vec::new();
         let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
@@ -188,13 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn no_cause_is_told_twice() {
+    fn no_cause_is_printed_twice() {
         let refused = std::io::Error::other("connection refused");
-        let telling =
+        let repeating =
             anyhow::Error::new(refused).context("PostgreSQL cannot be reached: connection refused; start it");
-        let wrapped = telling.context("the schema was not looked at");
+        let wrapped = repeating.context("the schema was not looked at");
         let expected =
             "the schema was not looked at: PostgreSQL cannot be reached: connection refused; start it";
-        assert_eq!(told_once(&wrapped), expected);
+        assert_eq!(format_error_chain(&wrapped), expected);
     }
 }

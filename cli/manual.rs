@@ -1,5 +1,5 @@
-//! `signalbox completions` and `signalbox man`: the commands as a shell and as a reader know them. Both follow from the same
-//! description as `--help`.
+//! `signalbox completions` and `signalbox man`: shell completions and manual pages. Both are generated from the same
+//! definitions as `--help`.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use crate::Cli;
 
 const PROGRAM: &str = "signalbox";
 
-/// Whose completions are printed.
+/// The shell to complete for.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell, e.g. `signalbox completions bash > /etc/bash_completion.d/signalbox`.
@@ -32,7 +32,7 @@ pub(crate) struct ManArgs {
     out: Option<PathBuf>,
 }
 
-/// Prints what makes a shell complete.
+/// Prints the completions of a shell.
 pub(crate) fn complete(args: &CompletionsArgs) -> anyhow::Result<()> {
     let mut script = Vec::new();
     generate(args.shell, &mut Cli::command(), PROGRAM, &mut script);

@@ -1,4 +1,4 @@
-//! How far a long command is, for whoever watches.
+//! The progress of a long command, on a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 

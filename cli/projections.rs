@@ -3,6 +3,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use serde_json::{Value, json};
 use signalbox_config::Config;
+use signalbox_database::Class;
 use signalbox_event_store::head_position;
 use signalbox_projections::{
     Projection, RebuildReport,
@@ -20,12 +21,15 @@ use signalbox_projections::{
 };
 use sqlx::PgPool;
 
-use crate::{progress, setup};
+use crate::{
+    poison::{self, PoisonCommand},
+    progress, setup,
+};
 
-/// Exit status when a read model is not as its log says.
+/// Exit status when a read model differs from its log.
 const DIFFERENT: u8 = 3;
 
-/// What can be done with read models.
+/// Commands for read models.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProjectionsCommand {
     /// Show how far each read model is.
@@ -34,12 +38,15 @@ pub(crate) enum ProjectionsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Build read models anew beside the live ones, compare, and swap.
+    /// Rebuild read models beside the live ones, compare, and swap.
     Rebuild(Which),
-    /// Build read models anew beside the live ones and compare; the live ones stay.
+    /// Rebuild read models beside the live ones and compare; the live ones stay.
     ///
-    /// The exit status is 0 when all are equal, 3 when one is not, and 1 when that cannot be told.
+    /// The exit status is 0 when all are equal, 3 when one is not, and 1 when the comparison failed.
     Compare(Which),
+    /// Streams that read models have set aside.
+    #[command(subcommand)]
+    Poison(PoisonCommand),
 }
 
 /// Which read models are meant.
@@ -53,21 +60,21 @@ pub(crate) struct Which {
     json: bool,
 }
 
-/// Whether the rebuilt tables take the place of the live ones.
+/// Whether the rebuilt tables replace the live ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Aim {
     Rebuild,
     Compare,
 }
 
-/// What a command has found.
+/// Result of a command.
 struct Outcome {
     json: bool,
     differences: i64,
 }
 
 /// Every read model.
-const NAMES: [&str; 6] = [
+pub(crate) const NAMES: [&str; 6] = [
     AutomationProjection::NAME,
     ExtractionProjection::NAME,
     FleetProjection::NAME,
@@ -81,12 +88,13 @@ const DATAPOINTS: &str = "datapoints";
 
 /// Runs a command on read models.
 pub(crate) async fn run(config: Config, command: ProjectionsCommand) -> anyhow::Result<ExitCode> {
-    let pool = setup::database(&config).await?;
+    let pool = setup::database_for(&config, Class::Maintenance).await?;
     match command {
         ProjectionsCommand::Status { json } => status(&pool, json).await,
         ProjectionsCommand::Rebuild(which) => {
             build(&pool, which, Aim::Rebuild).await.map(|_| ExitCode::SUCCESS)
         }
+        ProjectionsCommand::Poison(command) => poison::run(&pool, command).await,
         ProjectionsCommand::Compare(which) => {
             build(&pool, which, Aim::Compare).await.map(|differences| match differences {
                 0 => ExitCode::SUCCESS,
@@ -113,7 +121,7 @@ async fn status(pool: &PgPool, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds what is meant anew; gives back how many rows differed.
+/// Rebuilds the named read models; returns how many rows differed.
 async fn build(pool: &PgPool, Which { name, json }: Which, aim: Aim) -> anyhow::Result<i64> {
     let is_meant = |known: &str| name.as_deref().is_none_or(|name| name == known);
     let mut outcome = Outcome { json, differences: 0 };
@@ -143,7 +151,7 @@ async fn build(pool: &PgPool, Which { name, json }: Which, aim: Aim) -> anyhow::
         let SeriesReport { points, differences } = report?;
         let text = format!("{points} datapoints; {differences} chunks differed from the live ones");
         let facts = json!({"projection": DATAPOINTS, "points": points, "differences": differences});
-        outcome.tell(DATAPOINTS, differences, &text, &facts);
+        outcome.print(DATAPOINTS, differences, &text, &facts);
     }
     if is_meant(TransferProjection::NAME) {
         outcome.build::<TransferProjection>(pool, aim).await?;
@@ -160,16 +168,23 @@ impl Outcome {
             Aim::Compare => compare_watched::<P>(pool, &moved).await,
         };
         bar.finish_and_clear();
-        let RebuildReport { events, rows, differences } = report?;
-        let text =
+        let RebuildReport { events, rows, differences, set_aside, applied_again } = report?;
+        let mut text =
             format!("{rows} rows from {events} events; {differences} rows differed from the live ones");
-        let facts =
-            json!({"projection": P::NAME, "events": events, "rows": rows, "differences": differences});
-        self.tell(P::NAME, differences, &text, &facts);
+        if !set_aside.is_empty() || applied_again > 0 {
+            let waiting = set_aside.len();
+            text += &format!("; {waiting} streams are set aside, {applied_again} that were can be applied");
+        }
+        let facts = json!({
+            "projection": P::NAME, "events": events, "rows": rows, "differences": differences,
+            "set_aside": set_aside.iter().map(|poison| poison.key.position).collect::<Vec<_>>(),
+            "applied_again": applied_again,
+        });
+        self.print(P::NAME, differences, &text, &facts);
         Ok(())
     }
 
-    fn tell(&mut self, name: &str, differences: i64, text: &str, facts: &Value) {
+    fn print(&mut self, name: &str, differences: i64, text: &str, facts: &Value) {
         self.differences += differences;
         if self.json {
             println!("{facts}");

@@ -1,14 +1,18 @@
-use std::{env, io, net::SocketAddr, path::PathBuf};
+use std::{env, io, net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signalbox_blob_store::{BlobStore, CheckError};
 use signalbox_clock::Clock;
 use signalbox_config::{Config, Secret};
+use signalbox_database::{Class, Host, Steps, pool_of};
 use signalbox_documents::Documents;
 use signalbox_egress::{Egress, Policy};
 use signalbox_firmware::Updates;
-use signalbox_gateway::{FirstAdmin, Gateway, Inspectors, ensure_admin};
+use signalbox_gateway::{
+    FirstAdmin, Gateway, NewAdmin, Operations, Readiness, SandboxedParsers, ensure_admin, serve_operations,
+};
 use signalbox_messaging::{Bus, Mailbox};
 use signalbox_plugins::Plugins;
 use signalbox_sealing::Sealer;
@@ -20,10 +24,14 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::OnceCell,
     task::JoinSet,
+    time::sleep,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::setup;
+
+/// How often clock and disk of this machine are checked.
+const HOST_CHECK: Duration = Duration::from_secs(10);
 
 /// Which roles this process takes.
 #[derive(Debug, Args)]
@@ -67,20 +75,20 @@ pub(crate) struct Service {
     traces: Traces,
 }
 
-/// Signals that ask to stop, heeded from when this is made.
+/// Signals that ask to stop, handled from the creation of this value.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    pub(crate) fn heed() -> io::Result<Self> {
+    pub(crate) fn register() -> io::Result<Self> {
         let [terminate, interrupt] = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
         Ok(Self { terminate: terminate?, interrupt: interrupt? })
     }
 
     /// Waits for one.
-    pub(crate) async fn come(&mut self) {
+    pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
@@ -91,16 +99,17 @@ impl Signals {
 /// Serves the roles until a signal asks to stop.
 pub(crate) async fn run(config: Config, args: ServeArgs) -> anyhow::Result<()> {
     let roles = if args.roles.is_empty() { ALL.to_vec() } else { args.roles };
-    let mut signals = Signals::heed()?;
+    let mut signals = Signals::register()?;
     let mut service = tokio::select! {
         started = start(&config, &roles) => started?,
-        // What has only begun to start has nothing to finish.
-        () = signals.come() => return Ok(()),
+        // A service that is still starting has no work to finish.
+        () = signals.received() => return Ok(()),
     };
     service.until_stopped(&mut signals).await
 }
 
 async fn start(config: &Config, roles: &[Role]) -> anyhow::Result<Service> {
+    raise_file_limit();
     let pool = setup::database(config).await?;
     signalbox_database::migrate(&pool).await?;
     let bus = setup::bus(config).await?;
@@ -108,11 +117,23 @@ async fn start(config: &Config, roles: &[Role]) -> anyhow::Result<Service> {
     let stop = CancellationToken::new();
     let service = Service::start(config, roles, pool.clone(), bus.clone(), listener, &stop).await?;
     if roles.contains(&Role::Commands)
-        && let Some((login, password)) = first_admin(config, &pool, &bus).await?
+        && let Some(NewAdmin { login, made_password }) = first_admin(config, &pool, &bus).await?
     {
-        println!("The first admin is {login} with password {}", password.expose());
+        match made_password {
+            Some(password) => println!("The first admin is {login} with password {}", password.expose()),
+            None => println!("The first admin is {login} with the password that was given"),
+        }
     }
     Ok(service)
+}
+
+/// Raises the limit of open files to the hard limit: each client connection is one.
+pub(crate) fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    if let Err(error) = raised {
+        tracing::warn!(%error, "the limit of open files could not be raised");
+    }
 }
 
 /// The socket of the gateway, taken before anything else is started.
@@ -129,7 +150,7 @@ async fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener>
     })
 }
 
-/// Who reads documents. Without them, files and sensors go on.
+/// Starts the extraction of documents. Without it, files and sensors still work.
 async fn documents(config: &Config) -> Option<Documents> {
     let started = match env::current_exe() {
         Ok(program) => Documents::start(&config.extraction, program).await.map_err(|error| error.to_string()),
@@ -137,14 +158,16 @@ async fn documents(config: &Config) -> Option<Documents> {
     };
     let documents = started
         .inspect_err(|error| tracing::error!(error, "documents cannot be read on this machine"))
-        .ok()?;
+        .ok()?
+        .allow_unconfined(config.sandbox.allow_unconfined);
     for note in documents.offer().await.notes {
         tracing::warn!(note, "not everything is installed that documents may need");
     }
     Some(documents)
 }
 
-/// Where files are kept. A bucket that cannot be reached yet stops nobody; one in which uploads could mix does.
+/// Opens the file store. A bucket that cannot be reached yet does not prevent the start; one in which uploads could
+/// mix does.
 async fn blobs(config: &Config) -> anyhow::Result<BlobStore> {
     let folder = &config.storage.folder;
     // Also with a bucket: uploads of documents and copies of packages pass through it.
@@ -167,12 +190,12 @@ async fn blobs(config: &Config) -> anyhow::Result<BlobStore> {
     Ok(blobs)
 }
 
-/// Creates the first admin if there is no user; gives back login and password of a new one.
+/// Creates the first admin if there is no user; returns login and password of a new one.
 pub(crate) async fn first_admin(
     config: &Config,
     pool: &PgPool,
     bus: &Bus,
-) -> anyhow::Result<Option<(String, Secret)>> {
+) -> anyhow::Result<Option<NewAdmin>> {
     let admin = FirstAdmin {
         email: env::var("SIGNALBOX_ADMIN_EMAIL").ok(),
         password: env::var("SIGNALBOX_ADMIN_PASSWORD").ok().map(Secret::new),
@@ -184,6 +207,27 @@ pub(crate) async fn first_admin(
 /// Where a random admin password is kept.
 pub(crate) fn password_file(config: &Config) -> PathBuf {
     config.storage.folder.join("admin-password")
+}
+
+/// Observes the process's dependencies until `stop`.
+async fn observe(readiness: Readiness, stop: CancellationToken) -> anyhow::Result<()> {
+    tokio::select! { () = readiness.run() => {}, () = stop.cancelled() => {} }
+    Ok(())
+}
+
+/// Reports faults of this machine's clock and disk until `stop`.
+async fn check_host(pool: PgPool, folder: PathBuf, stop: CancellationToken) -> anyhow::Result<()> {
+    let mut host = Host::default();
+    let check = async {
+        loop {
+            if let Err(error) = host.check(&pool, &folder).await {
+                tracing::debug!(%error, "clock and disk were not checked");
+            }
+            sleep(HOST_CHECK).await;
+        }
+    };
+    tokio::select! { () = check => {}, () = stop.cancelled() => {} }
+    Ok(())
 }
 
 impl Service {
@@ -202,24 +246,31 @@ impl Service {
         let mut tasks = JoinSet::new();
         // Opened and checked once for all roles that need them.
         let files = OnceCell::new();
+        // Steps of projections and workers may take longer than queries of requests, and must not take their
+        // connections.
+        let background = pool_of(&pool, Class::Background);
         for role in roles {
-            let (pool, bus, clock, stop) = (pool.clone(), bus.clone(), clock.clone(), stop.clone());
+            let (bus, clock, stop) = (bus.clone(), clock.clone(), stop.clone());
+            let pool = match role {
+                Role::Projections | Role::Workers => background.clone(),
+                Role::Commands | Role::Gateway => pool.clone(),
+            };
             match role {
                 Role::Commands => {
                     tasks.spawn(async move { Ok(signalbox_commands::run(pool, bus, clock, stop).await?) });
                 }
                 Role::Projections => {
-                    let days = config.monitoring.retention_days;
-                    let retention_days = (days > 0).then_some(days);
                     tasks.spawn(async move {
-                        signalbox_projections::keep_up(pool, bus, clock, retention_days, stop).await;
+                        signalbox_projections::keep_up(pool, bus, stop).await;
                         Ok(())
                     });
                 }
                 Role::Workers => {
                     let mailbox = Mailbox::open(&bus).await?;
                     let policy = Policy::allowing(&config.egress.allowed_networks);
-                    let egress = Egress::new(policy.context("egress.allowed_networks")?)?;
+                    let policy = policy.context("egress.allowed_networks")?;
+                    let egress_without_loopback = Egress::new(policy.clone().without_loopback())?;
+                    let egress = Egress::new(policy)?;
                     let sealer = Sealer::open(&pool, &clock).await?;
                     let firmware = Updates::new(config.storage.folder.join("updates"), &config.firmware)?;
                     // Apart from those of the gateway, so that jobs do not keep quick calls waiting.
@@ -236,9 +287,11 @@ impl Service {
                         texts,
                         firmware,
                         egress,
+                        egress_without_loopback,
                         sealer,
                         clock,
                         config,
+                        steps: Steps::default(),
                     };
                     tasks.spawn(async move {
                         signalbox_workers::run(context, stop).await;
@@ -248,19 +301,31 @@ impl Service {
                 Role::Gateway => {}
             }
         }
+        let has_background = roles.iter().any(|role| matches!(role, Role::Projections | Role::Workers));
+        let others = if has_background { vec![("background_database", background)] } else { Vec::new() };
+        let readiness = Readiness::new(pool.clone(), others, bus.clone(), clock.clone(), stop.clone());
+        tasks.spawn(observe(readiness.clone(), stop.clone()));
+        tasks.spawn(check_host(pool.clone(), config.storage.folder.clone(), stop.clone()));
         if let Some(address) = config.server.metrics_address {
-            let (listener, stop) = (bind(address, "SIGNALBOX_SERVER__METRICS_ADDRESS").await?, stop.clone());
-            tasks.spawn(async move { Ok(signalbox_gateway::serve_metrics(listener, stop).await?) });
+            let listener = bind(address, "SIGNALBOX_SERVER__METRICS_ADDRESS").await?;
+            let operations = Operations { readiness: readiness.clone(), stop: stop.clone() };
+            let settings = config.server.clone();
+            tasks.spawn(async move {
+                serve_operations(listener, &settings, operations).await;
+                Ok(())
+            });
         }
         if let Some(listener) = listener {
             let documents = documents(config).await;
             let program = env::current_exe().context("the path of this program is not known")?;
             let folder = config.storage.folder.join("plugins");
-            let plugins = Plugins::new(folder, program, config.plugins.python.clone());
-            let inspectors = Inspectors { documents, plugins };
+            let (python, allow_unconfined) = (config.plugins.python.clone(), config.sandbox.allow_unconfined);
+            let plugins = Plugins::new(folder, program, python, allow_unconfined);
+            let parsers = SandboxedParsers { documents, plugins };
             let blobs = files.get_or_try_init(|| blobs(config)).await?.clone();
             let gateway =
-                Gateway::open(pool, bus, blobs, clock, config.clone(), inspectors, stop.clone()).await?;
+                Gateway::open(pool, bus, blobs, clock, config.clone(), parsers, stop.clone()).await?;
+            let gateway = gateway.with_readiness(readiness).with_pages(signalbox_console::respond);
             tasks.spawn(async move { Ok(gateway.serve(listener).await?) });
         }
         Ok(Self { tasks, stop: stop.clone(), traces })
@@ -269,7 +334,7 @@ impl Service {
     /// Waits for a signal, or for a role that ends by itself, and then for all roles to end.
     pub(crate) async fn until_stopped(&mut self, signals: &mut Signals) -> anyhow::Result<()> {
         let first = tokio::select! {
-            () = signals.come() => None,
+            () = signals.received() => None,
             ended = self.tasks.join_next() => ended,
         };
         self.stop.cancel();

@@ -1,8 +1,9 @@
-//! What every command needs: connections to PostgreSQL and NATS.
+//! Connections to PostgreSQL and NATS, for every command.
 
 use anyhow::Context as _;
 use serde_json::json;
 use signalbox_config::{Config, Secret};
+use signalbox_database::Class;
 use signalbox_messaging::Bus;
 use sqlx::PgPool;
 
@@ -10,8 +11,13 @@ use crate::embedded;
 
 /// The database that is configured, or the private one that runs in the storage folder.
 pub(crate) async fn database(config: &Config) -> anyhow::Result<PgPool> {
+    database_for(config, Class::Interactive).await
+}
+
+/// The same database, for statements of `class`.
+pub(crate) async fn database_for(config: &Config, class: Class) -> anyhow::Result<PgPool> {
     let url = address(&config.database.url, config, embedded::DATABASE_FILE, "DATABASE_URL")?;
-    Ok(signalbox_database::connect(url.expose(), config.database.max_connections).await?)
+    Ok(signalbox_database::connect_as(url.expose(), config.database.max_connections, class).await?)
 }
 
 /// The bus that is configured, or the private one that runs in the storage folder.

@@ -4,10 +4,11 @@ use clap::Subcommand;
 use serde_json::json;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
+use signalbox_database::server_time;
 use signalbox_domain::identity::{ApiToken, ApiTokenCommand, NewApiToken};
 use signalbox_projections::{
-    Page,
-    identity::queries::{self, ApiTokenFilter},
+    Listed, Page,
+    identity::queries::{self, ApiTokenFilter, ListedApiToken},
 };
 use uuid::Uuid;
 
@@ -16,24 +17,27 @@ use crate::{
     user::{find, metadata},
 };
 
-/// Days that a token lives, if nothing else is said.
+/// Default lifetime of a token, in days.
 const LIFE: &str = "365";
 /// Tokens that are listed at most.
 const MOST: i64 = 10_000;
 
-/// What can be done with API tokens.
+/// Commands for API tokens.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
     /// Create an API token and print it; it is shown this once.
     Create {
         /// Display name.
         name: String,
-        /// E-mail address or name of its owner; it may do what the owner may do at that moment.
+        /// E-mail address or name of its owner; the token carries the owner's current permissions.
         #[arg(long)]
         user: String,
         /// Days until it stops working; 0 for never.
         #[arg(long, default_value = LIFE, value_parser = clap::value_parser!(i64).range(0..=36_500))]
         days: i64,
+        /// For a controller: it reads the secrets in the configurations of plugin instances.
+        #[arg(long)]
+        controller: bool,
         /// JSON for programs.
         #[arg(long)]
         json: bool,
@@ -60,18 +64,29 @@ pub(crate) enum TokenCommand {
 /// Runs a command on API tokens against the running service.
 pub(crate) async fn run(config: Config, command: TokenCommand) -> anyhow::Result<()> {
     match command {
-        TokenCommand::Create { name, user, days, json } => create(&config, name, &user, days, json).await,
+        TokenCommand::Create { name, user, days, controller, json } => {
+            create(&config, name, &user, (days, controller), json).await
+        }
         TokenCommand::List { user, json } => list(&config, user.as_deref(), json).await,
         TokenCommand::Revoke { id, json } => revoke(&config, id, json).await,
     }
 }
 
-async fn create(config: &Config, name: String, login: &str, days: i64, json: bool) -> anyhow::Result<()> {
+async fn create(
+    config: &Config,
+    name: String,
+    login: &str,
+    (days, controller): (i64, bool),
+    json: bool,
+) -> anyhow::Result<()> {
     let clock = Clock::system();
     let (secret, secret_sha256) = signalbox_gateway::new_api_token(config.identity.api_token_prefix)?;
-    let expires_at = (days > 0).then(|| clock.now() + TimeDelta::days(days));
-    let user = find(&setup::database(config).await?, login).await?;
-    let new = NewApiToken { user, name: name.clone(), secret_sha256, expires_at };
+    let pool = setup::database(config).await?;
+    let now = server_time(&pool, &clock).await?;
+    let expires_at = (days > 0).then(|| now + TimeDelta::days(days));
+    let user = find(&pool, login).await?;
+    let new =
+        NewApiToken { user, name: name.clone(), secret_sha256, expires_at, controller: Some(controller) };
     let id = clock.new_id();
     let command = ApiTokenCommand::Create(new);
     setup::bus(config).await?.send::<ApiToken>(id, None, &metadata(&clock), &command).await?;
@@ -91,7 +106,9 @@ async fn list(config: &Config, login: Option<&str>, json: bool) -> anyhow::Resul
         None => None,
     };
     let filter = ApiTokenFilter { user, name: None };
-    let (tokens, total) = queries::api_tokens(&pool, &filter, Page { limit: MOST, offset: 0 }).await?;
+    let (tokens, total) =
+        queries::api_tokens(&pool, &filter, ListedApiToken::default_order(), Page { limit: MOST, offset: 0 })
+            .await?;
     for listed in &tokens {
         let (token, last_used) = (&listed.token, listed.last_used);
         if json {

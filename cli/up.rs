@@ -2,23 +2,24 @@ use std::time::Duration;
 
 use anyhow::bail;
 use signalbox_config::Config;
+use signalbox_gateway::NewAdmin;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     embedded::Servers,
-    serve::{ALL, Service, Signals, first_admin, listen, password_file},
+    serve::{ALL, Service, Signals, first_admin, listen, password_file, raise_file_limit},
     setup,
 };
 
-/// How long the read models may take to be there at the start.
+/// Time limit of the read models at the start.
 const START: Duration = Duration::from_secs(30);
 
 /// Starts everything on this machine and runs until a signal asks to stop.
 pub(crate) async fn run(mut config: Config) -> anyhow::Result<()> {
     share_machine(&mut config);
-    let mut signals = Signals::heed()?;
-    // Before anything is started: a taken port is told at once.
+    let mut signals = Signals::register()?;
+    // Before the servers are started, so that a taken port is reported at once.
     let listener = listen(&config, &ALL).await?;
     let mut servers = Servers::start(&mut config).await?;
     let stop = CancellationToken::new();
@@ -27,9 +28,10 @@ pub(crate) async fn run(mut config: Config) -> anyhow::Result<()> {
     served
 }
 
-/// Receivers of webhooks are mostly on this machine too, unless something else is configured.
+/// Receivers of webhooks usually run on this machine too, so loopback is allowed unless configured otherwise.
+/// Requests from other machines must not reach services that listen on loopback only.
 fn share_machine(config: &mut Config) {
-    if config.egress.allowed_networks.is_empty() {
+    if config.server.address.ip().is_loopback() && config.egress.allowed_networks.is_empty() {
         config.egress.allowed_networks = ["127.0.0.0/8", "::1/128"].map(str::to_owned).into();
     }
 }
@@ -43,8 +45,8 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let mut service = tokio::select! {
         started = start(config, listener, stop) => started?,
-        // What has only begun to start has nothing to finish.
-        () = signals.come() => return Ok(()),
+        // A service that is still starting has no work to finish.
+        () = signals.received() => return Ok(()),
     };
     tokio::select! {
         stopped = service.until_stopped(signals) => stopped,
@@ -57,6 +59,7 @@ async fn start(
     listener: Option<tokio::net::TcpListener>,
     stop: &CancellationToken,
 ) -> anyhow::Result<Service> {
+    raise_file_limit();
     let pool = setup::database(config).await?;
     signalbox_database::migrate(&pool).await?;
     let bus = setup::bus(config).await?;
@@ -72,7 +75,7 @@ async fn start(
         }
     };
     match greeted.await {
-        Ok(admin) => greet(config, admin.map(|(login, password)| (login, password.expose().to_owned()))),
+        Ok(admin) => greet(config, admin),
         Err(error) => {
             stop.cancel();
             bail!(error);
@@ -81,14 +84,17 @@ async fn start(
     Ok(service)
 }
 
-fn greet(config: &Config, admin: Option<(String, String)>) {
+fn greet(config: &Config, admin: Option<NewAdmin>) {
     let address = config.server.address;
     println!();
     println!("  Signalbox {} serves on http://{address}", env!("CARGO_PKG_VERSION"));
     match admin {
-        Some((login, password)) => {
+        Some(NewAdmin { login, made_password }) => {
             println!("  Log in as          {login}");
-            println!("  with the password  {password}");
+            match made_password {
+                Some(password) => println!("  with the password  {}", password.expose()),
+                None => println!("  with the password  that was given"),
+            }
         }
         None => {
             println!("  Log in as the admin; its first password is in {}", password_file(config).display())
@@ -99,4 +105,22 @@ fn greet(config: &Config, admin: Option<(String, String)>) {
         "  Next               `make demo` in another terminal moves real files; Ctrl-C stops everything"
     );
     println!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_on_this_machine_are_allowed_only_to_those_on_it() {
+        let mut config = Config::load(None, &Default::default()).unwrap();
+        for (address, allowed) in
+            [("127.0.0.1:0", 2), ("[::1]:0", 2), ("0.0.0.0:0", 0), ("192.168.0.7:80", 0)]
+        {
+            config.server.address = address.parse().unwrap();
+            config.egress.allowed_networks.clear();
+            share_machine(&mut config);
+            assert_eq!(config.egress.allowed_networks.len(), allowed, "{address}");
+        }
+    }
 }

@@ -3,21 +3,25 @@ use std::{
     io::{self, IsTerminal, Read},
 };
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use clap::Subcommand;
 use serde_json::json;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
+use signalbox_database::server_time;
 use signalbox_domain::{
     identity::{
         ApiToken, ApiTokenCommand, NewUser, Role, Session, SessionCommand, User, UserCommand as DomainCommand,
     },
     kernel::{Actor, ErrorKind, Metadata, UserId},
 };
-use signalbox_gateway::Passwords;
+use signalbox_gateway::{Passwords, check_new_password};
 use signalbox_projections::{
-    Page,
-    identity::queries::{self, ApiTokenFilter, UserFilter},
+    Listed, Page,
+    identity::{
+        UserRow,
+        queries::{self, ApiTokenFilter, ListedApiToken, UserFilter},
+    },
 };
 use sqlx::PgPool;
 
@@ -26,7 +30,7 @@ use crate::setup;
 /// Users that are listed at most.
 const MOST: i64 = 10_000;
 
-/// What can be done with users.
+/// Commands for users.
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserCommand {
     /// Create a user. The password is read from SIGNALBOX_PASSWORD or from standard input.
@@ -51,7 +55,7 @@ pub(crate) enum UserCommand {
     },
     /// End all logins of a user and make all API tokens of the user void, everywhere within a second.
     ///
-    /// The user remains and may log in again: change the password too when somebody else may know it.
+    /// The user remains and may log in again: change the password too if others may know it.
     Revoke {
         /// E-mail address or user name.
         user: String,
@@ -80,7 +84,7 @@ async fn create(
     json: bool,
 ) -> anyhow::Result<()> {
     let password = read_password()?;
-    ensure!((8..=256).contains(&password.chars().count()), "the password must be 8 to 256 characters long");
+    check_new_password(&password).map_err(|weak| anyhow!("the password {weak}"))?;
     let username = username.unwrap_or_else(|| email.split('@').next().unwrap_or_default().to_owned());
     let password_hash = Passwords::new(1)?.hash(password).await?;
     let new = NewUser { number: 0, email: email.clone(), username: username.clone(), role, password_hash };
@@ -110,8 +114,13 @@ pub(crate) fn metadata(clock: &Clock) -> Metadata {
 
 async fn list(config: &Config, json: bool) -> anyhow::Result<()> {
     let pool = setup::database(config).await?;
-    let (users, total) =
-        queries::users(&pool, &UserFilter::default(), Page { limit: MOST, offset: 0 }).await?;
+    let (users, total) = queries::users(
+        &pool,
+        &UserFilter::default(),
+        UserRow::default_order(),
+        Page { limit: MOST, offset: 0 },
+    )
+    .await?;
     for user in users {
         if json {
             println!(
@@ -137,12 +146,14 @@ pub(crate) async fn find(pool: &PgPool, login: &str) -> anyhow::Result<UserId> {
 async fn revoke(config: &Config, login: &str, json: bool) -> anyhow::Result<()> {
     let (pool, bus, clock) = (setup::database(config).await?, setup::bus(config).await?, Clock::system());
     let user = find(&pool, login).await?;
-    let sessions = queries::live_sessions_of(&pool, user.0, clock.now()).await?;
+    let sessions = queries::live_sessions_of(&pool, user.0, server_time(&pool, &clock).await?).await?;
     for session in &sessions {
         bus.send::<Session>(*session, None, &metadata(&clock), &SessionCommand::End).await?;
     }
     let filter = ApiTokenFilter { user: Some(user.0), name: None };
-    let (tokens, total) = queries::api_tokens(&pool, &filter, Page { limit: MOST, offset: 0 }).await?;
+    let (tokens, total) =
+        queries::api_tokens(&pool, &filter, ListedApiToken::default_order(), Page { limit: MOST, offset: 0 })
+            .await?;
     for token in &tokens {
         let revoke = ApiTokenCommand::Revoke;
         match bus.send::<ApiToken>(token.token.id, None, &metadata(&clock), &revoke).await {

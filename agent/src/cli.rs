@@ -34,7 +34,7 @@ enum Command {
     Run(Settings),
     /// Check address and token, and write the configuration file.
     Enroll(Settings),
-    /// Print what makes a shell complete commands and flags.
+    /// Print the completions of a shell.
     Completions {
         /// The shell, e.g. `signalbox-agent completions bash > /etc/bash_completion.d/signalbox-agent`.
         #[arg(value_enum)]
@@ -74,13 +74,13 @@ struct Settings {
     /// How long the gateway may hold a long poll.
     #[arg(long, env = "SIGNALBOX_AGENT_POLL_TIMEOUT_SECONDS", value_name = "SECONDS")]
     poll_timeout_seconds: Option<u32>,
-    /// First pause between attempts to connect.
+    /// First delay between attempts to connect.
     #[arg(long, env = "SIGNALBOX_AGENT_RECONNECT_BASE_SECONDS", value_name = "SECONDS")]
     reconnect_base_seconds: Option<u32>,
-    /// Longest pause between attempts to connect.
+    /// Longest delay between attempts to connect.
     #[arg(long, env = "SIGNALBOX_AGENT_RECONNECT_MAX_SECONDS", value_name = "SECONDS")]
     reconnect_max_seconds: Option<u32>,
-    /// What to log, for instance "debug" or "signalbox_agent=debug".
+    /// Log filter, for instance "debug" or "signalbox_agent=debug".
     #[arg(long, env = "SIGNALBOX_AGENT_LOG", default_value = "info", value_name = "FILTER")]
     log: String,
 }
@@ -110,7 +110,7 @@ pub enum CliError {
 }
 
 impl Cli {
-    /// Does what the command line asks for.
+    /// Runs the command.
     pub async fn execute(self) -> Result<(), CliError> {
         match self.command {
             Some(Command::Enroll(settings)) => settings.enroll().await,

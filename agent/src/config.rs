@@ -55,7 +55,7 @@ pub enum ConfigError {
     ReconnectOrder,
 }
 
-/// Everything the agent needs to know, checked.
+/// The agent's settings, validated.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub address: Address,
@@ -107,7 +107,7 @@ impl Config {
     }
 }
 
-/// The settings of a file; none when no file is named and the default one does not exist.
+/// The settings of a file; empty if no file is named and the default one does not exist.
 pub fn read_table(path: Option<&Path>) -> Result<toml::Table, ConfigError> {
     let file = path.unwrap_or(Path::new(DEFAULT_PATH));
     let text = match std::fs::read_to_string(file) {
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(config.address.as_text(), "http://127.0.0.1:8080");
         assert_eq!((config.parallel_files, config.concurrent_transfers), (4, 8));
         assert_eq!(config.transport, Transport::Auto);
-        assert_eq!(config.timing.silence, Duration::from_secs(90));
+        assert_eq!(config.timing.silence, Duration::from_secs(30));
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_in_one_sentence() {
+    fn faults_are_reported_in_one_sentence() {
         for (overrides, part) in [
             ("", "No agent token"),
             ("token = 'a b'", "one word"),

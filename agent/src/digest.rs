@@ -21,7 +21,7 @@ impl Sha256Hex {
         Self(hex::encode(Sha256::digest(bytes)))
     }
 
-    /// The digest of what was fed into `hasher`.
+    /// The digest of the bytes in `hasher`.
     pub fn finish(hasher: Sha256) -> Self {
         Self(hex::encode(hasher.finalize()))
     }

@@ -3,7 +3,7 @@
 use crate::{
     config::{Config, ConfigError, read_table},
     confine::{ConfineError, Roots},
-    gateway::{Gateway, GatewayError},
+    gateway::{Gateway, GatewayError, Refusal},
     system_info::agent_info,
 };
 use std::{
@@ -22,8 +22,8 @@ pub enum EnrollError {
     Roots(#[from] ConfineError),
     #[error("The HTTP client cannot start: {0}.")]
     Http(#[from] reqwest::Error),
-    #[error("The gateway at {0} refused the token: it is wrong, expired or revoked.")]
-    Token(String),
+    #[error("The gateway at {0} refused the token ({1}): it is wrong, expired or revoked.")]
+    Token(String, Refusal),
     #[error("There is no Signalbox gateway at {0}: {1}.")]
     NotSignalbox(String, GatewayError),
     #[error("{0} cannot be used: {1}.")]
@@ -49,7 +49,7 @@ pub async fn enroll(path: &Path, settings: toml::Table) -> Result<Config, Enroll
 fn explain(config: &Config, error: GatewayError) -> EnrollError {
     let address = config.address.as_text().to_owned();
     match error {
-        GatewayError::Unauthorized => EnrollError::Token(address),
+        GatewayError::Unauthorized(refusal) => EnrollError::Token(address, refusal),
         error if error.is_passing() => EnrollError::Unreachable(address, error),
         error => EnrollError::NotSignalbox(address, error),
     }

@@ -1,4 +1,4 @@
-//! Why no connection came about, found in the chain of an error's causes.
+//! Classifies a connection failure by the chain of an error's causes.
 
 use std::{error::Error, fmt, io};
 
@@ -14,7 +14,7 @@ pub enum ConnectFailure {
 }
 
 impl ConnectFailure {
-    /// Looks through `error` and its causes for the first known reason.
+    /// The first known reason among `error` and its causes.
     pub fn find(error: &(dyn Error + 'static)) -> Self {
         let mut cause: Option<&(dyn Error + 'static)> = Some(error);
         while let Some(error) = cause {
@@ -36,7 +36,7 @@ impl ConnectFailure {
             return Some(Self::Resolve);
         }
         let io = error.downcast_ref::<io::Error>()?;
-        // An I/O error may wrap the one that tells more, and `source` skips what it wraps.
+        // An I/O error may wrap a more specific one, and `source` skips the wrapped error.
         let wrapped = io.get_ref().map(|inner| Self::find(inner)).filter(|found| *found != Self::Other);
         if wrapped.is_some() {
             return wrapped;

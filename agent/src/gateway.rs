@@ -1,4 +1,4 @@
-//! The HTTP calls of the agent protocol. What went wrong is told by `GatewayError`, in terms of what to do next.
+//! The HTTP calls of the agent protocol. `GatewayError` classifies failures by the next step to take.
 
 use crate::{
     address::Address,
@@ -6,6 +6,7 @@ use crate::{
     digest::{Entry, Sha256Hex},
     failure::ConnectFailure,
     protocol::{Envelope, PollItem, TransferId},
+    system_info::hostname,
     timing::Timing,
 };
 use reqwest::{
@@ -15,24 +16,38 @@ use reqwest::{
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 /// Answers are read up to here: a manifest of a million entries fits.
 const MAX_ANSWER: usize = 256 << 20;
 
-/// What a call came to, other than what it was for.
+/// Limit of the refusal's body that is read; at most `MAX_REASON` characters of its reason are passed on.
+const MAX_REFUSAL: usize = 64 << 10;
+const MAX_REASON: usize = 500;
+
+/// For the body of a refusal.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Reasons why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
-    #[error("The gateway refused the agent token (401): it is wrong, expired or revoked")]
-    Unauthorized,
-    #[error("The transfer is no longer this agent's to move")]
-    Gone,
-    #[error("The file is larger than the gateway takes")]
-    TooLarge,
+    #[error("The gateway refused the token of the agent on '{host}' ({0})", host = hostname())]
+    Unauthorized(Refusal),
+    #[error("The transfer is no longer this agent's to move ({0})")]
+    Gone(Refusal),
+    #[error("The file is larger than the gateway takes ({0})")]
+    TooLarge(Refusal),
     #[error("The gateway has other bytes than expected ({0})")]
-    OutOfStep(StatusCode),
+    OutOfStep(Refusal),
     #[error("The gateway answered {0}")]
-    Status(StatusCode),
+    Status(Refusal),
     #[error("The gateway's answer makes no sense: {0}")]
     BadAnswer(&'static str),
     #[error("The gateway cannot be reached: {0}")]
@@ -43,15 +58,69 @@ pub enum GatewayError {
     Timeout,
 }
 
+/// An error status, with the gateway's reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub status: StatusCode,
+    /// One sentence; empty if the gateway, or a proxy before it, gave none.
+    reason: String,
+}
+
+#[derive(Deserialize)]
+struct RefusalBody {
+    #[serde(default)]
+    error: String,
+    #[serde(default)]
+    detail: String,
+}
+
+impl Refusal {
+    /// The refusal with `body`, which may be cut or no JSON.
+    pub fn new(status: StatusCode, body: &[u8]) -> Self {
+        let body = serde_json::from_slice(body).map_or(String::new(), |body: RefusalBody| {
+            if body.error.is_empty() { body.detail } else { body.error }
+        });
+        let printable = body.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+        let reason: String = printable.take(MAX_REASON).collect();
+        Self { status, reason: reason.trim().trim_end_matches('.').to_owned() }
+    }
+
+    async fn read(mut response: Response) -> Self {
+        let status = response.status();
+        let mut body = Vec::new();
+        let reading = async {
+            while let Ok(Some(chunk)) = response.chunk().await {
+                body.extend_from_slice(&chunk);
+                if body.len() > MAX_REFUSAL {
+                    break;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(REFUSAL_TIMEOUT, reading).await;
+        Self::new(status, &body)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.status)?;
+        if self.reason.is_empty() { Ok(()) } else { write!(formatter, ": {}", self.reason) }
+    }
+}
+
 impl GatewayError {
     /// Whether the same call may succeed a little later.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Connect(_) | Self::Broken(_) | Self::Timeout => true,
-            Self::Status(status) => status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429),
-            Self::Unauthorized | Self::Gone | Self::TooLarge | Self::OutOfStep(_) | Self::BadAnswer(_) => {
-                false
+            Self::Status(Refusal { status, .. }) => {
+                status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429)
             }
+            Self::Unauthorized(_)
+            | Self::Gone(_)
+            | Self::TooLarge(_)
+            | Self::OutOfStep(_)
+            | Self::BadAnswer(_) => false,
         }
     }
 }
@@ -86,7 +155,7 @@ pub enum UploadState {
     Partial(u64),
 }
 
-/// What is staged of a tree.
+/// The staged entries of a tree.
 #[derive(Debug, Deserialize)]
 pub struct Manifest {
     pub files: Vec<Entry>,
@@ -105,6 +174,8 @@ pub struct Gateway {
     http: Client,
     address: Address,
     timing: Timing,
+    /// How often the connection for messages broke. Clones share it.
+    breaks: Arc<AtomicU64>,
 }
 
 impl Gateway {
@@ -122,14 +193,25 @@ impl Gateway {
             // The token must not follow a redirect to another host, and a streamed body cannot be sent twice.
             .redirect(Policy::none())
             .build()?;
-        Ok(Self { http, address: config.address.clone(), timing: config.timing.clone() })
+        let (address, timing) = (config.address.clone(), config.timing.clone());
+        Ok(Self { http, address, timing, breaks: Arc::default() })
+    }
+
+    /// The connection for messages broke. A file that does not move is then probably on its way over the same broken network.
+    pub fn note_break(&self) {
+        self.breaks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often the connection for messages broke.
+    pub fn breaks(&self) -> u64 {
+        self.breaks.load(Ordering::Relaxed)
     }
 
     /// Registers over long polling; also the check of address and token.
     pub async fn connect(&self, system_info: Value) -> Result<(), GatewayError> {
         let call = self.http.post(self.address.agent("connect"));
         let body = json!({ "system_info": system_info, "transport": "polling" });
-        let response = expect(call.json(&body).timeout(self.timing.request).send().await?, &[200])?;
+        let response = expect(call.json(&body).timeout(self.timing.request).send().await?, &[200]).await?;
         let connected: Connected = read_json(response).await?;
         if connected.status == "connected" {
             Ok(())
@@ -138,29 +220,30 @@ impl Gateway {
         }
     }
 
-    /// Waits for messages; none when the time passed without any.
+    /// Waits for messages; empty after the timeout.
     pub async fn poll(&self) -> Result<Vec<PollItem>, GatewayError> {
         let limit = self.timing.poll + Duration::from_secs(10);
         let seconds = self.timing.poll.as_secs().clamp(1, 120);
         let call = self.http.get(self.address.poll(seconds)).timeout(limit);
-        // 504 comes from proxies that do not wait as long as we asked.
-        let response = expect(call.send().await?, &[200, 204, 504])?;
+        // Proxies answer 504 if they time out before the gateway does.
+        let sent = call.send().await.inspect_err(|_| self.note_break());
+        let response = expect(sent?, &[200, 204, 504]).await?;
         if response.status() == StatusCode::OK { read_json(response).await } else { Ok(Vec::new()) }
     }
 
     /// Takes charge of the messages.
     pub async fn ack(&self, message_ids: &[i64]) -> Result<(), GatewayError> {
         let call = self.http.post(self.address.agent("ack")).json(&json!({ "message_ids": message_ids }));
-        expect(call.timeout(self.timing.request).send().await?, &[200, 204]).map(drop)
+        expect(call.timeout(self.timing.request).send().await?, &[200, 204]).await.map(drop)
     }
 
     /// Sends one message.
     pub async fn send(&self, envelope: &Envelope) -> Result<(), GatewayError> {
         let call = self.http.post(self.address.agent("messages")).json(envelope);
-        expect(call.timeout(self.timing.request).send().await?, &[200, 204]).map(drop)
+        expect(call.timeout(self.timing.request).send().await?, &[200, 204]).await.map(drop)
     }
 
-    /// Sends a file's bytes from `offset` on. The body may take its time; the caller watches that it moves.
+    /// Sends a file's bytes from `offset` on. There is no time limit; the caller monitors progress.
     pub async fn upload(
         &self,
         id: TransferId,
@@ -198,7 +281,7 @@ impl Gateway {
     }
 
     async fn upload_state(&self, call: RequestBuilder) -> Result<UploadState, GatewayError> {
-        let response = expect(call.send().await?, &[200, 308])?;
+        let response = expect(call.send().await?, &[200, 308]).await?;
         if response.status() == StatusCode::OK {
             return read_json(response).await.map(UploadState::Stored);
         }
@@ -210,10 +293,10 @@ impl Gateway {
         }
     }
 
-    /// What is staged of a tree.
+    /// The staged entries of a tree.
     pub async fn manifest(&self, id: TransferId) -> Result<Manifest, GatewayError> {
         let call = self.http.get(self.address.file(id, "manifest", None)).timeout(self.timing.answer);
-        read_json(expect(call.send().await?, &[200])?).await
+        read_json(expect(call.send().await?, &[200]).await?).await
     }
 
     /// Starts a download at `offset`; answers with 200 or 206. The caller reads the body and watches that it moves.
@@ -227,21 +310,21 @@ impl Gateway {
         if offset > 0 {
             call = call.header(RANGE, format!("bytes={offset}-"));
         }
-        expect(call.send().await?, &[200, 206])
+        expect(call.send().await?, &[200, 206]).await
     }
 }
 
-fn expect(response: Response, good: &[u16]) -> Result<Response, GatewayError> {
-    let status = response.status();
-    if good.contains(&status.as_u16()) {
+async fn expect(response: Response, good: &[u16]) -> Result<Response, GatewayError> {
+    if good.contains(&response.status().as_u16()) {
         return Ok(response);
     }
-    Err(match status.as_u16() {
-        401 => GatewayError::Unauthorized,
-        404 | 409 => GatewayError::Gone,
-        413 => GatewayError::TooLarge,
-        400 | 416 => GatewayError::OutOfStep(status),
-        _ => GatewayError::Status(status),
+    let refusal = Refusal::read(response).await;
+    Err(match refusal.status.as_u16() {
+        401 => GatewayError::Unauthorized(refusal),
+        404 | 409 => GatewayError::Gone(refusal),
+        413 => GatewayError::TooLarge(refusal),
+        400 | 416 => GatewayError::OutOfStep(refusal),
+        _ => GatewayError::Status(refusal),
     })
 }
 
@@ -265,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_range_from_the_start_tells_how_far_an_upload_is() {
+    fn an_upload_resumes_only_from_a_range_that_starts_at_zero() {
         assert_eq!(last_byte(&HeaderValue::from_static("bytes=0-41")), Some(41));
         for odd in ["bytes=1-41", "0-41", "bytes=0-", "bytes=0-x"] {
             assert_eq!(last_byte(&HeaderValue::from_static(odd)), None, "{odd}");
@@ -274,10 +357,23 @@ mod tests {
 
     #[test]
     fn a_transfer_that_is_gone_is_not_tried_again_but_a_broken_gateway_is() {
-        assert!(!GatewayError::Gone.is_passing());
-        assert!(!GatewayError::Unauthorized.is_passing());
-        assert!(GatewayError::Status(StatusCode::BAD_GATEWAY).is_passing());
-        assert!(GatewayError::Status(StatusCode::TOO_MANY_REQUESTS).is_passing());
-        assert!(!GatewayError::Status(StatusCode::FORBIDDEN).is_passing());
+        let refusal = |status| Refusal::new(status, b"");
+        assert!(!GatewayError::Gone(refusal(StatusCode::NOT_FOUND)).is_passing());
+        assert!(!GatewayError::Unauthorized(refusal(StatusCode::UNAUTHORIZED)).is_passing());
+        assert!(GatewayError::Status(refusal(StatusCode::BAD_GATEWAY)).is_passing());
+        assert!(GatewayError::Status(refusal(StatusCode::TOO_MANY_REQUESTS)).is_passing());
+        assert!(!GatewayError::Status(refusal(StatusCode::FORBIDDEN)).is_passing());
+    }
+
+    #[test]
+    fn a_refusal_carries_the_gateways_reason_on_one_line() {
+        let shown = |body: &str| Refusal::new(StatusCode::FORBIDDEN, body.as_bytes()).to_string();
+        assert_eq!(shown(r#"{"error": "not\nnow."}"#), "403 Forbidden: not now");
+        assert_eq!(shown(r#"{"detail": "the disk is full"}"#), "403 Forbidden: the disk is full");
+        for body in ["", "<html>", "[]", r#"{"error": 5}"#] {
+            assert_eq!(shown(body), "403 Forbidden");
+        }
+        let long = format!(r#"{{"error": "{}"}}"#, "x".repeat(5000));
+        assert!(shown(&long).len() < 600);
     }
 }

@@ -1,4 +1,4 @@
-//! The commands as a shell and as a reader know them; both follow from the same description as `--help`.
+//! Shell completions and manual pages, generated from the same definitions as `--help`.
 
 use crate::cli::Cli;
 use clap::CommandFactory;
@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-/// Prints what makes `shell` complete.
+/// Prints the completions of `shell`.
 pub fn complete(shell: Shell) -> io::Result<()> {
     let mut script = Vec::new();
     generate(shell, &mut Cli::command(), "signalbox-agent", &mut script);

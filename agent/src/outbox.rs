@@ -1,7 +1,7 @@
-//! Reports wait here until the gateway has them, so that a lost connection or a gateway that restarts loses none.
+//! Reports that the gateway has not confirmed yet, so that a lost connection or a restarted gateway loses none.
 //!
-//! Writes: the work (`push`). Reads: the connection that is up (`after`, `confirm`). If the agent itself dies, the
-//! reports are lost; the gateway then sees from `active_transfers` that nobody works on them.
+//! Writes: the work (`push`). Reads: the current connection (`after`, `confirm`). If the agent crashes, the reports
+//! are lost; the gateway then sees from `active_transfers` that no agent works on them.
 
 use crate::protocol::{Report, TransferId};
 use std::{
@@ -67,13 +67,18 @@ impl Outbox {
         loop {
             let added = self.added.notified();
             tokio::pin!(added);
-            // Registers before looking, so that a report that comes in between is not missed.
+            // Registers before the check, so that a report added in between is not missed.
             added.as_mut().enable();
             if let Some(found) = self.after(number) {
                 return found;
             }
             added.await;
         }
+    }
+
+    /// The transfers whose reports wait.
+    pub fn transfers(&self) -> Vec<TransferId> {
+        self.lock().waiting.iter().map(|(_, report)| report.id).collect()
     }
 
     /// Drops all reports up to `number`: the gateway has them.
@@ -120,7 +125,7 @@ mod tests {
         let outbox = Outbox::default();
         outbox.push(report(1)).await;
         outbox.push(report(1)).await;
-        assert_eq!(outbox.lock().waiting.len(), 1);
+        assert_eq!(outbox.transfers(), [TransferId(1)]);
         outbox.forget(TransferId(1));
         assert!(outbox.after(0).is_none());
     }

@@ -92,7 +92,7 @@ pub struct PollItem {
     pub message: Envelope,
 }
 
-/// What a `transfer_request` asks for.
+/// The content of a `transfer_request`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct TransferRequest {
     pub id: TransferId,
@@ -164,7 +164,7 @@ impl From<Envelope> for Command {
     }
 }
 
-/// How an attempt ended, told to the gateway.
+/// The outcome of an attempt, as reported to the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     pub id: TransferId,
@@ -181,8 +181,8 @@ pub enum Outcome {
 }
 
 impl Report {
-    /// The message on the wire. `transfer_type` is more than the protocol asks for; it tells the two ends of a
-    /// transfer apart whose source and destination are the same agent.
+    /// The message on the wire. `transfer_type` exceeds the protocol; it distinguishes the two legs of a transfer
+    /// whose source and destination are the same agent.
     pub fn envelope(&self) -> Envelope {
         let (kind, mut data) = match &self.outcome {
             Outcome::Complete { duration, sha256, files, bytes } => (

@@ -1,4 +1,4 @@
-//! What the agent tells about the machine it runs on.
+//! The agent's description of its machine.
 
 use crate::{
     address::Address,
@@ -24,7 +24,8 @@ pub fn agent_info(address: &Address, transport: &str, active: &[TransferId]) -> 
     })
 }
 
-fn hostname() -> String {
+/// The machine's name, by which messages name the agent.
+pub fn hostname() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname")
         .or_else(|_| fs::read_to_string("/etc/hostname"))
         .map(|name| name.trim().to_owned())

@@ -1,4 +1,4 @@
-//! Progress bars when somebody watches, and log lines that do not tear them.
+//! Progress bars on a terminal, and log lines that do not break them.
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
@@ -18,7 +18,7 @@ impl Terminal {
         Self { bars: io::stderr().is_terminal().then(MultiProgress::new) }
     }
 
-    /// A new bar; one that shows nothing when nobody watches.
+    /// A new bar; hidden if the output is not a terminal.
     pub fn bar(&self, label: &str) -> ProgressBar {
         let Some(bars) = &self.bars else { return ProgressBar::hidden() };
         let style = ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar());

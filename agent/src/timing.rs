@@ -13,24 +13,24 @@ pub struct Timing {
     pub answer: Duration,
     /// For a small call, or for writing one frame.
     pub request: Duration,
-    /// Without any frame: the connection is dead.
+    /// Time without any frame after which the connection counts as broken. Three pings are sent in this time.
     pub silence: Duration,
     /// Between two signs of life.
     pub heartbeat: Duration,
     /// How long the gateway may hold a long poll.
     pub poll: Duration,
-    /// First and longest pause between attempts to connect.
+    /// First and longest delay between attempts to connect.
     pub reconnect_base: Duration,
     pub reconnect_max: Duration,
-    /// A connection that lasted this long was good: the next pause is the first one again.
+    /// A connection that lasted this long resets the backoff.
     pub good_connection: Duration,
-    /// Pause while the gateway refuses the token.
+    /// Delay while the gateway refuses the token.
     pub unauthorized: Duration,
     /// Failed WebSocket attempts before long polling.
     pub websocket_tries: u32,
     /// Between two WebSocket attempts while polling.
     pub websocket_probe: Duration,
-    /// First and longest pause between the tries of one file.
+    /// First and longest delay between the tries of one file.
     pub retry_base: Duration,
     pub retry_max: Duration,
     /// Tries of one file without a single new byte before the attempt fails.
@@ -50,7 +50,7 @@ impl Default for Timing {
             stall: Duration::from_secs(60),
             answer: Duration::from_secs(300),
             request: Duration::from_secs(30),
-            silence: Duration::from_secs(90),
+            silence: Duration::from_secs(30),
             heartbeat: Duration::from_secs(30),
             poll: Duration::from_secs(30),
             reconnect_base: Duration::from_secs(1),

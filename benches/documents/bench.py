@@ -133,7 +133,7 @@ def page_count(files):
     return sum(len(pypdfium2.PdfDocument(path)) for path in files)
 
 
-def tell(name, value, unit, peer=None, peer_value=None, least=None, most=None):
+def report(name, value, unit, peer=None, peer_value=None, least=None, most=None):
     line = f"{name:<44} {value:10.4g} {unit}"
     if peer:
         ratio = value / peer_value if peer_value else 0.0
@@ -169,11 +169,11 @@ def digital(program, material):
     command = pages / best(lambda: run(["sh", "-c", one_by_one, "sh", *files]))
     bare_all = pages / best(lambda: spread(PYPDFIUM, files))
     command_all = pages / best(lambda: each('pdftotext "$1" "$1.pdftotext.txt"', files))
-    # Each as it comes; and, for comparison, with one process per core.
-    tell(f"plain text of {pages} pages", own, "pages/s", "pypdfium2", bare, least=0.9)
-    tell(f"plain text of {pages} pages", own, "pages/s", "pdftotext", command, least=1.0)
-    tell(f"plain text of {pages} pages", own, "pages/s", f"pypdfium2 × {CORES}", bare_all)
-    tell(f"plain text of {pages} pages", own, "pages/s", f"pdftotext × {CORES}", command_all)
+    # One file at a time; and, for comparison, with one process per core.
+    report(f"plain text of {pages} pages", own, "pages/s", "pypdfium2", bare, least=0.9)
+    report(f"plain text of {pages} pages", own, "pages/s", "pdftotext", command, least=1.0)
+    report(f"plain text of {pages} pages", own, "pages/s", f"pypdfium2 × {CORES}", bare_all)
+    report(f"plain text of {pages} pages", own, "pages/s", f"pdftotext × {CORES}", command_all)
 
 
 def markdown(program, material):
@@ -181,7 +181,7 @@ def markdown(program, material):
     pages = page_count(files)
     own = pages / best(lambda: ours(program, files, "markdown", material.folder))
     peer = pages / best(lambda: spread(PYMUPDF, files))
-    tell(f"markdown of {pages} pages", own, "pages/s", "pymupdf4llm", peer, least=5.0)
+    report(f"markdown of {pages} pages", own, "pages/s", "pymupdf4llm", peer, least=5.0)
 
 
 def text_of_page(material, picture):
@@ -216,7 +216,7 @@ def ocr(program, material):
                 each(f'tesseract "$1" "$1.tesseract" -l {language}', files)
 
         own, command = len(pictures) / best(own_work), len(pictures) / best(command_work)
-        tell(f"recognition, {kind}", own, "pages/s", "tesseract", command, least=0.95)
+        report(f"recognition, {kind}", own, "pages/s", "tesseract", command, least=0.95)
         rates = {}
         for suffix in ("own", "tesseract"):
             errors = total = 0
@@ -227,8 +227,8 @@ def ocr(program, material):
                 total += len(" ".join(expected))
             rates[suffix] = errors / total
         if kind == "scan-300":
-            tell(f"letter error rate, {kind}", rates["own"], "", most=0.02)
-        tell(f"letter error rate, {kind}", rates["own"], "", "tesseract", rates["tesseract"], most=1.05)
+            report(f"letter error rate, {kind}", rates["own"], "", most=0.02)
+        report(f"letter error rate, {kind}", rates["own"], "", "tesseract", rates["tesseract"], most=1.05)
 
 
 def structure(program, material):
@@ -240,11 +240,11 @@ def structure(program, material):
         figures.append(score.compare(json.loads(path.with_suffix(".json").read_text()), document))
     total = score.overall(figures)
     for name in ("headings", "items", "cells"):
-        tell(f"F1 of {name}, digital PDFs", total[name], "", least=0.95)
-    tell("letter error rate, digital PDFs", total["error_rate"], "", most=0.005)
+        report(f"F1 of {name}, digital PDFs", total[name], "", least=0.95)
+    report("letter error rate, digital PDFs", total["error_rate"], "", most=0.005)
     columns = [figure for path, figure in zip(files, figures) if path in material.articles]
     right = sum(figure["errors"] <= 0.005 * figure["letters"] for figure in columns)
-    tell("two-column documents in reading order", right / len(columns), "", least=1.0)
+    report("two-column documents in reading order", right / len(columns), "", least=1.0)
 
 
 ONE_PAGE_CALLS = 200
@@ -262,7 +262,7 @@ print(sorted(times)[len(times) // 2])
 
 
 def overhead(program, material):
-    """What HTTP, upload, process and layout add to a call of PDFium that is warm."""
+    """Overhead of HTTP, upload, process and layout over a warm call of PDFium."""
     path = material.books[0]
     document = path.read_bytes()
     with Service(program, material.folder) as service:
@@ -270,9 +270,9 @@ def overhead(program, material):
         times = [client.extract(path.name, document)[2] for _ in range(ONE_PAGE_CALLS)]
         bare = float(run([sys.executable, "-c", PYPDFIUM_CALLS, path, ONE_PAGE_CALLS]).stdout)
     own = statistics.median(times)
-    tell("/extract of one page, p50", 1000 * own, "ms")
-    tell("bare PDFium of one page, p50", 1000 * bare, "ms")
-    tell("/extract adds, p50", 1000 * (own - bare), "ms", most=15)
+    report("/extract of one page, p50", 1000 * own, "ms")
+    report("bare PDFium of one page, p50", 1000 * bare, "ms")
+    report("/extract adds, p50", 1000 * (own - bare), "ms", most=15)
 
 
 def bombs(program, material):
@@ -297,18 +297,18 @@ def bombs(program, material):
         wrong = []
         for name, content, expected in hostile.all_of_them(TOP / "tests" / "documents"):
             status, answer, seconds = attacker.extract(name, content)
-            told = answer.get("detail") or answer.get("content", "")[:40]
-            print(f"    {name:<24} {status} after {seconds:7.3f} s: {told}", flush=True)
+            message = answer.get("detail") or answer.get("content", "")[:40]
+            print(f"    {name:<24} {status} after {seconds:7.3f} s: {message}", flush=True)
             wrong += [name] if status not in expected else []
         ended.set()
         neighbour.join()
-    tell("hostile documents with a wrong answer", len(wrong), ", ".join(wrong), most=0)
-    tell(f"calls of others that failed, of {len(beside)}", len(failed), "", most=0)
+    report("hostile documents with a wrong answer", len(wrong), ", ".join(wrong), most=0)
+    report(f"calls of others that failed, of {len(beside)}", len(failed), "", most=0)
     for name, at in (("p50", 0.5), ("p95", 0.95)):
         before, during = (sorted(times)[int(at * len(times))] for times in (alone, beside))
-        tell(f"one page beside hostile documents, {name}", 1000 * during, "ms", "alone", 1000 * before,
+        report(f"one page beside hostile documents, {name}", 1000 * during, "ms", "alone", 1000 * before,
              most=1.5 if name == "p50" else None)
-    tell("highest address space of a parser", max(peaks.values()), "MiB", most=2048)
+    report("highest address space of a parser", max(peaks.values()), "MiB", most=2048)
 
 
 if __name__ == "__main__":

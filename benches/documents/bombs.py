@@ -17,7 +17,7 @@ def all_of_them(samples):
     yield "wrong-extension.docx", sample["report.pdf"], {200}
     yield "encrypted.pdf", sample["encrypted.pdf"], {422}
     yield "encrypted.docx", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600) + "EncryptedPackage".encode("utf-16-le"), {422}
-    # What kind of compound file it was, a sheet without its directory does not tell.
+    # A sheet without its directory does not show the kind of compound file that it was.
     yield "truncated-sheet.xls", sample["sheet.xls"][:2000], {415}
     for name in ("report.pdf", "letter.docx", "sheet.xlsx", "slides.pptx", "letter.odt", "book.epub", "frames.tiff", "scan.png"):
         yield f"truncated-{name}", sample[name][:len(sample[name]) // 3], {422}

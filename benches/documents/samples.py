@@ -12,6 +12,7 @@ import tempfile
 import zipfile
 
 import pdfs
+import tiffs
 
 HERE = pathlib.Path(__file__).resolve().parents[2] / "tests" / "documents"
 REPORT = [
@@ -73,7 +74,19 @@ def main():
     converted()
     book_of_two_chapters()
     turned()
+    tiffs.write(HERE / "kinds.tiff")
+    shadow()
     bomb()
+
+
+def shadow():
+    """A page of which one half lies in the shadow of its photographer."""
+    from PIL import Image, ImageChops, ImageDraw, ImageFilter
+    page = Image.open(HERE / "scan.png").convert("L")
+    light = Image.new("L", page.size, 255)
+    ImageDraw.Draw(light).rectangle((0, 0, page.width // 2, page.height), fill=90)
+    light = light.filter(ImageFilter.GaussianBlur(page.width // 60))
+    ImageChops.multiply(page, light).save(HERE / "shadow.jpg", quality=45, optimize=True, dpi=(200, 200))
 
 
 def converted():

@@ -34,7 +34,7 @@ const LISTS: [(&str, &str, &[&str]); 15] = [
     ("/api/v1/log", "position", &["/api/v1/log/{}"]),
     ("/api/v1/jobs", "id", &["/api/v1/jobs/{}"]),
 ];
-/// Lists that nobody changes by looking at them.
+/// Lists that reads do not change.
 const WHOLE: [&str; 8] = [
     "/api/tokens",
     "/api/v1/tokens",

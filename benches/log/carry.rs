@@ -55,7 +55,12 @@ pub async fn run(servers: &Servers, ours: &Signalbox, api: &Api, pool: &PgPool) 
         exports.theirs.push(copy::out(pool, &folder).await?);
 
         let plain = format!("copied_{round}");
-        let copied = signalbox_database::connect(&other.create_database(&plain).await?, 2).await?;
+        let copied = signalbox_database::connect_as(
+            &other.create_database(&plain).await?,
+            2,
+            signalbox_database::Class::Maintenance,
+        )
+        .await?;
         signalbox_database::migrate(&copied).await?;
         imports.theirs.push(copy::into(pool, &copied, &folder).await?);
         copied.close().await;
@@ -63,7 +68,7 @@ pub async fn run(servers: &Servers, ours: &Signalbox, api: &Api, pool: &PgPool) 
 
         let (name, last) = (format!("imported_{round}"), round + 1 == rounds);
         let url = other.create_database(&name).await?;
-        let fresh = signalbox_database::connect(&url, 4).await?;
+        let fresh = signalbox_database::connect_as(&url, 4, signalbox_database::Class::Maintenance).await?;
         signalbox_database::migrate(&fresh).await?;
         let target = imported.clone().with("DATABASE_URL", &url);
         let start = Instant::now();
@@ -92,12 +97,12 @@ pub async fn run(servers: &Servers, ours: &Signalbox, api: &Api, pool: &PgPool) 
     history::settle(&database, Until::Folded).await?;
     history::settle(&database, Until::Quiet).await?;
     alike::compare(api, &there, size::of("BENCH_SAMPLE", 1000)? as usize).await?;
-    // What is done to the log now is no part of a running system.
+    // The log is changed below, which must not happen under a running system.
     program.stop();
     verify::run(&imported, &database).await
 }
 
-/// What the command said last, as JSON on standard error.
+/// The last output of the command, as JSON on standard error.
 fn said(program: &Signalbox, arguments: &[&str]) -> anyhow::Result<Value> {
     let output = program.run(arguments)?;
     let text = String::from_utf8_lossy(&output.stderr);

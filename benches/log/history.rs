@@ -7,9 +7,9 @@ use sqlx::PgPool;
 use crate::system::wait_until;
 
 /// Folding, chaining and relaying a million events takes a while.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// What is waited for.
+/// The condition to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
     /// The read models show the whole log.
@@ -38,10 +38,10 @@ impl Until {
     }
 }
 
-/// Waits; gives back how many events of the log that was in a second.
+/// Waits; returns how many events of the log that was in a second.
 pub async fn settle(pool: &PgPool, until: Until) -> anyhow::Result<f64> {
     let (start, head) = (Instant::now(), signalbox_event_store::head_position(pool).await?);
     let holds = || async move { Ok(sqlx::query_scalar(until.statement()).fetch_one(pool).await?) };
-    wait_until(&format!("that all is {until:?}"), PATIENCE, holds).await?;
+    wait_until(&format!("that all is {until:?}"), TIMEOUT, holds).await?;
     Ok(head as f64 / start.elapsed().as_secs_f64())
 }

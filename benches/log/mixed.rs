@@ -1,6 +1,6 @@
-//! People and machines at work: reads of all kinds, commands that are read back, datapoints, charts, and experiments that
-//! subscriptions are told of. Each comes at its time, whether the one before has been answered or not, and its latency counts
-//! from that time.
+//! Users and machines at work: reads of all kinds, commands that are read back, datapoints, charts, and experiments
+//! that are delivered to subscriptions. Each request is sent at its time, whether the one before has been answered or
+//! not, and its latency counts from that time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,20 +30,20 @@ const EXPERIMENTS: Duration = Duration::from_millis(250);
 const POINTS: usize = 100;
 /// Resources that are read in turn.
 const SAMPLE: usize = 200;
-/// What an answer says that came before its read model.
+/// Marks an answer that did not wait for its read model.
 const EVENTUAL: &str = "consistency";
 
-/// What came of a load.
+/// Results of a load.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Milliseconds of each request.
     pub milliseconds: Vec<f64>,
-    /// What went wrong.
+    /// The failed requests.
     pub failures: Vec<String>,
     /// Answers to commands whose read model was more than 2 s behind.
     pub eventual: usize,
-    /// Events that subscriptions have to be told of.
-    pub told: usize,
+    /// Events that have to be delivered to each subscription.
+    pub published: usize,
 }
 
 impl Outcome {
@@ -51,17 +51,17 @@ impl Outcome {
         self.milliseconds.extend(other.milliseconds);
         self.failures.extend(other.failures);
         self.eventual += other.eventual;
-        self.told += other.told;
+        self.published += other.published;
     }
 }
 
-/// A load that goes on until it is ended.
+/// A load that runs until it is ended.
 pub struct Load {
     stop: CancellationToken,
     clients: JoinSet<Outcome>,
 }
 
-/// What one client does over and over.
+/// The request that one client repeats.
 #[derive(Debug, Clone)]
 enum Work {
     /// Reads these in turn, one of them after the other.
@@ -82,7 +82,7 @@ struct Client {
 }
 
 impl Load {
-    /// Begins it. Its experiments are numbered from `first`.
+    /// Starts it. Its experiments are numbered from `first`.
     pub async fn start(api: &Api, subjects: &Arc<Subjects>, first: usize) -> anyhow::Result<Self> {
         let mut paths: Vec<_> = alike::sample(api, SAMPLE).await?.into_iter().map(|(_, path)| path).collect();
         let mut works = vec![
@@ -103,7 +103,7 @@ impl Load {
         Ok(load)
     }
 
-    /// Ends it when everything under way has been answered.
+    /// Ends it when everything in progress has been answered.
     pub async fn end(mut self) -> anyhow::Result<Outcome> {
         self.stop.cancel();
         let mut outcome = Outcome::default();
@@ -167,7 +167,7 @@ impl Client {
             let made = self.post("/api/v1/logging", &entry).await?;
             (format!("/api/v1/logging/{}", webhooks::public_id(&made)?), made, "content")
         };
-        // What was promised to show later may show later.
+        // A write that was answered as eventual may show later.
         if self.outcome.eventual == eventual {
             let shown = self.get(&path).await?;
             ensure!(shown[field] == made[field], "GET {path} shows {shown} after {made}");
@@ -192,7 +192,7 @@ impl Client {
 
     async fn experiment(&mut self, nth: usize) -> anyhow::Result<()> {
         webhooks::experiment(&self.api, nth).await?;
-        self.outcome.told += webhooks::EVENTS.len();
+        self.outcome.published += webhooks::EVENTS.len();
         Ok(())
     }
 }

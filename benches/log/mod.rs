@@ -1,8 +1,9 @@
 //! The register at size: the log of a system with real events of all its services is carried into an empty one, beside `COPY`
 //! of the same rows; `verify` has to find what was done to it; read models are rebuilt while the system is used.
 //!
-//! `BENCH_EVENTS` in the log, `BENCH_POINTS` of datapoints, `BENCH_ROUNDS`, `BENCH_SAMPLE` of resources that are compared,
-//! `BENCH_SECONDS` of the load without a rebuild. `BENCH_PARTS=carry,rebuild` runs some of it; `verify` goes with `carry`.
+//! `BENCH_EVENTS` in the log, `BENCH_POINTS` of datapoints, `BENCH_ROUNDS`, `BENCH_SAMPLE` of resources that are
+//! compared, `BENCH_SECONDS` of the load without a rebuild. `BENCH_PARTS=carry,rebuild` runs some of it; `verify`
+//! belongs to `carry`.
 
 mod alike;
 mod carry;
@@ -11,7 +12,7 @@ mod history;
 mod mixed;
 mod rebuild;
 mod seed;
-mod stories;
+mod traces;
 mod verify;
 
 use std::{env, sync::Arc};
@@ -22,7 +23,7 @@ use signalbox_event_store::head_position;
 use crate::{
     report, size,
     system::{Role, Servers, Signalbox},
-    webhooks::sink::{Manner, Sink},
+    webhooks::sink::{Behaviour, Sink},
 };
 
 const PARTS: [&str; 2] = ["carry", "rebuild"];
@@ -35,15 +36,15 @@ pub async fn run() -> anyhow::Result<()> {
     let events = size::of("BENCH_EVENTS", 100_000)?;
     let servers = Servers::start().await?;
     let pool = servers.database().await?;
-    let sink = Sink::start(Manner::Accept).await?;
+    let sink = Sink::start(Behaviour::Accept).await?;
     let ours = Signalbox::new(&servers, Role::All)?;
     let (program, api) = ours.start_and_log_in().await?;
     let subjects = Arc::new(seed::plant(&api, &sink).await?);
     let points = size::of("BENCH_POINTS", events)?;
     seed::record(&api, &subjects, points as usize)?;
-    // Its workers would take part in the stories.
+    // Its workers would add events to the traces.
     program.stop();
-    let written = stories::write(&pool, events as i64).await?;
+    let written = traces::write(&pool, events as i64).await?;
     let (_program, api) = ours.start_and_log_in().await?;
     let folded = history::settle(&pool, history::Until::Folded).await?;
     history::settle(&pool, history::Until::Quiet).await?;

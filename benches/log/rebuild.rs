@@ -1,4 +1,4 @@
-//! Every read model is built anew by the command line while the system is used; no request may fail, and at the end each
+//! Every read model is built again by the command line while the system is used; no request may fail, and at the end each
 //! read model is as its log says.
 
 use std::{
@@ -22,7 +22,7 @@ use crate::{
 
 const NAMES: [&str; 7] =
     ["automation", "datapoints", "extraction", "fleet", "identity", "monitoring", "transfer"];
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs it.
 pub async fn run(
@@ -48,10 +48,10 @@ pub async fn run(
         rates.push((name, count / took, took));
     }
     let with = load.end().await?;
-    let told = (without.told + with.told) * subjects.webhooks.len();
-    timeout(PATIENCE, sink.until(told)).await.context("not all deliveries came")??;
+    let published = (without.published + with.published) * subjects.webhooks.len();
+    timeout(TIMEOUT, sink.until(published)).await.context("not all deliveries arrived")??;
     print(&rates, &without, &with);
-    report::figure("deliveries that came", sink.take().len() as f64, &format!("of {told}"));
+    report::figure("deliveries that arrived", sink.take().len() as f64, &format!("of {published}"));
     // Fails unless all are equal.
     let compared = program.run_well(&["projections", "compare", "--json"])?;
     report::figure("read models that are as their log says", compared.len() as f64, "");

@@ -17,15 +17,15 @@ use crate::{
 const EACH: usize = 25;
 const SUBSCRIPTIONS: usize = 3;
 const CONNECTIONS: usize = 8;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the load goes on with.
+/// The resources that the load uses.
 pub struct Subjects {
     /// Two agents that never come.
     pub agents: [AgentAccount; 2],
     /// Events, in the words of the specification.
     pub events: Vec<String>,
-    /// Subscriptions that are told of experiments.
+    /// Subscriptions to experiments.
     pub webhooks: Vec<String>,
 }
 
@@ -63,8 +63,8 @@ pub async fn plant(api: &Api, sink: &Sink) -> anyhow::Result<Subjects> {
     for number in 0..EACH {
         experiment(api, number).await?;
     }
-    let told = timeout(PATIENCE, sink.until(EACH * EVENTS.len() * SUBSCRIPTIONS)).await;
-    told.context("not all experiments were told of in time")??;
+    let delivered = timeout(TIMEOUT, sink.until(EACH * EVENTS.len() * SUBSCRIPTIONS)).await;
+    delivered.context("not all experiments were delivered in time")??;
     sink.take();
     let agents = [agents.remove(0), agents.remove(0)];
     Ok(Subjects { agents, events, webhooks })

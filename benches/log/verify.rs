@@ -1,4 +1,4 @@
-//! What `verify` finds, and how quickly.
+//! The findings of `verify`, and its speed.
 
 use std::time::Instant;
 
@@ -74,7 +74,7 @@ async fn swap(pool: &PgPool, one: i64, other: i64) -> anyhow::Result<()> {
     change(pool, &steps.join("; ")).await
 }
 
-/// Flips the lowest bit of a digit or letter in the payload at `position`; gives back the payload as it was.
+/// Flips the lowest bit of a digit or letter in the payload at `position`; returns the payload as it was.
 async fn flip(pool: &PgPool, position: i64) -> anyhow::Result<String> {
     let sql = "SELECT payload::text FROM events WHERE position = $1";
     let payload: String = sqlx::query_scalar(sql).bind(position).fetch_one(pool).await?;

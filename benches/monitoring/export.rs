@@ -20,7 +20,12 @@ pub async fn run() -> anyhow::Result<()> {
     let count = size::of("BENCH_CSV_ROWS", 1_000_000)? as usize;
     let servers = Servers::start().await?;
     let (ours, api) = Signalbox::new(&servers, Role::All)?.start_and_log_in().await?;
-    let plain = signalbox_database::connect(&servers.create_database("plain").await?, 4).await?;
+    let plain = signalbox_database::connect_as(
+        &servers.create_database("plain").await?,
+        4,
+        signalbox_database::Class::Maintenance,
+    )
+    .await?;
     points::make_table(&plain).await?;
     let events = points::add_events(&api, 500).await?;
     let experiment = api.post("/api/v1/experiments", &json!({"name": "bench"})).await?;
@@ -52,7 +57,7 @@ pub async fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads the export to its end; gives back how many lines it has.
+/// Reads the export to its end; returns how many lines it has.
 fn export(api: &crate::system::Api, id: &str) -> anyhow::Result<usize> {
     let mut connection = load::Connection::open(api.address)?;
     let request = format!(

@@ -19,7 +19,12 @@ pub async fn run() -> anyhow::Result<()> {
     let rounds = size::of("BENCH_ROUNDS", 3)?;
     let servers = Servers::start().await?;
     let (_ours, api) = Signalbox::new(&servers, Role::All)?.start_and_log_in().await?;
-    let plain = signalbox_database::connect(&servers.create_database("plain").await?, 4).await?;
+    let plain = signalbox_database::connect_as(
+        &servers.create_database("plain").await?,
+        4,
+        signalbox_database::Class::Maintenance,
+    )
+    .await?;
     points::make_table(&plain).await?;
     let influx = influx::start(servers.folder()).await?;
     let events = points::add_events(&api, EVENTS).await?;

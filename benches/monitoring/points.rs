@@ -17,7 +17,7 @@ const TABLE: &str = "CREATE TABLE points (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(), channel uuid NOT NULL, time timestamptz NOT NULL, value float8 NOT NULL);
     CREATE INDEX points_channel_time ON points (channel, time)";
 
-/// Makes `count` events; gives back their ids.
+/// Makes `count` events; returns their ids.
 pub async fn add_events(api: &Api, count: usize) -> anyhow::Result<Vec<String>> {
     let mut ids = Vec::with_capacity(count);
     let run = Uuid::from_u128(rand::random());

@@ -53,8 +53,10 @@ async fn latest(api: &Api) -> anyhow::Result<f64> {
 }
 
 async fn series(api: &Api, events: &[String]) -> anyhow::Result<f64> {
-    let wanted = json!({"event_public_ids": events[..points::CHARTED], "minutes": 14_400, "max_points": 500});
-    p95(async || api.answer(Method::POST, "/api/v1/datapoints/series", Some(&wanted)).await.map(|_| ())).await
+    let request =
+        json!({"event_public_ids": events[..points::CHARTED], "minutes": 14_400, "max_points": 500});
+    p95(async || api.answer(Method::POST, "/api/v1/datapoints/series", Some(&request)).await.map(|_| ()))
+        .await
 }
 
 async fn p95(ask: impl AsyncFn() -> anyhow::Result<()>) -> anyhow::Result<f64> {

@@ -26,7 +26,7 @@ const EVENTS: usize = 500;
 /// Every event gets a value so often: 5,000 points a second.
 const TICK: Duration = Duration::from_millis(100);
 /// How long subscribers have to see the last values.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Each of so many subscribers measures.
 const MEASURING: usize = 20;
 
@@ -84,7 +84,7 @@ pub async fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads until the last value of every event was shown; gives back how long values took.
+/// Reads until the last value of every event was shown; returns how long values took.
 async fn watch<S>(
     mut socket: tokio_tungstenite::WebSocketStream<S>,
     events: Arc<Vec<String>>,
@@ -98,7 +98,7 @@ where
     let mut missing: std::collections::HashSet<&str> = events.iter().map(String::as_str).collect();
     let mut milliseconds = Vec::new();
     while !missing.is_empty() {
-        let message = timeout(PATIENCE, socket.next()).await?.context("the socket was closed")??;
+        let message = timeout(TIMEOUT, socket.next()).await?.context("the socket was closed")??;
         let Ok(text) = message.to_text() else { continue };
         let Ok(shown) = serde_json::from_str::<Shown<'_>>(text) else { continue };
         for item in &shown.datapoints {

@@ -1,9 +1,9 @@
 //! A log as it grows in use, written straight into the database: users and sessions, agents with tokens, jobs, and
-//! runs of these jobs, of which many are under way at the same time.
+//! runs of these jobs, of which many are in progress at the same time.
 
 use sqlx::{Executor, PgPool};
 
-/// Transfers under way at the same time.
+/// Transfers in progress at the same time.
 const CONCURRENT: u64 = 100;
 /// Events of one transfer that moves a single file without a hitch.
 const STEPS: [(&str, &str); 8] = [
@@ -31,7 +31,7 @@ const FUNCTIONS: &str = "
     CREATE FUNCTION pg_temp.digest(n bigint) RETURNS text LANGUAGE sql IMMUTABLE AS
         $$ SELECT md5(n::text) || md5(n::text) $$;";
 
-/// Writes about `count` events; gives back how many.
+/// Writes about `count` events; returns how many.
 pub async fn write(pool: &PgPool, count: u64) -> anyhow::Result<u64> {
     let mut log = Log { connection: pool.acquire().await?, position: 0, counts: Counts::of(count) };
     log.connection.execute(FUNCTIONS).await?;
@@ -68,7 +68,7 @@ struct Log {
 }
 
 impl Log {
-    /// What is there before anything moves.
+    /// The resources that exist before anything moves.
     async fn beginnings(&mut self) -> anyhow::Result<()> {
         let Counts { users, sessions, agents, jobs, .. } = self.counts;
         let user = "'number', n, 'email', 'user' || n || '@example.org', 'username', 'user' || n, 'role', 'operator',
@@ -112,7 +112,7 @@ impl Log {
         Ok(())
     }
 
-    /// One event of each transfer; the events of a group that is under way together lie between each other.
+    /// One event of each transfer; the events of a group that is in progress together lie between each other.
     async fn step(&mut self, sequence: u64, event: &str, payload: &str) -> anyhow::Result<()> {
         let (first, steps, offset) = (self.position, STEPS.len(), (sequence - 1) * CONCURRENT);
         let position =

@@ -18,7 +18,7 @@ pub struct Api {
     token: String,
 }
 
-/// What was answered to a call.
+/// The answer to a call.
 #[derive(Debug, Clone)]
 pub struct Exchange {
     /// Its status.
@@ -58,7 +58,7 @@ impl Api {
         Ok(())
     }
 
-    /// What authenticates the admin.
+    /// The admin's token.
     pub fn token(&self) -> &str {
         &self.token
     }
@@ -69,7 +69,7 @@ impl Api {
         Ok(if answer.is_empty() { Value::Null } else { serde_json::from_slice(&answer)? })
     }
 
-    /// Makes one call and gives back the answer unread.
+    /// Makes one call and returns the answer unread.
     pub async fn answer(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Vec<u8>> {
         let Exchange { status, bytes, .. } = self.exchange(method.clone(), path, body).await?;
         if !status.is_success() {
@@ -78,7 +78,7 @@ impl Api {
         Ok(bytes.into())
     }
 
-    /// Makes one call and gives back whatever was answered.
+    /// Makes one call and returns whatever was answered.
     pub async fn exchange(
         &self,
         method: Method,
@@ -109,11 +109,16 @@ impl Api {
 
     /// `POST path` that is carried out once, however often it is repeated with the same `key`.
     pub async fn post_once(&self, path: &str, key: &str, body: &Value) -> anyhow::Result<Value> {
-        self.post_telling(path, key, body).await.map(|(answer, _)| answer)
+        self.post_noting_repeats(path, key, body).await.map(|(answer, _)| answer)
     }
 
-    /// As [`Api::post_once`]; also gives back whether the answer says that what was written shows later.
-    pub async fn post_telling(&self, path: &str, key: &str, body: &Value) -> anyhow::Result<(Value, bool)> {
+    /// As [`Api::post_once`]; also returns whether the answer says that what was written shows later.
+    pub async fn post_noting_repeats(
+        &self,
+        path: &str,
+        key: &str,
+        body: &Value,
+    ) -> anyhow::Result<(Value, bool)> {
         let request = self.client.post(format!("http://{}{path}", self.address)).bearer_auth(&self.token);
         let response = request.header("Idempotency-Key", key).json(body).send().await?;
         let (status, eventual) = (response.status(), response.headers().contains_key("consistency"));
@@ -130,7 +135,7 @@ impl Api {
         Ok(AgentAccount { number, token: text(&token["value"]).context("a token without its value")? })
     }
 
-    /// Asks for a transfer between two agents; gives back its number.
+    /// Asks for a transfer between two agents; returns its number.
     pub async fn add_transfer(
         &self,
         source: &AgentAccount,

@@ -95,7 +95,7 @@ impl Program {
         Ok(kib / 1024.0)
     }
 
-    /// What it said last.
+    /// Its last output.
     pub fn said(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<_> = text.lines().rev().take(15).collect();

@@ -100,7 +100,7 @@ impl Servers {
         self.nats.size()
     }
 
-    /// Ends the nats-server of that name with SIGKILL; gives back its number.
+    /// Ends the nats-server of that name with SIGKILL; returns its number.
     pub fn kill_nats(&mut self, name: &str) -> anyhow::Result<usize> {
         let index = self.nats.index_of(name).context("no nats-server of that name")?;
         self.nats.kill(index);
@@ -118,7 +118,7 @@ impl Servers {
         Ok(self.url(name))
     }
 
-    /// Drops a database that nobody uses any more.
+    /// Drops an unused database.
     pub async fn drop_database(&self, name: &str) -> anyhow::Result<()> {
         self.rule(&format!("DROP DATABASE {name} WITH (FORCE)")).await
     }
@@ -135,7 +135,9 @@ impl Servers {
 
     /// A pool on the migrated database.
     pub async fn database(&self) -> anyhow::Result<PgPool> {
-        let pool = signalbox_database::connect(&self.database_url, 16).await?;
+        let pool =
+            signalbox_database::connect_as(&self.database_url, 16, signalbox_database::Class::Maintenance)
+                .await?;
         signalbox_database::migrate(&pool).await?;
         Ok(pool)
     }
@@ -149,7 +151,7 @@ impl Servers {
         Ok(jetstream::new(client))
     }
 
-    /// A folder for everything else of this run; it goes with the servers.
+    /// A folder for everything else of this run; it is deleted with the servers.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

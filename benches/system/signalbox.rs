@@ -70,6 +70,12 @@ impl Signalbox {
         Ok(Self { role, address, environment, log })
     }
 
+    /// The same, with the limits of the default configuration.
+    pub fn with_default_limits(mut self) -> Self {
+        self.environment.retain(|(name, _)| !name.starts_with("SIGNALBOX_LIMITS__"));
+        self
+    }
+
     /// The same, with the environment variable `name` set to `value`.
     pub fn with(mut self, name: &'static str, value: &str) -> Self {
         self.environment.push((name, value.to_owned()));
@@ -81,7 +87,7 @@ impl Signalbox {
         Ok(Program::command(Path::new(PROGRAM), arguments, &self.environment).output()?)
     }
 
-    /// Like [`Signalbox::run`]; gives back the lines of JSON that it printed, and fails unless it ended well.
+    /// Like [`Signalbox::run`]; returns the lines of JSON that it printed, and fails unless it ended well.
     pub fn run_well(&self, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
         let output = self.run(arguments)?;
         let said = String::from_utf8_lossy(&output.stderr);

@@ -3,7 +3,7 @@ use std::{future::Future, time::Duration};
 use anyhow::bail;
 use tokio::time::{Instant, sleep};
 
-const PAUSE: Duration = Duration::from_millis(20);
+const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Calls `look` until it gives something, and gives that back.
 pub async fn wait_for<T, F>(what: &str, limit: Duration, mut look: impl FnMut() -> F) -> anyhow::Result<T>
@@ -20,7 +20,7 @@ where
             looked?;
             bail!("{what} did not happen within {limit:?}");
         }
-        sleep(PAUSE).await;
+        sleep(INTERVAL).await;
     }
 }
 

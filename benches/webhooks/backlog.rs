@@ -12,7 +12,7 @@ use crate::system::Api;
 
 /// Enough for all ten slots of an installation, of which each subscription may hold three.
 const SUBSCRIPTIONS: usize = 4;
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How it was delivered.
 pub struct Delivered {
@@ -22,7 +22,7 @@ pub struct Delivered {
     pub body: Vec<u8>,
 }
 
-/// Makes the past of about that many deliveries; gives back how many there are to be.
+/// Makes the past of about that many deliveries; returns how many there are to be.
 pub async fn record(api: &Api, deliveries: usize) -> anyhow::Result<usize> {
     let experiments = deliveries / (SUBSCRIPTIONS * EVENTS.len());
     for number in 0..experiments {
@@ -31,7 +31,8 @@ pub async fn record(api: &Api, deliveries: usize) -> anyhow::Result<usize> {
     Ok(experiments * SUBSCRIPTIONS * EVENTS.len())
 }
 
-/// Lets new subscriptions ask for that past, and waits until `sink` was told of all of it; `round` tells their urls apart.
+/// Lets new subscriptions ask for a replay, and waits until `sink` has received all of it; `round` makes their urls
+/// unique.
 pub async fn deliver(api: &Api, sink: &Sink, deliveries: usize, round: &str) -> anyhow::Result<Delivered> {
     let mut made = Vec::new();
     for number in 0..SUBSCRIPTIONS {
@@ -41,7 +42,7 @@ pub async fn deliver(api: &Api, sink: &Sink, deliveries: usize, round: &str) -> 
         let from = json!({"from": "2020-01-01T00:00:00Z"});
         api.post(&format!("/api/v1/webhooks/{webhook}/replay"), &from).await?;
     }
-    let came = timeout(PATIENCE, sink.until(deliveries)).await;
+    let came = timeout(TIMEOUT, sink.until(deliveries)).await;
     came.context("the deliveries did not come in time")??;
     let arrivals = sink.take();
     let times = || arrivals.iter().map(|(time, _)| *time);

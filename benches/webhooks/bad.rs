@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::{
     EVENTS, experiment,
-    sink::{Arrival, Manner, Sink},
+    sink::{Arrival, Behaviour, Sink},
     subscribe,
 };
 use crate::{
@@ -15,16 +15,17 @@ use crate::{
 };
 
 const GOOD: usize = 3;
-const BAD: [Manner; 5] = [Manner::Hang, Manner::Fail, Manner::Reset, Manner::Redirect, Manner::Flood];
+const BAD: [Behaviour; 5] =
+    [Behaviour::Hang, Behaviour::Fail, Behaviour::Reset, Behaviour::Redirect, Behaviour::Flood];
 /// Between two experiments, each of which is two events.
-const PAUSE: Duration = Duration::from_millis(100);
+const INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long an event takes to the good receivers, before and while there are five bad ones.
 pub async fn run() -> anyhow::Result<()> {
     let seconds = size::of("BENCH_SECONDS", 3)? as usize * 10;
     let servers = Servers::start().await?;
     let (_ours, api) = Signalbox::new(&servers, Role::All)?.start_and_log_in().await?;
-    let good = Sink::start(Manner::Accept).await?;
+    let good = Sink::start(Behaviour::Accept).await?;
     for number in 0..GOOD {
         subscribe(&api, &good.url(&number.to_string()), &EVENTS).await?;
     }
@@ -33,8 +34,8 @@ pub async fn run() -> anyhow::Result<()> {
     let count = seconds * 10;
     let without = latencies(&load(&api, &good, 1000, count).await?);
     let mut bad = Vec::new();
-    for (number, manner) in BAD.into_iter().enumerate() {
-        let sink = Sink::start(manner).await?;
+    for (number, behaviour) in BAD.into_iter().enumerate() {
+        let sink = Sink::start(behaviour).await?;
         subscribe(&api, &sink.url(&number.to_string()), &EVENTS).await?;
         bad.push(sink);
     }
@@ -47,18 +48,22 @@ pub async fn run() -> anyhow::Result<()> {
             report::bounded("p95, ratio", quantile(&with) / quantile(&without), "", 1.5);
         }
     }
-    for (sink, manner) in bad.iter().zip(BAD) {
-        report::figure(&format!("requests to the one that would {manner:?}"), sink.take().len() as f64, "");
+    for (sink, behaviour) in bad.iter().zip(BAD) {
+        report::figure(
+            &format!("requests to the one that would {behaviour:?}"),
+            sink.take().len() as f64,
+            "",
+        );
     }
     Ok(())
 }
 
-/// What comes to the receiver of `count` experiments.
+/// The deliveries of `count` experiments to the receiver.
 async fn load(api: &Api, good: &Sink, first: usize, count: usize) -> anyhow::Result<Vec<Arrival>> {
     good.take();
     for number in first..first + count {
         experiment(api, number).await?;
-        sleep(PAUSE).await;
+        sleep(INTERVAL).await;
     }
     let expected = count * EVENTS.len() * GOOD;
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);

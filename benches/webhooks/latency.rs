@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::{
     public_id,
-    sink::{Manner, Sink, now},
+    sink::{Behaviour, Sink, now},
     subscribe,
 };
 use crate::{
@@ -14,14 +14,14 @@ use crate::{
     system::{Role, Servers, Signalbox},
 };
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// From the answer to a datapoint on which a rule fires to the call of the receiver.
 pub async fn run() -> anyhow::Result<()> {
     let count = size::of("BENCH_SECONDS", 3)? as usize * 100;
     let servers = Servers::start().await?;
     let (_ours, api) = Signalbox::new(&servers, Role::All)?.start_and_log_in().await?;
-    let sink = Sink::start(Manner::Accept).await?;
+    let sink = Sink::start(Behaviour::Accept).await?;
     subscribe(&api, &sink.url("hook"), &["sensor.threshold_exceeded"]).await?;
     let event = public_id(&api.post("/api/v1/events", &json!({"name": "boiler", "type": "sensor"})).await?)?;
     let rule = json!({"name": "hot", "event_public_id": event, "operator": "gt", "threshold": 0, "cooldown_seconds": 0,
@@ -32,7 +32,7 @@ pub async fn run() -> anyhow::Result<()> {
         let datapoint = json!({"value": number as f64, "event_public_id": event});
         api.post("/api/v1/datapoints", &datapoint).await?;
         accepted.insert(number as u64, now());
-        timeout(PATIENCE, sink.until(number)).await.context("the receiver was not called")??;
+        timeout(TIMEOUT, sink.until(number)).await.context("the receiver was not called")??;
     }
     let latencies: Vec<_> = sink
         .take()

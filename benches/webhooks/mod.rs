@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::system::Api;
 
 const PARTS: [&str; 3] = ["throughput", "bad", "latency"];
-/// What an experiment tells of.
+/// The event types of an experiment.
 pub const EVENTS: [&str; 2] = ["experiment.started", "experiment.stopped"];
 
 /// Runs it.
@@ -34,7 +34,7 @@ pub async fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes a subscription at `url`; gives back its id.
+/// Makes a subscription at `url`; returns its id.
 pub async fn subscribe(api: &Api, url: &str, events: &[&str]) -> anyhow::Result<String> {
     let webhook = json!({"url": url, "secret": "a shared secret", "events": events});
     public_id(&api.post("/api/v1/webhooks", &webhook).await?)

@@ -16,9 +16,9 @@ use tokio::{
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-/// What a receiver does with a request.
+/// A receiver's reaction to a request.
 #[derive(Debug, Clone, Copy)]
-pub enum Manner {
+pub enum Behaviour {
     Accept,
     /// Accepts after so long.
     Delay(Duration),
@@ -42,7 +42,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    pub async fn start(manner: Manner) -> anyhow::Result<Self> {
+    pub async fn start(behaviour: Behaviour) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let arrivals = Arc::<Mutex<Vec<Arrival>>>::default();
@@ -58,7 +58,7 @@ impl Sink {
                         counted.send_replace(arrivals.len());
                     };
                     // A connection that breaks is the sender's affair.
-                    let _ = serve(socket, manner, note).await;
+                    let _ = serve(socket, behaviour, note).await;
                 });
             }
         });
@@ -75,7 +75,7 @@ impl Sink {
         Ok(())
     }
 
-    /// What has come since the last call.
+    /// The requests received since the last call.
     pub fn take(&self) -> Vec<Arrival> {
         let mut arrivals = self.arrivals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         self.count.send_replace(0);
@@ -93,7 +93,7 @@ pub fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-async fn serve(mut socket: TcpStream, manner: Manner, note: impl Fn(Vec<u8>)) -> std::io::Result<()> {
+async fn serve(mut socket: TcpStream, behaviour: Behaviour, note: impl Fn(Vec<u8>)) -> std::io::Result<()> {
     socket.set_nodelay(true)?;
     let mut buffer = Vec::with_capacity(4096);
     loop {
@@ -110,21 +110,21 @@ async fn serve(mut socket: TcpStream, manner: Manner, note: impl Fn(Vec<u8>)) ->
         }
         note(buffer[head..head + length].to_vec());
         buffer.drain(..head + length);
-        match manner {
-            Manner::Accept => socket.write_all(OK).await?,
-            Manner::Delay(time) => {
+        match behaviour {
+            Behaviour::Accept => socket.write_all(OK).await?,
+            Behaviour::Delay(time) => {
                 sleep(time).await;
                 socket.write_all(OK).await?;
             }
-            Manner::Hang => return std::future::pending().await,
-            Manner::Fail => socket.write_all(b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n").await?,
-            Manner::Reset => return socket.set_zero_linger(),
-            Manner::Redirect => {
+            Behaviour::Hang => return std::future::pending().await,
+            Behaviour::Fail => socket.write_all(b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n").await?,
+            Behaviour::Reset => return socket.set_zero_linger(),
+            Behaviour::Redirect => {
                 let answer =
                     b"HTTP/1.1 307 Away\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n";
                 socket.write_all(answer).await?;
             }
-            Manner::Flood => {
+            Behaviour::Flood => {
                 socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n").await?;
                 let zeros = vec![0; 64 * 1024];
                 for _ in 0..(1 << 30) / zeros.len() {
@@ -135,7 +135,7 @@ async fn serve(mut socket: TcpStream, manner: Manner, note: impl Fn(Vec<u8>)) ->
     }
 }
 
-/// Where the body begins and how long it is.
+/// Offset and length of the body.
 fn head(bytes: &[u8]) -> Option<(usize, usize)> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();

@@ -4,7 +4,7 @@ use tokio::task::JoinSet;
 
 use super::{
     backlog,
-    sink::{Manner, Sink},
+    sink::{Behaviour, Sink},
 };
 use crate::{
     report, size,
@@ -20,7 +20,7 @@ pub async fn run() -> anyhow::Result<()> {
     let rounds = size::of("BENCH_ROUNDS", 3)? as usize;
     let servers = Servers::start().await?;
     let (_ours, api) = Signalbox::new(&servers, Role::All)?.start_and_log_in().await?;
-    let sink = Sink::start(Manner::Accept).await?;
+    let sink = Sink::start(Behaviour::Accept).await?;
     let deliveries = backlog::record(&api, deliveries).await?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..=rounds {

@@ -1,6 +1,6 @@
-//! A backlog of past events is delivered to a receiver that takes 20 ms for each. The installation makes at most ten requests at
-//! the same time, so it cannot deliver more than 500 in a second, however many workers there are: what more of them bring is
-//! that one of them goes on when another one ends.
+//! A backlog of past events is delivered to a receiver that takes 20 ms for each. The installation makes at most ten
+//! requests at the same time, so it cannot deliver more than 500 in a second, however many workers there are: the
+//! gain of more workers is that one continues when another one ends.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     system::{Role, Servers, Signalbox},
     webhooks::{
         backlog,
-        sink::{Manner, Sink},
+        sink::{Behaviour, Sink},
     },
 };
 
@@ -25,7 +25,7 @@ pub async fn run() -> anyhow::Result<()> {
     let rounds = size::of("BENCH_ROUNDS", 2)?;
     let servers = Servers::start().await?;
     let rest = Rest::start(&servers).await?;
-    let sink = Sink::start(Manner::Delay(LATENCY)).await?;
+    let sink = Sink::start(Behaviour::Delay(LATENCY)).await?;
     let deliveries = backlog::record(&rest.api, deliveries).await?;
     let bound = SLOTS / LATENCY.as_secs_f64();
     report::title(&format!("workers: deliveries to a receiver that takes {LATENCY:?}; at most {bound}/s"));

@@ -15,9 +15,9 @@ use crate::{
 const WORKERS: [usize; 2] = [1, 2];
 /// Pages of a digital document.
 const PAGES: usize = 20;
-const PATIENCE: Duration = Duration::from_secs(900);
+const TIMEOUT: Duration = Duration::from_secs(900);
 
-/// What is read.
+/// The documents to read.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     /// Documents of many pages.
@@ -82,7 +82,7 @@ async fn backlog(
     let processes = (0..workers).map(|_| settings.start()).collect::<anyhow::Result<Vec<_>>>()?;
     let open = "SELECT count(*) = 0 FROM read.extraction_jobs WHERE due_at IS NOT NULL";
     let ended = || async move { Ok(sqlx::query_scalar(open).fetch_one(pool).await?) };
-    wait_until("the end of all documents", PATIENCE, ended).await?;
+    wait_until("the end of all documents", TIMEOUT, ended).await?;
     processes.into_iter().for_each(|worker| worker.stop());
     let sql = "SELECT coalesce(sum((payload->'result'->>'page_count')::int) FILTER (WHERE event_type = 'extraction_completed'), 0),
                       count(*) FILTER (WHERE event_type = 'extraction_completed'),

@@ -1,5 +1,5 @@
-//! What more processes do: deliveries by 1, 2 and 4 workers, pages of documents by 1 and 2, and datapoints through 1 and 2
-//! gateways, all on this one machine.
+//! The effect of more processes: deliveries by 1, 2 and 4 workers, pages of documents by 1 and 2, and datapoints
+//! through 1 and 2 gateways, all on this one machine.
 //!
 //! `BENCH_DELIVERIES`, `BENCH_DOCUMENTS` of 20 pages, `BENCH_SCANS`, `BENCH_POINTS`, `BENCH_ROUNDS`. `BENCH_PARTS=deliveries,extraction` runs
 //! some of it.

@@ -3,13 +3,13 @@ use signalbox_gateway::FRESH;
 use sqlx::{PgPool, Row};
 use tokio::time::timeout;
 
-use super::{Finding, PATIENCE, slow};
+use super::{CHECK_TIMEOUT, Finding, slow};
 
 const CHECK: &str = "replica";
-/// What is committed without waiting for the disk goes to the replica only when it has been written, after this at most.
+/// Limit of the delay, in ms, after which commits that do not wait for the disk are sent to the replica.
 const WAL_WRITER_MS: i32 = 20;
 
-/// Whether the replica can be read, follows, and is not slowed down by the primary.
+/// Checks that the replica can be read, follows, and is not slowed down by the primary.
 pub(super) async fn look(config: &Config, primary: &PgPool) -> Vec<Finding> {
     let asked = async {
         let pool = signalbox_database::replica(config.database.replica_url.expose(), 1)?;
@@ -18,7 +18,7 @@ pub(super) async fn look(config: &Config, primary: &PgPool) -> Vec<Finding> {
             delay(primary).await?,
         ])
     };
-    match timeout(PATIENCE, asked).await {
+    match timeout(CHECK_TIMEOUT, asked).await {
         Ok(Ok(findings)) => findings,
         Ok(Err(error)) => {
             let mend = "start it, or mend SIGNALBOX_DATABASE__REPLICA_URL; until then the primary is read";
@@ -43,7 +43,7 @@ async fn standing(replica: &PgPool, primary: &PgPool) -> Result<Finding, sqlx::E
     Ok(if !is_replica {
         let mend =
             "set SIGNALBOX_DATABASE__REPLICA_URL to a streaming replica of DATABASE_URL, or leave it empty";
-        Finding::failure(CHECK, "it is no replica, and is not read", mend)
+        Finding::failure(CHECK, "it is not a replica, and is not read", mend)
     } else if is_current || seconds < FRESH.as_secs_f64() {
         Finding::ok(CHECK, "it follows the primary")
     } else {

@@ -3,28 +3,29 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 use signalbox_config::Config;
+use signalbox_database::Class;
 use signalbox_log_archive::{Carried, export, import};
 use sqlx::PgPool;
 use tokio::fs::{File, OpenOptions};
 
 use crate::{embedded::Servers, progress, setup};
 
-/// Where the archive goes.
+/// Destination of the archive.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// A new file; `-` for standard output.
     file: PathBuf,
-    /// Say as JSON what was written, on standard error.
+    /// Print the number of written rows as JSON, on standard error.
     #[arg(long)]
     json: bool,
 }
 
-/// Where the archive comes from.
+/// Source of the archive.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     /// An archive; `-` for standard input.
     file: PathBuf,
-    /// Say as JSON what was read, on standard error.
+    /// Print the number of read rows as JSON, on standard error.
     #[arg(long)]
     json: bool,
 }
@@ -43,7 +44,7 @@ pub(super) async fn export_from(pool: &PgPool, args: &ExportArgs) -> anyhow::Res
         file.sync_all().await.with_context(|| format!("{} cannot be written", path.display()))?;
     }
     bar.finish_and_clear();
-    tell("Exported", carried, args.json)
+    print("Exported", carried, args.json)
 }
 
 /// Reads an archive into the configured database, or into a private one that is started for it.
@@ -58,7 +59,7 @@ pub(super) async fn import_into(config: &mut Config, args: &ImportArgs) -> anyho
 }
 
 async fn import_from(config: &Config, args: &ImportArgs) -> anyhow::Result<()> {
-    let pool = setup::database(config).await?;
+    let pool = setup::database_for(config, Class::Maintenance).await?;
     signalbox_database::migrate(&pool).await?;
     let path = if args.file == Path::new("-") { Path::new("/dev/stdin") } else { &args.file };
     let file = File::open(path).await.with_context(|| format!("{} cannot be read", path.display()))?;
@@ -67,10 +68,10 @@ async fn import_from(config: &Config, args: &ImportArgs) -> anyhow::Result<()> {
     let carried = import(&pool, file, moved).await?;
     bar.finish_and_clear();
     pool.close().await;
-    tell("Imported", carried, args.json)
+    print("Imported", carried, args.json)
 }
 
-fn tell(what: &str, carried: Carried, json: bool) -> anyhow::Result<()> {
+fn print(what: &str, carried: Carried, json: bool) -> anyhow::Result<()> {
     if json {
         eprintln!("{}", serde_json::to_string(&carried)?);
     } else {

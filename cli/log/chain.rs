@@ -22,7 +22,7 @@ pub(crate) struct HeadArgs {
     sign: Option<PathBuf>,
 }
 
-/// What the log is compared with.
+/// The published head to compare with.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
     /// A head that was published, as `signalbox log head` printed it.
@@ -62,12 +62,12 @@ pub(super) async fn verify(pool: &PgPool, args: &VerifyArgs) -> anyhow::Result<E
     if args.json {
         println!("{}", serde_json::to_string(&found)?);
     } else {
-        tell(&found, published.as_ref());
+        print(&found, published.as_ref());
     }
     Ok(if found.fault.is_some() { ExitCode::from(TAMPERED) } else { ExitCode::SUCCESS })
 }
 
-fn tell(found: &Verification, published: Option<&SignedHead>) {
+fn print(found: &Verification, published: Option<&SignedHead>) {
     let Verification { head, verified, unchained, fault } = found;
     if let Some(fault) = fault {
         println!("The log is not as it was: {fault}.");
@@ -88,7 +88,7 @@ fn tell(found: &Verification, published: Option<&SignedHead>) {
 fn published(path: &Path) -> anyhow::Result<SignedHead> {
     let text = read(path)?;
     serde_json::from_str(&text)
-        .with_context(|| format!("{} is no head of `signalbox log head`", path.display()))
+        .with_context(|| format!("{} is not a head of `signalbox log head`", path.display()))
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

@@ -1,4 +1,4 @@
-//! `signalbox log`: reads the log, carries it, and tells whether it is as it was.
+//! `signalbox log`: reads, exports, imports and verifies the log.
 
 mod carry;
 mod chain;
@@ -8,17 +8,18 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use signalbox_config::Config;
+use signalbox_database::Class;
 
 use crate::setup;
 
-/// What can be done with the log.
+/// Commands for the log.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
-    /// Print the newest events, and those that come.
+    /// Print the newest events, and follow new ones.
     Tail(read::TailArgs),
     /// Print one event, or one stream as it was.
     Show(read::ShowArgs),
-    /// Write both logs, and what stands beside them, as lines of JSON.
+    /// Write both logs, and the tables that cannot be derived from them, as lines of JSON.
     ///
     /// The archive holds hashes of passwords, sealed secrets and the keys that open them: keep it like a backup. Files and texts
     /// of documents are not in it.
@@ -29,7 +30,7 @@ pub(crate) enum LogCommand {
     Head(chain::HeadArgs),
     /// Compare the log with its hash chain, and with a head that was published.
     ///
-    /// The exit status is 0 when the log is as it was, 3 when it is not, and 1 when that cannot be told.
+    /// The exit status is 0 when the log is unchanged, 3 when it is not, and 1 when the check failed.
     Verify(chain::VerifyArgs),
 }
 
@@ -38,7 +39,7 @@ pub(crate) async fn run(mut config: Config, command: LogCommand) -> anyhow::Resu
     if let LogCommand::Import(args) = command {
         return carry::import_into(&mut config, &args).await.map(|()| ExitCode::SUCCESS);
     }
-    let pool = setup::database(&config).await?;
+    let pool = setup::database_for(&config, Class::Maintenance).await?;
     match command {
         LogCommand::Tail(args) => read::tail(&pool, args).await,
         LogCommand::Show(args) => read::show(&pool, &args).await,

@@ -20,7 +20,7 @@ pub(crate) struct TailArgs {
     /// How many of the newest ones.
     #[arg(short = 'n', long, default_value_t = 20, value_parser = clap::value_parser!(i64).range(0..=PIECE))]
     count: i64,
-    /// Go on with those that come, until Ctrl-C.
+    /// Follow new events, until Ctrl-C.
     #[arg(short, long)]
     follow: bool,
     /// Only of this kind of stream, e.g. transfer.
@@ -29,13 +29,13 @@ pub(crate) struct TailArgs {
     /// Only of this stream.
     #[arg(long, requires = "stream_type")]
     stream_id: Option<Uuid>,
-    /// Only what happened so, e.g. transfer_failed.
+    /// Only events of this kind, e.g. transfer_failed.
     #[arg(long)]
     event_type: Option<String>,
     /// Only by this one: user:<id>, agent:<id> or system:<part>.
     #[arg(long)]
     actor: Option<String>,
-    /// Only what this one cause led to.
+    /// Only events of this causal trace.
     #[arg(long)]
     correlation: Option<String>,
     /// One line of JSON for each event.
@@ -43,7 +43,7 @@ pub(crate) struct TailArgs {
     json: bool,
 }
 
-/// What is printed.
+/// Selection and format of the output.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     /// Position of an event, or kind of a stream.
@@ -58,7 +58,7 @@ pub(crate) struct ShowArgs {
     json: bool,
 }
 
-/// Prints the newest events, oldest first, and those that come.
+/// Prints the newest events, oldest first, and follows new ones.
 pub(super) async fn tail(pool: &PgPool, args: TailArgs) -> anyhow::Result<()> {
     let TailArgs { count, follow, stream_type, stream_id, event_type, actor, correlation, json } = args;
     let filter = LogFilter { stream_type, stream_id, event_type, actor, correlation, ..LogFilter::default() };
@@ -102,7 +102,7 @@ pub(super) async fn show(pool: &PgPool, args: &ShowArgs) -> anyhow::Result<()> {
     let shown = match (args.id, args.what.parse()) {
         (Some(id), _) => stream(pool, &args.what, id, args.at.as_deref()).await?,
         (None, Ok(position)) => event(pool, position).await?,
-        (None, Err(_)) => bail!("{} is no position; a stream is named by its kind and its key", args.what),
+        (None, Err(_)) => bail!("{} is not a position; a stream is named by its kind and its key", args.what),
     };
     let text = if args.json { shown.to_string() } else { serde_json::to_string_pretty(&shown)? };
     writeln!(std::io::stdout(), "{text}").context("standard output is closed")

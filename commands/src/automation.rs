@@ -2,7 +2,7 @@
 
 use signalbox_datapoint_log::head;
 use signalbox_domain::{
-    automation::{Consignment, Health, NewRule, ReportedReading, Rule, RuleCommand, Webhook},
+    automation::{DeliveryBatch, Health, NewRule, ReportedReading, Rule, RuleCommand, Webhook},
     kernel::Decider,
 };
 use signalbox_messaging::{CommandMessage, CommandReply};
@@ -18,7 +18,7 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
         Rule::TYPE => {
             let mut command = parse::<Rule>(&message.command)?;
             if let Some(after) = place(&mut command) {
-                // Read before the rule is appended: what is sent after the answer comes behind it.
+                // Read before the rule is appended, so that values sent after the answer follow this place.
                 *after = head(&handler.pool).await.map_err(|error| unavailable(&error))?.position;
             }
             Ok(handler.run::<Rule>(message, command).await)
@@ -31,9 +31,9 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
             let command = parse::<Webhook>(&message.command)?;
             Ok(handler.run::<Webhook>(message, command).await)
         }
-        Consignment::TYPE => {
-            let command = parse::<Consignment>(&message.command)?;
-            Ok(handler.run::<Consignment>(message, command).await)
+        DeliveryBatch::TYPE => {
+            let command = parse::<DeliveryBatch>(&message.command)?;
+            Ok(handler.run::<DeliveryBatch>(message, command).await)
         }
         Health::TYPE => {
             let command = parse::<Health>(&message.command)?;
@@ -43,7 +43,7 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
     }
 }
 
-/// Where the end of the datapoint log belongs, which tells values before the command from those behind it.
+/// The field for the end of the datapoint log, which separates earlier values from later ones.
 fn place(command: &mut RuleCommand) -> Option<&mut i64> {
     match command {
         RuleCommand::Create(NewRule { after, .. })

@@ -1,12 +1,12 @@
 use serde_json::value::RawValue;
-use signalbox_domain::kernel::{CommandOutcome, Decider, ErrorKind, Rejection};
+use signalbox_domain::kernel::{CommandOutcome, Decider, Rejection};
 use signalbox_event_store::{Appender, ExecuteError, Execution, execute};
 use signalbox_messaging::{CommandMessage, CommandReply};
 use sqlx::PgPool;
 
 use crate::{locks::Locks, numbers::Numbers};
 
-/// What every handler needs. Clones share it.
+/// Shared dependencies of all handlers. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Handler {
     pub(crate) pool: PgPool,
@@ -64,8 +64,7 @@ fn reply(result: Result<CommandOutcome, ExecuteError>) -> CommandReply {
         }
         Err(ExecuteError::Unreadable(reason)) => {
             tracing::error!(reason, "an aggregate cannot be loaded");
-            let message = "The history of this resource cannot be read by this version of the service.";
-            CommandReply::Rejected(Rejection::new(ErrorKind::Conflict, "unreadable_history", message))
+            CommandReply::Rejected(Rejection::unreadable_history())
         }
     }
 }

@@ -1,16 +1,18 @@
-//! Datapoints: batches from gateways go to the log in shared commits, and what was committed is announced to
+//! Appends datapoints: batches from gateways are appended in shared commits, and committed rows are announced to
 //! sockets and workers.
 //!
-//! Reads and writes: the datapoint log. Any number of processes may run it. If one dies, gateways ask another with the
-//! same batch id.
+//! Reads and writes: the datapoint log. Any number of processes may run it. If one crashes, gateways repeat the
+//! request with the same batch id at another.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use chrono::{NaiveDate, TimeDelta};
+use chrono::TimeDelta;
 use signalbox_clock::Clock;
+use signalbox_database::{server_time, sweep_time};
 use signalbox_datapoint_log::{
-    Appender, Batch, Committed, Tombstone, add_days, append_tombstone, drop_old_batches, forget_traces,
+    Appender, Batch, Committed, Tombstone, add_days, append_tombstone, check_block, drop_old_batches,
+    forget_traces,
 };
 use signalbox_messaging::{Bus, BusError, IngestMessage, IngestOutcome, LiveRow, Wakeup};
 use signalbox_metrics::metrics;
@@ -40,10 +42,15 @@ pub(crate) async fn run(pool: &PgPool, bus: &Bus, clock: &Clock) -> Result<(), B
 
 async fn append(appender: Appender, message: IngestMessage) -> Option<IngestOutcome> {
     let IngestMessage { batch_id, points, block } = message;
+    if let Err(error) = check_block(&block, points as usize) {
+        // The sender retries; another version of this program may know the encoding.
+        tracing::error!(%error, %batch_id, "a batch of datapoints was not appended, because it cannot be read");
+        return None;
+    }
     let traceparent = current().filter(|traceparent| is_recorded(traceparent));
     let _span = Span::begin(Kind::Internal, traceparent.as_deref(), || "append datapoints".to_owned());
     let batch = Batch { id: batch_id, points: points as usize, block, traceparent };
-    // What went wrong was logged once for all batches of the commit.
+    // The error was logged once for all batches of the commit.
     let appended = appender.append(batch).await.ok()?;
     if !appended.duplicate {
         metrics().datapoints(points.into());
@@ -57,7 +64,7 @@ async fn append(appender: Appender, message: IngestMessage) -> Option<IngestOutc
 }
 
 async fn delete(pool: PgPool, clock: Clock, deletion: Tombstone) -> Option<bool> {
-    match append_tombstone(&pool, &deletion, clock.now()).await {
+    match append_tombstone(&pool, &deletion, &clock).await {
         Ok(position) => Some(position.is_some()),
         Err(error) => {
             tracing::error!(%error, "the deletion of a datapoint was not appended");
@@ -67,9 +74,10 @@ async fn delete(pool: PgPool, clock: Clock, deletion: Tombstone) -> Option<bool>
 }
 
 async fn announce(bus: &Bus, mut rows: mpsc::Receiver<Committed>) -> Result<(), BusError> {
-    while let Some(Committed { position, payload, .. }) = rows.recv().await {
-        bus.publish_live(&LiveRow { position, payload: Bytes::from(payload) }).await?;
-        // Rows that follow at once are told with the last of them.
+    while let Some(Committed { position, recorded_at, payload, .. }) = rows.recv().await {
+        let recorded_at = Some(recorded_at);
+        bus.publish_live(&LiveRow { position, recorded_at, payload: Bytes::from(payload) }).await?;
+        // Rows in quick succession are announced together.
         if rows.is_empty() {
             bus.wake(&Wakeup::DatapointsAppended { position }).await?;
         }
@@ -77,14 +85,17 @@ async fn announce(bus: &Bus, mut rows: mpsc::Receiver<Committed>) -> Result<(), 
     Ok(())
 }
 
-/// Makes days ahead and forgets old batches. An append makes its day by itself, should this have failed for days.
+/// Creates partitions of coming days and drops old batch ids. If this fails for days, appends create their partitions
+/// themselves.
 async fn make_days(pool: &PgPool, clock: &Clock) -> Result<(), BusError> {
     loop {
-        let today: NaiveDate = clock.now().date_naive();
         let done = async {
-            add_days(pool, today).await?;
-            forget_traces(pool, clock.now() - TRACES).await?;
-            drop_old_batches(pool, today).await
+            add_days(pool, server_time(pool, clock).await?.date_naive()).await?;
+            if let Some(now) = sweep_time(pool, clock).await? {
+                forget_traces(pool, now - TRACES).await?;
+                drop_old_batches(pool, now.date_naive()).await?;
+            }
+            Ok::<_, sqlx::Error>(())
         };
         if let Err(error) = done.await {
             tracing::warn!(%error, "days of the datapoint log were not made; it is tried again");

@@ -1,7 +1,8 @@
-//! Command handlers: they take commands from the bus, let aggregates decide, and append what follows.
+//! Command handlers: they receive commands from the bus, let aggregates decide, and append the resulting events.
 //!
 //! Reads: the log. Writes: the log, through the group-commit writer, and nothing else. Any number of processes may
-//! run it; the log's optimistic lock keeps them apart. If one dies, senders ask another with the same command id.
+//! run it; the log's optimistic lock prevents conflicts. If one crashes, senders repeat the command with the same id
+//! at another.
 
 mod automation;
 mod extraction;
@@ -14,6 +15,7 @@ mod monitoring;
 mod numbers;
 mod transfer;
 
+use signalbox_boxed::boxed;
 use std::time::Duration;
 
 use signalbox_clock::Clock;
@@ -32,6 +34,7 @@ const REMIND: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// [`BusError`] when a subscription is refused.
+#[boxed]
 pub async fn run(pool: PgPool, bus: Bus, clock: Clock, stop: CancellationToken) -> Result<(), BusError> {
     let appender = Appender::start(pool.clone(), clock.clone());
     let handler = Handler::new(pool.clone(), appender.clone());
@@ -56,25 +59,25 @@ pub async fn run(pool: PgPool, bus: Bus, clock: Clock, stop: CancellationToken) 
     }
 }
 
-/// Tells readers of the log that it has grown. Commits in quick succession become one wake-up.
+/// Notifies readers of the log that it has grown. Commits in quick succession become one wakeup.
 async fn announce(pool: &PgPool, bus: &Bus, appender: &Appender) -> Result<(), BusError> {
     let mut heads = appender.heads();
-    let mut told = head_position(pool).await.unwrap_or_default();
-    bus.wake(&Wakeup::LogAppended { position: told, aggregates: Vec::new() }).await?;
+    let mut announced = head_position(pool).await.unwrap_or_default();
+    bus.wake(&Wakeup::LogAppended { position: announced, aggregates: Vec::new() }).await?;
     loop {
         let aggregates = match timeout(REMIND, heads.changed()).await {
             Ok(Ok(())) => {
                 let heads = heads.borrow_and_update();
-                let changed = heads.iter().filter(|(_, head)| **head > told);
+                let changed = heads.iter().filter(|(_, head)| **head > announced);
                 let (aggregates, positions): (Vec<_>, Vec<_>) =
                     changed.map(|(aggregate, head)| ((*aggregate).to_owned(), *head)).unzip();
-                told = positions.into_iter().max().unwrap_or(told);
+                announced = positions.into_iter().max().unwrap_or(announced);
                 aggregates
             }
             Ok(Err(_)) => return Ok(()),
             Err(_) => Vec::new(),
         };
         // A closed connection shows in the subscriptions too.
-        bus.wake(&Wakeup::LogAppended { position: told, aggregates }).await?;
+        bus.wake(&Wakeup::LogAppended { position: announced, aggregates }).await?;
     }
 }

@@ -29,7 +29,7 @@ impl Drop for Alone {
     fn drop(&mut self) {
         let mut locks = self.locks.0.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.guard.take());
-        // Only the map holds it: nobody waits.
+        // Only the map holds it: no command waits for it.
         if locks.get(&self.id).is_some_and(|lock| Arc::strong_count(lock) == 1) {
             locks.remove(&self.id);
         }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_lock_is_forgotten_when_nobody_waits() {
+    async fn a_lock_without_waiters_is_removed() {
         let locks = Locks::default();
         let id = Uuid::from_u128(1);
         let held = locks.lock(id).await;

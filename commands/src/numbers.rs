@@ -7,11 +7,11 @@ use std::{
 use sqlx::PgPool;
 use tokio::sync::Mutex;
 
-/// Numbers fetched at once; what a process does not use before it ends is left out.
+/// Numbers fetched at once; those that a process does not use before it ends are skipped.
 const MIN_BLOCK: i32 = 32;
 /// Numbers fetched at once while they are used up quickly.
 const MAX_BLOCK: i32 = 1024;
-/// A block that does not last so long is followed by one of twice its size.
+/// A block that lasts less than this is followed by one of twice its size.
 const QUICK: Duration = Duration::from_secs(1);
 
 /// The integers that service 1 shows, drawn in blocks from sequences. Clones share the blocks.

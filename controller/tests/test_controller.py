@@ -15,7 +15,7 @@ from pathlib import Path
 
 from signalbox_controller.buffer import Buffer, Value
 from signalbox_controller.packages import PackageError, unpack
-from signalbox_controller.pause import Pause
+from signalbox_controller.backoff import Backoff
 from signalbox_controller.running import Running
 from signalbox_controller.service import Channel, Instance, Latest
 from signalbox_controller.settings import Settings, SettingsError, read
@@ -75,7 +75,7 @@ class BufferTest(InFolder):
         assert rest is not None
         self.assertEqual([value.value for value in rest.values], [5, 6])
 
-    def test_how_many_were_dropped_is_known_until_it_has_been_told(self) -> None:
+    def test_dropped_values_are_counted_until_reported(self) -> None:
         before = self.buffer(most=2)
         before.add(values(1, 2, 3, 4, 5))
         after = self.buffer(most=2)
@@ -108,15 +108,15 @@ class BufferTest(InFolder):
         self.assertEqual(len(kept) % 2, 0, "all of one call, or none")
 
 
-class PauseTest(unittest.TestCase):
-    def test_pauses_grow_up_to_a_bound_and_no_two_controllers_pause_alike(self) -> None:
-        pauses = [Pause(1.0) for _ in range(20)]
-        rounds = [[pause.seconds() for pause in pauses] for _ in range(8)]
+class BackoffTest(unittest.TestCase):
+    def test_delays_grow_up_to_a_bound_and_differ_between_controllers(self) -> None:
+        backoffs = [Backoff(1.0) for _ in range(20)]
+        rounds = [[backoff.seconds() for backoff in backoffs] for _ in range(8)]
         self.assertGreater(len(set(rounds[0])), 10)
         self.assertTrue(all(0.5 <= first <= 1.0 for first in rounds[0]))
         self.assertTrue(all(15.0 <= last <= 30.0 for last in rounds[-1]))
-        pauses[0].reset()
-        self.assertLessEqual(pauses[0].seconds(), 1.0)
+        backoffs[0].reset()
+        self.assertLessEqual(backoffs[0].seconds(), 1.0)
 
 
 class PackagesTest(InFolder):

@@ -1,4 +1,4 @@
-//! The domain of Signalbox: what may happen, and what follows from it.
+//! The domain of Signalbox: its commands, its events, and the decisions between them.
 //!
 //! Every aggregate is a [`kernel::Decider`]: a pure state machine that turns a command into events
 //! (`decide`) and an event into the next state (`evolve`). There is no I/O, no clock and no randomness

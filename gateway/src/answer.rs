@@ -24,12 +24,16 @@ pub(crate) struct Page<T> {
     pub(crate) page_size: i64,
     /// Rows on all pages.
     pub(crate) total: i64,
+    /// Present and true when `total` is an estimate.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) total_estimated: bool,
     pub(crate) data: Vec<T>,
 }
 
 /// A success without a resource.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StatusOut {
+    #[schema(value_type = crate::openapi::Success)]
     status: &'static str,
     message: &'static str,
 }

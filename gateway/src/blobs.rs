@@ -1,17 +1,17 @@
-//! What is said when files cannot be stored or read.
+//! Problems reported when files cannot be stored or read.
 
 use std::error::Error;
 
 use signalbox_blob_store::BlobError;
 
-use crate::problem::Problem;
+use crate::problem::{DISK_FULL, Problem};
 
 /// A fault of the place where files are, which no request can help.
 pub(crate) fn unusable(error: &BlobError) -> Problem {
     match error {
         BlobError::DiskFull { .. } => {
             tracing::error!(%error, "the blob store is full");
-            Problem::unavailable("the gateway's disk is full: free some space and try again")
+            Problem::unavailable(DISK_FULL)
         }
         BlobError::Unavailable { source, .. } => {
             tracing::error!(%error, cause = source, "the blob store cannot be used");

@@ -5,8 +5,8 @@ use std::{collections::HashMap, time::Duration};
 use signalbox_domain::kernel::{Decider, ErrorKind, Rejection};
 use signalbox_event_store::stream_position;
 use signalbox_projections::{
-    Projection, automation::AutomationProjection, checkpoint, extraction::ExtractionProjection,
-    fleet::FleetProjection, identity::IdentityProjection, monitoring::MonitoringProjection,
+    Projection, automation::AutomationProjection, extraction::ExtractionProjection, fleet::FleetProjection,
+    identity::IdentityProjection, is_set_aside, monitoring::MonitoringProjection, progress,
     transfer::TransferProjection,
 };
 use sqlx::PgPool;
@@ -18,19 +18,27 @@ use uuid::Uuid;
 
 use crate::{problem::Problem, state::Written};
 
-/// How long an answer waits at most; then it says that it is only eventually consistent.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a wake-up may be missing before the checkpoint is read.
-const DOUBT: Duration = Duration::from_millis(100);
+/// How long an answer waits for read models before it reports eventual consistency.
+const READ_MODEL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Reads the checkpoint after this time without a wakeup.
+const CHECKPOINT_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How often a partial change is written anew on a newer version.
 const MAX_RETRIES: u32 = 5;
 
-/// What each projection has applied, as far as this gateway knows.
+/// The applied positions of projections, as far as this gateway knows.
 #[derive(Debug)]
 pub(crate) struct ReadGate {
     pool: PgPool,
-    positions: HashMap<&'static str, watch::Sender<i64>>,
+    reached: HashMap<&'static str, watch::Sender<Reached>>,
+}
+
+/// How far a projection is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reached {
+    position: i64,
+    /// Whether it has set streams aside, so that the position does not hold for all events.
+    has_set_aside: bool,
 }
 
 impl ReadGate {
@@ -43,46 +51,74 @@ impl ReadGate {
             MonitoringProjection::NAME,
             TransferProjection::NAME,
         ];
-        Self { pool, positions: names.map(|name| (name, watch::Sender::new(0))).into() }
+        let reached = names.map(|name| (name, watch::Sender::new(Reached::default())));
+        Self { pool, reached: reached.into() }
     }
 
-    /// `projection` has applied `position`.
-    pub(crate) fn advance(&self, projection: &str, position: i64) {
-        if let Some(known) = self.positions.get(projection) {
+    /// `projection` has applied `position`; not all events up to it, if it has set streams aside.
+    pub(crate) fn advance(&self, projection: &str, position: i64, has_set_aside: bool) {
+        if let Some(known) = self.reached.get(projection) {
             known.send_if_modified(|known| {
-                let newer = position > *known;
-                *known = position.max(*known);
-                newer
+                let is_newer = position > known.position;
+                if is_newer || position == known.position && has_set_aside {
+                    *known = Reached { position, has_set_aside };
+                }
+                is_newer
             });
         }
     }
 
-    /// What `projection` has applied, as far as this gateway has heard.
+    /// The applied position of `projection`, as far as this gateway knows.
     pub(crate) fn known(&self, projection: &str) -> i64 {
-        self.positions.get(projection).map_or(0, |known| *known.borrow())
+        self.reached.get(projection).map_or(0, |known| known.borrow().position)
     }
 
     /// Waits until the read models show all that the log holds now of one aggregate.
     async fn catch_up<D: Decider>(&self, id: Uuid) -> Result<(), sqlx::Error> {
-        if let Some(position) = stream_position(&self.pool, D::TYPE, id).await? {
-            self.wait(D::CONTEXT, position).await;
+        self.shows::<D>(id).await.map(|_| ())
+    }
+
+    /// Whether the read models show all that the log holds now of one aggregate, for which it waits 2 s at most.
+    pub(crate) async fn shows<D: Decider>(&self, id: Uuid) -> Result<bool, sqlx::Error> {
+        match stream_position(&self.pool, D::TYPE, id).await? {
+            Some(position) => Ok(self.wait(D::CONTEXT, position).await),
+            None => Ok(true),
         }
-        Ok(())
+    }
+
+    /// Waits until the event of the aggregate `id` at `position` shows; false when it has not within 2 s, or was set aside.
+    pub(crate) async fn wait_for<D: Decider>(&self, id: Uuid, position: i64) -> bool {
+        if !self.wait(D::CONTEXT, position).await {
+            return false;
+        }
+        let has_set_aside = self.reached.get(D::CONTEXT).is_some_and(|known| known.borrow().has_set_aside);
+        if !has_set_aside {
+            return true;
+        }
+        let waits = is_set_aside(&self.pool, D::CONTEXT, D::TYPE, &id.to_string(), position).await;
+        waits.is_ok_and(|waits| !waits)
     }
 
     /// Waits until `projection` shows `position`; false when it has not within 2 s.
     pub(crate) async fn wait(&self, projection: &str, position: i64) -> bool {
-        let Some(known) = self.positions.get(projection) else { return true };
+        self.wait_at_most(projection, position, READ_MODEL_TIMEOUT).await
+    }
+
+    /// Like [`Self::wait`], within `limit`.
+    pub(crate) async fn wait_at_most(&self, projection: &str, position: i64, limit: Duration) -> bool {
+        let Some(known) = self.reached.get(projection) else { return true };
         let mut known = known.subscribe();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + limit;
         while Instant::now() < deadline {
-            let reached =
-                matches!(timeout(DOUBT, known.wait_for(|known| *known >= position)).await, Ok(Ok(_)));
+            let reached = matches!(
+                timeout(CHECKPOINT_POLL_INTERVAL, known.wait_for(|known| known.position >= position)).await,
+                Ok(Ok(_))
+            );
             if reached {
                 return true;
             }
-            if let Ok(stored) = checkpoint(&self.pool, projection).await {
-                self.advance(projection, stored);
+            if let Ok(stored) = progress(&self.pool, projection).await {
+                self.advance(projection, stored.position, stored.has_set_aside);
             }
         }
         self.known(projection) >= position
@@ -106,8 +142,8 @@ impl Newest {
         Some(self.given.unwrap_or(read))
     }
 
-    /// What was written, or `None` when it has to be made anew. Then the read models show what came first: read any
-    /// earlier, the old version would use up all tries.
+    /// The outcome of the write, or `None` if it has to be decided again. The read models show the conflicting write
+    /// by then: read any earlier, the old version would use up all tries.
     pub(crate) async fn judge<D: Decider>(
         &mut self,
         gate: &ReadGate,

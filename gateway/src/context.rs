@@ -1,6 +1,6 @@
-//! What a request brings along besides its body: an id, a trace, and the seed of the ids that it makes.
+//! The context of a request besides its body: an id, a trace, and the seed of the ids that it creates.
 
-use std::{convert::Infallible, time::Instant};
+use std::{convert::Infallible, sync::Arc, time::Instant};
 
 use axum::{
     extract::{FromRequestParts, MatchedPath, Request, State},
@@ -9,25 +9,64 @@ use axum::{
     response::Response,
 };
 use signalbox_domain::kernel::{Actor, Metadata};
+use signalbox_event_store::{LogFilter, LogOrder, search};
 use signalbox_metrics::metrics;
 use signalbox_telemetry::{Kind, Span, current};
+use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use crate::{
+    auth::{AgentAuth, CurrentUser},
     headers,
-    problem::{is_service_1, render},
-    state::AppState,
+    idempotency::{Keyed, RequestSecret},
+    problem::{Problem, is_service_1, render},
+    state::{AppState, State as Services},
 };
 
 const REQUEST_ID: &str = "x-request-id";
-/// Methods that are told of; clients may make up others.
+/// Methods with a label of their own; clients may invent others.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-/// What orchestrators and Prometheus ask all the time.
+/// Routes that orchestrators and Prometheus poll.
 const UNTRACED: [&str; 6] = ["/livez", "/readyz", "/health", "/api/health", "/api/v1/health", "/metrics"];
 
 /// Names a request in answers and logs.
 #[derive(Debug, Clone, Default)]
 pub struct RequestId(pub String);
+
+/// The id of a request that its client chose, and what the request is called in the log instead, if that must not be.
+#[derive(Debug, Clone)]
+struct GivenId {
+    id: String,
+    correlation: Arc<OnceCell<String>>,
+}
+
+impl GivenId {
+    /// The correlation of the request's events: the client's, unless another principal's events or the system's have it. Those
+    /// would show the request as something that they led to.
+    async fn correlation(&self, actor: Option<Actor>, state: &Services) -> String {
+        self.correlation.get_or_init(|| self.decide(actor, state)).await.clone()
+    }
+
+    async fn decide(&self, actor: Option<Actor>, state: &Services) -> String {
+        let filter = LogFilter { correlation: Some(self.id.clone()), ..LogFilter::default() };
+        let first = search(&state.pool, &filter, LogOrder::OldestFirst, 1).await;
+        let is_free = match first.as_deref() {
+            Ok([]) => true,
+            Ok([first, ..]) => actor.is_some_and(|actor| first.metadata["actor"] == actor.to_string()),
+            Err(error) => {
+                tracing::warn!(%error, "a given X-Request-ID could not be looked up in the log");
+                false
+            }
+        };
+        if is_free { self.id.clone() } else { state.clock.new_id().simple().to_string() }
+    }
+}
+
+/// The principal of a request that an extractor has authenticated before.
+fn actor(parts: &Parts) -> Option<Actor> {
+    let user = parts.extensions.get::<CurrentUser>().map(CurrentUser::actor);
+    user.or_else(|| parts.extensions.get::<AgentAuth>().map(AgentAuth::actor))
+}
 
 /// The seed of an idempotent request: equal for all its repetitions.
 #[derive(Debug, Clone, Copy)]
@@ -40,9 +79,16 @@ pub(crate) struct RequestContext {
     traceparent: Option<String>,
     /// Key of the resource that the request makes, if it makes one.
     pub(crate) resource: Uuid,
+    /// Its `Idempotency-Key`, if it has one.
+    pub(crate) keyed: Option<Keyed>,
 }
 
 impl RequestContext {
+    /// The random secret from which the secrets follow that the answer shows.
+    pub(crate) async fn secret(&self, state: &Services) -> Result<RequestSecret, Problem> {
+        RequestSecret::of(self.keyed.as_ref(), state, self.resource).await
+    }
+
     /// Metadata for the command of kind `purpose`; a repetition of the request has the same command id.
     pub(crate) fn metadata(&self, actor: Actor, purpose: &str) -> Metadata {
         Metadata {
@@ -60,32 +106,47 @@ impl FromRequestParts<AppState> for RequestContext {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Infallible> {
-        let request_id = parts.extensions.get::<RequestId>().cloned().unwrap_or_default().0;
+        let request_id = match parts.extensions.get::<GivenId>().cloned() {
+            Some(given) => given.correlation(actor(parts), state).await,
+            None => parts.extensions.get::<RequestId>().cloned().unwrap_or_default().0,
+        };
         let resource = parts.extensions.get::<Seed>().map_or_else(|| state.clock.new_id(), |seed| seed.0);
         let traceparent = current().or_else(|| traceparent(&parts.headers).map(str::to_owned));
-        Ok(Self { request_id, traceparent, resource })
+        let keyed = parts.extensions.get::<Keyed>().cloned();
+        Ok(Self { request_id, traceparent, resource, keyed })
     }
 }
 
-/// What every request and every answer has: an id (the client's, if it is a sane token, or a new one), a span, the shape of
-/// errors, security headers.
+/// Gives every request and every answer an id (the client's, if it is a sane token and does not name another cause in
+/// the log, or a new one), a span, the shape of errors, and security headers.
 pub(crate) async fn frame(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let given =
         request.headers().get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(|id| is_sane(id));
-    let id = given.map_or_else(|| state.clock.new_id().simple().to_string(), str::to_owned);
+    let given = given.map(|id| GivenId { id: id.to_owned(), correlation: Arc::default() });
+    let id =
+        given.as_ref().map_or_else(|| state.clock.new_id().simple().to_string(), |given| given.id.clone());
     request.extensions_mut().insert(RequestId(id.clone()));
+    if let Some(given) = given.clone() {
+        request.extensions_mut().insert(given);
+    }
     let service_1 = is_service_1(request.uri().path());
     let method = METHODS.into_iter().find(|known| *known == request.method()).unwrap_or("_OTHER");
     let begun = Instant::now();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let mut span = span(method, route.as_ref(), &id, request.headers());
-    let mut response = render(span.around(next.run(request)).await, service_1, &id);
+    let response = span.around(next.run(request)).await;
+    let other = given.as_ref().and_then(|given| given.correlation.get()).filter(|used| **used != id).cloned();
+    if let Some(other) = &other {
+        span.set_with("signalbox.request.id", || other.clone());
+    }
+    let id = other.unwrap_or(id);
+    let mut response = render(response, service_1, &id);
     let status = response.status().as_u16();
     span.set("http.response.status_code", i64::from(status));
     if response.status().is_server_error() {
         span.fail(response.status().as_str());
     }
-    // What matches no route is counted together: strangers may make up as many paths as they like.
+    // Requests without a route are counted together, because clients may invent any number of paths.
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
     metrics().request(method, route, status, begun.elapsed());
     if let Ok(value) = HeaderValue::from_str(&id) {
@@ -95,8 +156,8 @@ pub(crate) async fn frame(State(state): State<AppState>, mut request: Request, n
     response
 }
 
-/// The span of a request, which goes on with the client's trace. Of the address no more is told than the route: a path may be
-/// anything, and a query may hold a token.
+/// The span of a request, which continues the client's trace. Of the address it contains only the route: a path may
+/// hold anything, and a query may hold a token.
 fn span(method: &'static str, route: Option<&MatchedPath>, id: &str, headers: &HeaderMap) -> Span {
     let route = route.map(MatchedPath::as_str);
     if route.is_some_and(|route| UNTRACED.contains(&route)) {

@@ -1,5 +1,6 @@
 //! The first admin: no user exists before the first start, and no default credential ever.
 
+use signalbox_boxed::boxed;
 use std::{io, path::PathBuf};
 
 use rand::{TryRngCore, rngs::OsRng};
@@ -14,9 +15,9 @@ use signalbox_projections::identity::queries;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use crate::auth::{HashError, Passwords};
+use crate::auth::{HashError, Passwords, WeakPassword, check_new_password};
 
-/// Who the first admin shall be.
+/// The first admin to create.
 #[derive(Debug)]
 pub struct FirstAdmin {
     /// E-mail address; `admin@signalbox.local` if absent.
@@ -39,9 +40,9 @@ pub enum FirstAdminError {
     /// The password cannot be hashed.
     #[error(transparent)]
     Hash(#[from] HashError),
-    /// The password is too short or too long.
-    #[error("SIGNALBOX_ADMIN_PASSWORD must be 8 to 256 characters long")]
-    Password,
+    /// The password is too weak.
+    #[error("SIGNALBOX_ADMIN_PASSWORD {0}")]
+    Password(#[source] WeakPassword),
     /// The password cannot be kept.
     #[error("the admin's password cannot be written to {path}: {source}")]
     File {
@@ -52,27 +53,36 @@ pub enum FirstAdminError {
     },
 }
 
-/// Creates the first admin when there is no user; gives back login and password of a new one.
+/// The first admin, who has been created.
+#[derive(Debug)]
+pub struct NewAdmin {
+    /// E-mail address.
+    pub login: String,
+    /// The password, if it was made here. One that was given is not to be shown.
+    pub made_password: Option<Secret>,
+}
+
+/// Creates the first admin when there is no user.
 ///
 /// # Errors
 /// [`FirstAdminError`].
+#[boxed]
 pub async fn ensure_admin(
     pool: &PgPool,
     bus: &Bus,
     clock: &Clock,
     admin: FirstAdmin,
-) -> Result<Option<(String, Secret)>, FirstAdminError> {
+) -> Result<Option<NewAdmin>, FirstAdminError> {
     if queries::has_users(pool).await? {
         return Ok(None);
     }
     let email = admin.email.unwrap_or_else(|| "admin@signalbox.local".to_owned());
+    let is_made = admin.password.is_none();
     let password = match admin.password {
         Some(password) => password,
         None => random_password(&admin.password_file)?,
     };
-    if !(8..=256).contains(&password.expose().chars().count()) {
-        return Err(FirstAdminError::Password);
-    }
+    check_new_password(password.expose()).map_err(FirstAdminError::Password)?;
     let new = NewUser {
         number: 0,
         email: email.clone(),
@@ -81,7 +91,7 @@ pub async fn ensure_admin(
         password_hash: Passwords::new(1)?.hash(password.expose().to_owned()).await?,
     };
     match bus.send::<User>(clock.new_id(), None, &metadata(clock), &UserCommand::Create(new)).await {
-        Ok(_) => Ok(Some((email, password))),
+        Ok(_) => Ok(Some(NewAdmin { login: email, made_password: is_made.then_some(password) })),
         // Another process was faster, or the read model is still behind.
         Err(rejection) if rejection.code.ends_with("_taken") => Ok(None),
         Err(rejection) => Err(rejection.into()),

@@ -1,19 +1,16 @@
 //! Forms with files: bounded, and read piece by piece.
 
-use axum::{
-    body::Body,
-    extract::Request,
-    http::{HeaderMap, header},
-};
+use axum::{body::Body, extract::Request, http::header};
 use multer::{Constraints, Field, Multipart, SizeLimit};
 use signalbox_blob_store::BlobError;
 
 use crate::{
     blobs::unusable,
+    extract::content_length,
     problem::{Problem, ProblemKind},
 };
 
-/// What a form may hold besides its files.
+/// Limit of a form's content besides its files.
 const OTHER_FIELDS: u64 = 64 << 10;
 /// Longest value of an option, and how many there may be.
 const OPTION_BYTES: usize = 1000;
@@ -21,23 +18,25 @@ pub(crate) const OPTIONS: usize = 32;
 /// Longest name of a file, in bytes.
 const NAME_BYTES: usize = 255;
 
-fn announced(headers: &HeaderMap) -> Option<u64> {
-    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
-/// The form of `request`, whose files may have `whole` bytes together, and `most` each. What is no form has `no_file`.
+/// The form of `request`, whose files may have `whole` bytes together, and `most` each. Responds with `no_file` to
+/// any other body.
 pub(crate) fn multipart(
     request: Request,
     whole: u64,
     most: u64,
     no_file: fn() -> Problem,
 ) -> Result<Multipart<'static>, Problem> {
-    if announced(request.headers()).is_some_and(|length| length > whole + OTHER_FIELDS) {
+    if content_length(request.headers()).is_some_and(|length| length > whole + OTHER_FIELDS) {
         return Err(too_large(most));
     }
     let kind =
         request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let boundary = multer::parse_boundary(kind).map_err(|_| no_file())?;
+    let boundary = multer::parse_boundary(kind).map_err(|error| match error {
+        multer::Error::NoBoundary => {
+            Problem::malformed("the boundary of the multipart body is missing in Content-Type: let the HTTP client set that header")
+        }
+        _ => no_file(),
+    })?;
     let limits = SizeLimit::new().whole_stream(whole + OTHER_FIELDS);
     let body: Body = request.into_body();
     Ok(Multipart::with_constraints(body.into_data_stream(), boundary, Constraints::new().size_limit(limits)))
@@ -48,7 +47,7 @@ pub(crate) fn empty() -> Problem {
     Problem::new(ProblemKind::Malformed, "empty_file", "Empty file")
 }
 
-/// What the file of a part is called.
+/// The file name of a part.
 pub(crate) fn filename(field: &Field<'static>) -> Result<String, Problem> {
     match field.file_name() {
         None => Err(Problem::invalid("file must be sent as a file, with a filename")),
@@ -67,7 +66,7 @@ fn plain_name(name: &str) -> String {
     plain
 }
 
-/// The text of a field that is no file.
+/// The text of a field that is not a file.
 pub(crate) async fn option(mut field: Field<'static>, most: u64) -> Result<String, Problem> {
     let name = field.name().unwrap_or_default().to_owned();
     let mut value = Vec::new();
@@ -85,7 +84,7 @@ pub(crate) async fn option(mut field: Field<'static>, most: u64) -> Result<Strin
         .ok_or_else(|| Problem::invalid("the fields of the form must be text in UTF-8"))
 }
 
-/// What is wrong with a form whose files may have `most` bytes.
+/// The problem of a form whose files may have `most` bytes.
 pub(crate) fn unreadable(error: &multer::Error, most: u64) -> Problem {
     match error {
         multer::Error::StreamSizeExceeded { .. } | multer::Error::FieldSizeExceeded { .. } => too_large(most),

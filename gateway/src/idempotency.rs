@@ -1,23 +1,38 @@
 //! `Idempotency-Key`: the same POST twice is one.
 //!
-//! The first request with a key leaves a seed from which all ids and command ids of the request follow. Its answer is
-//! kept for 24 h. If the gateway dies in between, a repetition runs again with the same seed, and the log recognises
-//! its commands. Answers that show a secret are never kept: they are computed again from the seed.
+//! The first request with a key stores a seed from which all ids and command ids of the request are derived. Its
+//! answer is kept for 24 h, sealed, because it may show a secret. If the gateway crashes in between, a repetition
+//! runs again with the same seed, and the log recognises its commands. Tokens are not in kept answers: they are
+//! derived from the request's own random secret, which is sealed and stored before the command is sent, so that such
+//! a repetition shows the same token.
+//!
+//! Keys belong to the principal that was authenticated. Without a valid credential there is no answer from here, and neither
+//! for a user whose role no longer suffices for the request.
+
+use std::net::IpAddr;
 
 use axum::{
     body::Body,
     extract::{FromRequestParts, Request, State as Shared},
-    http::{HeaderValue, Method, StatusCode, header, request::Parts},
+    http::{HeaderValue, Method, StatusCode, Uri, header, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use chrono::{DateTime, TimeDelta, Utc};
 use http_body_util::BodyExt;
+use rand::{TryRngCore, rngs::OsRng};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use signalbox_database::delete_in_batches;
+use signalbox_domain::{
+    identity::Role,
+    kernel::{AgentId, UserId},
+};
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use crate::{
-    auth::Reader,
+    auth::{AgentAuth, Reader, RequiredRole, keyed_hash},
     client_address::ClientAddress,
     context::Seed,
     extract::read_body,
@@ -29,7 +44,10 @@ use crate::{
 
 const KEY: &str = "idempotency-key";
 
-/// In an answer: it shows a secret and must not be kept.
+/// How long answers are kept.
+const KEPT: TimeDelta = TimeDelta::hours(24);
+
+/// In an answer: it shows a secret that a repetition computes again, and is not kept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NotStored;
 
@@ -37,10 +55,25 @@ pub(crate) struct NotStored;
 struct Known {
     fingerprint: Vec<u8>,
     seed: Uuid,
-    status: Option<i16>,
+    sealed_answer: Option<String>,
+}
+
+/// The head of a kept answer; the body follows it.
+#[derive(Debug, Serialize, Deserialize)]
+struct AnswerHead {
+    status: u16,
     content_type: Option<String>,
     location: Option<String>,
-    body: Option<Vec<u8>>,
+    #[serde(default)]
+    etag: Option<String>,
+    /// The least role that the request needed.
+    #[serde(default)]
+    required: Option<Role>,
+}
+
+/// Deletes requests that are too old to be repeated.
+pub(crate) async fn purge(pool: &PgPool, now: DateTime<Utc>) -> Result<(), sqlx::Error> {
+    delete_in_batches(pool, "ops.idempotent_requests", "t.created_at < $1", now - KEPT).await.map(drop)
 }
 
 /// Answers a repeated POST as the first time.
@@ -55,36 +88,101 @@ pub(crate) async fn once(Shared(state): Shared<AppState>, request: Request, next
 
 async fn once_with_key(state: &AppState, request: Request, next: Next) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
-    let Once(Some(once)) = Once::from_request_parts(&mut parts, state).await? else {
+    let is_open = ANONYMOUS.contains(&parts.uri.path()) || is_retry_of_extraction(parts.uri.path());
+    let principal = match principal(&mut parts, state).await? {
+        Principal::Anonymous(_) if !is_open => Principal::Refused,
+        principal => principal,
+    };
+    let Some(name) = principal.name() else {
+        // The handler refuses it, and leaves nothing behind.
         return Ok(next.run(Request::from_parts(parts, body)).await);
     };
+    let keyed = Keyed::new(name, &principal, &parts)?;
     let body = read_body(Request::from_parts(parts.clone(), body)).await?;
-    match once.begin(state, &digest(parts.uri.path(), &body)).await? {
+    match keyed.begin(state, &digest(&parts.uri, &body)).await? {
         Begun::Before(first) => Ok(first),
         Begun::Now(seed) => {
             parts.extensions.insert(Seed(seed));
-            parts.extensions.insert(IdempotencyKey(once.key.clone()));
+            parts.extensions.insert(IdempotencyKey(keyed.key.clone()));
+            parts.extensions.insert(keyed.clone());
             let response = next.run(Request::from_parts(parts, Body::from(body))).await;
-            once.keep(&state.pool, response).await
+            keyed.keep(state, seed, response).await
         }
     }
 }
 
-/// The `Idempotency-Key` of a request, if it has one. Handlers that take large bodies ask for it themselves, and say what
-/// makes the request the same one when they have received it.
+/// The paths besides extraction whose POST needs no credential.
+const ANONYMOUS: [&str; 3] = ["/api/auth/login", "/api/v1/auth/login", "/api/v1/auth/sso/exchange"];
+
+fn is_retry_of_extraction(path: &str) -> bool {
+    path.starts_with("/api/v1/jobs/") && path.ends_with("/retry")
+}
+
+/// The authenticated sender of a request: keys of one principal are unknown to the others.
+enum Principal {
+    User(UserId, Role),
+    Agent(AgentId),
+    /// No credential was sent.
+    Anonymous(IpAddr),
+    /// The credential is not valid.
+    Refused,
+}
+
+impl Principal {
+    fn role(&self) -> Option<Role> {
+        if let Self::User(_, role) = self { Some(*role) } else { None }
+    }
+
+    fn name(&self) -> Option<String> {
+        match self {
+            Self::User(user, _) => Some(format!("user:{user}")),
+            Self::Agent(agent) => Some(format!("agent:{agent}")),
+            Self::Anonymous(address) => Some(format!("address:{address}")),
+            Self::Refused => None,
+        }
+    }
+}
+
+async fn principal(parts: &mut Parts, state: &AppState) -> Result<Principal, Problem> {
+    if !parts.headers.contains_key(header::AUTHORIZATION) && !parts.headers.contains_key("x-api-key") {
+        let ClientAddress(address) = ClientAddress::from_request_parts(parts, state).await?;
+        return Ok(Principal::Anonymous(address));
+    }
+    if let Some(Reader(current)) = unless_refused(Reader::from_request_parts(parts, state).await)? {
+        return Ok(Principal::User(current.id, current.role));
+    }
+    let agent = unless_refused(AgentAuth::from_request_parts(parts, state).await)?;
+    Ok(agent.map_or(Principal::Refused, |auth| Principal::Agent(auth.agent)))
+}
+
+/// A failure to look a credential up is not the same as a credential that is not valid.
+fn unless_refused<T>(authenticated: Result<T, Problem>) -> Result<Option<T>, Problem> {
+    match authenticated {
+        Ok(found) => Ok(Some(found)),
+        Err(problem) if problem.kind() == ProblemKind::Unauthenticated => Ok(None),
+        Err(problem) => Err(problem),
+    }
+}
+
+/// The `Idempotency-Key` of a request, if it has one. Handlers that take large bodies ask for it themselves, after they have
+/// authenticated the sender, and say what makes the request the same one when they have received it.
 pub(crate) struct Once(pub(crate) Option<Keyed>);
 
-/// What the client calls a request that is not made twice.
+/// The client's key of a request that must not be carried out twice.
 #[derive(Debug, Clone)]
 pub(crate) struct IdempotencyKey(pub(crate) String);
 
 /// A request with an `Idempotency-Key`.
+#[derive(Debug, Clone)]
 pub(crate) struct Keyed {
     principal: String,
     key: String,
+    /// The sender's, if it is a user.
+    role: Option<Role>,
+    required: RequiredRole,
 }
 
-/// What has become of a request.
+/// State of a request.
 pub(crate) enum Begun {
     /// It was answered before, like this.
     Before(Response),
@@ -99,21 +197,21 @@ impl FromRequestParts<AppState> for Once {
         if !parts.headers.contains_key(KEY) {
             return Ok(Self(None));
         }
-        let given = parts.headers.get(KEY).and_then(|value| value.to_str().ok());
-        let key = valid_key(given)?;
-        let principal = match Reader::from_request_parts(parts, state).await {
-            Ok(Reader(who)) => format!("user:{}", who.user),
-            // Whoever needs a login is refused by the handler.
-            Err(_) => format!("address:{}", ClientAddress::from_request_parts(parts, state).await?.0),
-        };
-        Ok(Self(Some(Keyed { principal, key })))
+        let principal = principal(parts, state).await?;
+        let keyed = principal.name().map(|name| Keyed::new(name, &principal, parts));
+        keyed.transpose().map(Self)
     }
 }
 
 impl Keyed {
-    /// Notes the request, which `digest` tells from others.
+    fn new(name: String, principal: &Principal, parts: &Parts) -> Result<Self, Problem> {
+        let required = parts.extensions.get::<RequiredRole>().cloned().unwrap_or_default();
+        Ok(Self { principal: name, key: key_of(parts)?, role: principal.role(), required })
+    }
+
+    /// Stores the request, which `digest` distinguishes from others.
     pub(crate) async fn begin(&self, state: &State, digest: &[u8]) -> Result<Begun, Problem> {
-        // Keyed, because a body may hold a password, which nobody who sees the database shall be able to guess at.
+        // Keyed, because a body may hold a password, which readers of the database must not be able to guess.
         let fingerprints = state.keys.derive("idempotent request", digest);
         let newest = fingerprints.first().ok_or_else(|| Problem::internal(&"there is no signing key"))?;
         let known = begin(&state.pool, &self.principal, &self.key, newest, state).await?;
@@ -124,16 +222,89 @@ impl Keyed {
                 "this Idempotency-Key was used for another request: use a new one",
             ));
         }
-        Ok(first_answer(&known).map_or(Begun::Now(known.seed), Begun::Before))
+        let Some(sealed) = &known.sealed_answer else { return Ok(Begun::Now(known.seed)) };
+        let opened = state.sealer.unseal_bytes(known.seed, sealed).await;
+        let opened = opened.map_err(|error| Problem::internal(&error))?;
+        let (required, answer) =
+            read_answer(&opened).ok_or_else(|| Problem::internal(&"a kept answer is not readable"))?;
+        if self.role.is_some_and(|role| Some(role) < required) {
+            return Err(Problem::forbidden());
+        }
+        Ok(Begun::Before(answer))
     }
 
-    /// Keeps the answer for repetitions of the request, if it is worth it and shows no secret.
-    pub(crate) async fn keep(&self, pool: &PgPool, response: Response) -> Result<Response, Problem> {
+    /// The random secret of the request, equal for all its repetitions: it is sealed and stored before anything that follows
+    /// from it is recorded, so that a repetition after a crash shows the same.
+    async fn secret(&self, state: &State, seed: Uuid) -> Result<[u8; 32], Problem> {
+        let fresh = random_secret()?;
+        let sealed = state.sealer.seal_bytes(seed, &fresh).map_err(|error| Problem::internal(&error))?;
+        let stored = store_secret(&state.pool, self, seed, &sealed).await?;
+        // Without a row, the key was given to another request a day later.
+        let Some(stored) = stored else { return Ok(fresh) };
+        let opened = state.sealer.unseal_bytes(seed, &stored).await;
+        let opened = opened.map_err(|error| Problem::internal(&error))?;
+        opened
+            .try_into()
+            .map_err(|_| Problem::internal(&"the secret of a repeated request has a wrong length"))
+    }
+
+    /// Keeps the answer for repetitions of the request, if it is worth it and is not one that is computed again.
+    pub(crate) async fn keep(
+        &self,
+        state: &State,
+        seed: Uuid,
+        response: Response,
+    ) -> Result<Response, Problem> {
         if response.extensions().get::<NotStored>().is_some() || !is_worth_keeping(response.status()) {
             return Ok(response);
         }
-        keep(pool, &self.principal, &self.key, response).await
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.map_err(|error| Problem::internal(&error))?.to_bytes();
+        let text = |name| {
+            parts.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).map(str::to_owned)
+        };
+        let head = AnswerHead {
+            status: parts.status.as_u16(),
+            content_type: text(header::CONTENT_TYPE),
+            location: text(header::LOCATION),
+            etag: text(header::ETAG),
+            required: self.role.map(|_| self.required.get()),
+        };
+        let answer = write_answer(&head, &body).map_err(|error| Problem::internal(&error))?;
+        let sealed = state.sealer.seal_bytes(seed, &answer).map_err(|error| Problem::internal(&error))?;
+        keep(&state.pool, self, seed, &sealed).await?;
+        Ok(Response::from_parts(parts, Body::from(body)))
     }
+}
+
+/// The secret of one request, from which the secrets follow that its answer shows. It is not kept but sealed, for 24 h, if the
+/// request has an `Idempotency-Key`, and nowhere otherwise.
+pub(crate) struct RequestSecret([u8; 32]);
+
+impl RequestSecret {
+    /// The secret of the request that makes `seed`.
+    pub(crate) async fn of(keyed: Option<&Keyed>, state: &State, seed: Uuid) -> Result<Self, Problem> {
+        match keyed {
+            Some(keyed) => keyed.secret(state, seed).await.map(Self),
+            None => random_secret().map(Self),
+        }
+    }
+
+    /// The 256 bits for `purpose`.
+    pub(crate) fn derive(&self, purpose: &str, resource: Uuid) -> Result<[u8; 32], Problem> {
+        keyed_hash(&self.0, purpose, resource.as_bytes())
+            .ok_or_else(|| Problem::internal(&"the hash function refuses a key"))
+    }
+}
+
+fn random_secret() -> Result<[u8; 32], Problem> {
+    let mut secret = [0; 32];
+    OsRng.try_fill_bytes(&mut secret).map_err(|error| Problem::internal(&error))?;
+    Ok(secret)
+}
+
+fn key_of(parts: &Parts) -> Result<String, Problem> {
+    valid_key(parts.headers.get(KEY).and_then(|value| value.to_str().ok()))
 }
 
 /// A key that a client may choose.
@@ -147,10 +318,14 @@ pub(crate) fn valid_key(given: Option<&str>) -> Result<String, Problem> {
     }
 }
 
-/// What tells the request for `path` with `body` from others.
-pub(crate) fn digest(path: &str, body: &[u8]) -> Vec<u8> {
+/// Distinguishes the request for `uri`, path and query, with `body` from others.
+pub(crate) fn digest(uri: &Uri, body: &[u8]) -> Vec<u8> {
     let mut hasher = Sha256::new();
-    hasher.update(path);
+    hasher.update(uri.path());
+    if let Some(query) = uri.query() {
+        hasher.update(b"?");
+        hasher.update(query);
+    }
     hasher.update(b"\0");
     hasher.update(body);
     hasher.finalize().to_vec()
@@ -163,57 +338,89 @@ async fn begin(
     fingerprint: &[u8],
     state: &State,
 ) -> Result<Known, sqlx::Error> {
-    // The update that changes nothing makes the row visible to RETURNING; a day later the key is free again.
+    // The update that changes nothing makes the row visible to RETURNING; a day later, by PostgreSQL's clock,
+    // the key is free again.
     sqlx::query_as(
-        "INSERT INTO ops.idempotent_requests AS r (principal, key, fingerprint, seed, created_at) VALUES ($1, $2, $3, $4, $5)
+        "INSERT INTO ops.idempotent_requests AS r (principal, key, fingerprint, seed, created_at)
+         VALUES ($1, $2, $3, $4, coalesce($5, clock_timestamp()))
          ON CONFLICT (principal, key) DO UPDATE SET
             fingerprint = CASE WHEN r.created_at < excluded.created_at - interval '24 hours' THEN excluded.fingerprint ELSE r.fingerprint END,
             seed = CASE WHEN r.created_at < excluded.created_at - interval '24 hours' THEN excluded.seed ELSE r.seed END,
-            status = CASE WHEN r.created_at < excluded.created_at - interval '24 hours' THEN NULL ELSE r.status END,
+            sealed_answer = CASE WHEN r.created_at < excluded.created_at - interval '24 hours' THEN NULL ELSE r.sealed_answer END,
+            sealed_secret = CASE WHEN r.created_at < excluded.created_at - interval '24 hours' THEN NULL ELSE r.sealed_secret END,
             created_at = CASE WHEN r.created_at < excluded.created_at - interval '24 hours' THEN excluded.created_at ELSE r.created_at END
-         RETURNING fingerprint, seed, status, content_type, location, body",
+         RETURNING fingerprint, seed, sealed_answer",
     )
     .bind(principal)
     .bind(key)
     .bind(fingerprint)
     .bind(state.clock.new_id())
-    .bind(state.clock.now())
+    .bind(state.clock.manual_time())
     .fetch_one(pool)
     .await
 }
 
-fn first_answer(known: &Known) -> Option<Response> {
-    let status = StatusCode::from_u16(u16::try_from(known.status?).ok()?).ok()?;
-    let mut response = (status, known.body.clone().unwrap_or_default()).into_response();
+/// The sealed secret of the request: `sealed`, unless there is one.
+async fn store_secret(
+    pool: &PgPool,
+    keyed: &Keyed,
+    seed: Uuid,
+    sealed: &str,
+) -> Result<Option<String>, sqlx::Error> {
+    sqlx::query_scalar(
+        "UPDATE ops.idempotent_requests SET sealed_secret = coalesce(sealed_secret, $4)
+          WHERE principal = $1 AND key = $2 AND seed = $3 RETURNING sealed_secret",
+    )
+    .bind(&keyed.principal)
+    .bind(&keyed.key)
+    .bind(seed)
+    .bind(sealed)
+    .fetch_optional(pool)
+    .await
+}
+
+async fn keep(pool: &PgPool, keyed: &Keyed, seed: Uuid, sealed: &str) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "UPDATE ops.idempotent_requests SET sealed_answer = $4 WHERE principal = $1 AND key = $2 AND seed = $3",
+    )
+    .bind(&keyed.principal)
+    .bind(&keyed.key)
+    .bind(seed)
+    .bind(sealed)
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
+/// One line of JSON, then the body.
+fn write_answer(head: &AnswerHead, body: &[u8]) -> serde_json::Result<Vec<u8>> {
+    let mut answer = serde_json::to_vec(head)?;
+    answer.push(b'\n');
+    answer.extend_from_slice(body);
+    Ok(answer)
+}
+
+/// A kept answer, and the least role that its request needed.
+fn read_answer(answer: &[u8]) -> Option<(Option<Role>, Response)> {
+    let end = answer.iter().position(|byte| *byte == b'\n')?;
+    let head: AnswerHead = serde_json::from_slice(&answer[..end]).ok()?;
+    let status = StatusCode::from_u16(head.status).ok()?;
+    let mut response = (status, answer[end + 1..].to_vec()).into_response();
     response.headers_mut().remove(header::CONTENT_TYPE);
-    for (name, value) in [(header::CONTENT_TYPE, &known.content_type), (header::LOCATION, &known.location)] {
+    let kept = [
+        (header::CONTENT_TYPE, &head.content_type),
+        (header::LOCATION, &head.location),
+        (header::ETAG, &head.etag),
+    ];
+    for (name, value) in kept {
         if let Some(value) = value.as_ref().and_then(|value| HeaderValue::from_str(value).ok()) {
             response.headers_mut().insert(name, value);
         }
     }
-    Some(response)
+    Some((head.required, response))
 }
 
 /// Refusals are kept out: the repetition may come with better rights, or when the service is better.
 fn is_worth_keeping(status: StatusCode) -> bool {
     status.is_success()
-}
-
-async fn keep(pool: &PgPool, principal: &str, key: &str, response: Response) -> Result<Response, Problem> {
-    let (parts, body) = response.into_parts();
-    let body = body.collect().await.map_err(|error| Problem::internal(&error))?.to_bytes();
-    let text = |name| parts.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    sqlx::query(
-        "UPDATE ops.idempotent_requests SET status = $3, content_type = $4, location = $5, body = $6
-          WHERE principal = $1 AND key = $2",
-    )
-    .bind(principal)
-    .bind(key)
-    .bind(parts.status.as_u16() as i16)
-    .bind(text(header::CONTENT_TYPE))
-    .bind(text(header::LOCATION))
-    .bind(body.as_ref())
-    .execute(pool)
-    .await?;
-    Ok(Response::from_parts(parts, Body::from(body)))
 }

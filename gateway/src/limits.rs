@@ -1,7 +1,7 @@
 //! Rate limits: a token bucket per principal.
 //!
-//! Gateways tell each other what they have let through four times a second, and take it out of their own buckets, so
-//! that a principal gets its limit once and not once per gateway.
+//! Gateways publish the requests that they have admitted four times a second, and subtract each other's from their
+//! own buckets, so that a principal gets its limit once and not once per gateway.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
-/// Buckets at most; full ones are forgotten first, as they are like new ones.
+/// Buckets at most; the fullest are forgotten first, as they are most like new ones.
 const MAX_BUCKETS: usize = 100_000;
 
 /// Tokens per minute, and how many may be taken at once.
@@ -36,7 +36,7 @@ pub(crate) struct Limiter {
 #[derive(Debug, Default)]
 struct Inner {
     buckets: HashMap<String, Bucket>,
-    /// Taken since the other gateways were told.
+    /// Requests admitted since the last report to the other gateways.
     taken: HashMap<String, u32>,
 }
 
@@ -46,6 +46,11 @@ impl Bucket {
         let refilled = self.tokens + seconds * f64::from(self.rate.per_minute) / 60.0;
         self.tokens = refilled.min(f64::from(self.rate.burst));
         self.at = now;
+    }
+
+    /// From 0, or less where other gateways took more, to 1.
+    fn fill(&self) -> f64 {
+        self.tokens / f64::from(self.rate.burst.max(1))
     }
 }
 
@@ -66,13 +71,28 @@ impl Limiter {
         Ok(())
     }
 
-    /// What was taken since the last call, to be told to the other gateways.
+    /// Gives back a token that was taken from the bucket `key`.
+    pub(crate) fn give_back(&self, key: &str, rate: Rate, now: DateTime<Utc>) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let bucket = inner.bucket(key, rate, now);
+        bucket.tokens = (bucket.tokens + 1.0).min(f64::from(rate.burst));
+        // Buckets that the other gateways know already fill up there by themselves.
+        let name = shared_name(key, rate);
+        if let Some(taken) = inner.taken.get_mut(&name) {
+            *taken = taken.saturating_sub(1);
+            if *taken == 0 {
+                inner.taken.remove(&name);
+            }
+        }
+    }
+
+    /// The requests admitted since the last call, for the report to the other gateways.
     pub(crate) fn drain_taken(&self) -> HashMap<String, u32> {
         std::mem::take(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner).taken)
     }
 
-    /// Another gateway has let `taken` through. Principals that this one has not met count too, lest each gateway give
-    /// them the whole limit.
+    /// Subtracts `taken`, which another gateway has admitted. Principals that this gateway has not seen count too, or
+    /// else each gateway would give them the whole limit.
     pub(crate) fn note(&self, taken: &HashMap<String, u32>, now: DateTime<Utc>) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         for (key, count) in taken {
@@ -86,19 +106,35 @@ impl Limiter {
 impl Inner {
     fn bucket(&mut self, key: &str, rate: Rate, now: DateTime<Utc>) -> &mut Bucket {
         if self.buckets.len() >= MAX_BUCKETS && !self.buckets.contains_key(key) {
-            self.buckets.retain(|_, bucket| {
-                bucket.refill(now);
-                bucket.tokens < f64::from(bucket.rate.burst)
-            });
+            self.forget_fullest(now);
         }
         let new = Bucket { tokens: f64::from(rate.burst), at: now, rate };
         let bucket = self.buckets.entry(key.to_owned()).or_insert(new);
         bucket.refill(now);
         bucket
     }
+
+    /// Forgets the tenth of the buckets that is fullest, so that the next pass over all of them is some thousand new keys away,
+    /// however empty they are.
+    fn forget_fullest(&mut self, now: DateTime<Utc>) {
+        let mut fill: Vec<f64> = Vec::with_capacity(self.buckets.len());
+        for bucket in self.buckets.values_mut() {
+            bucket.refill(now);
+            fill.push(bucket.fill());
+        }
+        let kept = fill.len() - fill.len().div_ceil(10);
+        let (_, least, _) = fill.select_nth_unstable_by(kept, f64::total_cmp);
+        let (least, mut excess) = (*least, self.buckets.len() - kept);
+        // Several may be as full as the one at the limit.
+        self.buckets.retain(|_, bucket| {
+            let goes = bucket.fill() >= least && excess > 0;
+            excess -= usize::from(goes);
+            !goes
+        });
+    }
 }
 
-/// What gateways call a bucket among themselves; the rate goes along for those who have to make it.
+/// The name of a bucket between gateways; it contains the rate, for gateways that have to create the bucket.
 fn shared_name(key: &str, rate: Rate) -> String {
     format!("{}/{} {key}", rate.per_minute, rate.burst)
 }
@@ -125,6 +161,33 @@ mod tests {
         assert_eq!(limiter.take("a", RATE, now), Err(1));
         assert_eq!(limiter.take("b", RATE, now), Ok(()));
         assert_eq!(limiter.take("a", RATE, now + TimeDelta::seconds(1)), Ok(()));
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_taken_again() {
+        let (limiter, now) = (Limiter::default(), DateTime::UNIX_EPOCH);
+        for _ in 0..10 {
+            assert_eq!(limiter.take("a", RATE, now), Ok(()));
+            limiter.give_back("a", RATE, now);
+        }
+        assert_eq!(limiter.drain_taken(), HashMap::new());
+        limiter.give_back("a", RATE, now);
+        assert_eq!(limiter.take("a", RATE, now), Ok(()));
+        assert_eq!(limiter.take("a", RATE, now), Ok(()));
+        assert_eq!(limiter.take("a", RATE, now), Err(1), "no more than a burst");
+    }
+
+    #[test]
+    fn buckets_are_bounded_although_none_is_full() {
+        let (limiter, now) = (Limiter::default(), DateTime::UNIX_EPOCH);
+        for _ in 0..2 {
+            assert_eq!(limiter.take("empty", RATE, now), Ok(()));
+        }
+        for key in 0..MAX_BUCKETS * 2 {
+            assert_eq!(limiter.take(&key.to_string(), RATE, now), Ok(()));
+            assert!(limiter.inner.lock().unwrap().buckets.len() <= MAX_BUCKETS);
+        }
+        assert_eq!(limiter.take("empty", RATE, now), Err(1), "the emptiest stay");
     }
 
     #[test]

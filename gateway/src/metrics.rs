@@ -1,6 +1,7 @@
 //! Numbers about the service, for Prometheus.
 
-use std::time::Duration;
+use signalbox_boxed::boxed;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -9,6 +10,8 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use signalbox_config::Server;
+use signalbox_database::on_behalf;
 use signalbox_metrics::{MEDIA_TYPE, Standing, metrics};
 use signalbox_projections::standing;
 use tokio::{net::TcpListener, time::timeout};
@@ -16,33 +19,50 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     auth::Admin,
+    connections::{Connections, accept},
+    health,
     problem::{Problem, ProblemOut},
+    readiness::Readiness,
     state::AppState,
 };
 
 /// A scrape never waits longer for the database, nor for the bus.
-const PATIENCE: Duration = Duration::from_secs(2);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Numbers about this process and about the whole installation, in the OpenMetrics text format.
 #[utoipa::path(get, path = "/metrics", tag = "health", security(("jwt" = [])), operation_id = "metrics",
     responses((status = 200, body = String, content_type = "application/openmetrics-text"), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut)))]
 pub(crate) async fn show(State(state): State<AppState>, _: Admin) -> Result<Response, Problem> {
-    let asked = standing(&state.pool, state.clock.now());
+    let asked = on_behalf((), standing(&state.pool, state.clock.now()));
     let (standing, mailboxes) =
-        tokio::join!(timeout(PATIENCE, asked), timeout(PATIENCE, state.mailbox.size()));
+        tokio::join!(timeout(QUERY_TIMEOUT, asked), timeout(QUERY_TIMEOUT, state.mailbox.size()));
     let late = || Problem::unavailable("The database does not answer: try again in a moment.");
     let standing = standing.map_err(|_| late())??;
     // The rest is worth showing while the bus is away.
     text(Some(&Standing { mailboxes: mailboxes.ok().and_then(Result::ok), ..standing }))
 }
 
-/// Tells the numbers of this process on `listener`, to whoever asks, until `stop`: for processes without a gateway.
-///
-/// # Errors
-/// The socket's error.
-pub async fn serve_metrics(listener: TcpListener, stop: CancellationToken) -> std::io::Result<()> {
-    let router = Router::new().route("/metrics", get(|| async { text(None) }));
-    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
+/// The parts of a process that its operators' endpoint reports on.
+#[derive(Debug, Clone)]
+pub struct Operations {
+    /// Whether the process can serve requests.
+    pub readiness: Readiness,
+    /// Cancelled when the process stops.
+    pub stop: CancellationToken,
+}
+
+/// Serves `/livez`, `/readyz` and the numbers of this process on `listener`, without authentication, until the process
+/// stops. Its connections are apart from those of clients: it answers while all of theirs are taken.
+#[boxed]
+pub async fn serve_operations(listener: TcpListener, settings: &Server, operations: Operations) {
+    let connections = Arc::new(Connections::for_operators(settings));
+    let stop = operations.stop.clone();
+    let router = Router::new()
+        .route("/livez", get(health::live))
+        .route("/readyz", get(async |State(at): State<Operations>| at.readiness.answer().await))
+        .route("/metrics", get(async || text(None)))
+        .with_state(operations);
+    accept(listener, router, connections, stop, Duration::ZERO).await;
 }
 
 fn text(standing: Option<&Standing>) -> Result<Response, Problem> {

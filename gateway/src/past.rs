@@ -5,10 +5,9 @@ use serde::Deserialize;
 use signalbox_event_store::Moment;
 use signalbox_projections::register::{At, AtError, Past, Resource, past};
 use utoipa::IntoParams;
-use uuid::Uuid;
 
 use crate::{
-    extract::Params,
+    extract::{Params, key},
     problem::{Problem, ProblemKind},
     state::{AppState, State as Gateway},
 };
@@ -32,7 +31,7 @@ impl FromRequestParts<AppState> for AsOf {
         let Params(AtParams { at }) = Params::from_request_parts(parts, state).await?;
         let Some(text) = at else { return Ok(Self(None)) };
         let moment: Moment = text.parse()?;
-        let at = At::find(&state.pool, moment, state.clock.now()).await;
+        let at = At::find(&state.pool, moment, state.server_clock.now()).await;
         at.map(Some).map(Self).map_err(|error| match error {
             AtError::Future => Problem::invalid(error.to_string()),
             AtError::Database(error) => error.into(),
@@ -45,7 +44,7 @@ pub(crate) fn there<T>(what: &str, past: Past<T>) -> Result<T, Problem> {
     let why = match past {
         Past::Present(found) => return Ok(found),
         Past::Deleted => "it had been deleted by then",
-        Past::Unborn => "it had not been made by then",
+        Past::NotYetCreated => "it had not been made by then",
         Past::Unknown => return Err(Problem::not_found(what)),
     };
     Err(Problem::new(ProblemKind::NotFound, "not_found", format!("{what} not found: {why}")))
@@ -54,9 +53,4 @@ pub(crate) fn there<T>(what: &str, past: Past<T>) -> Result<T, Problem> {
 /// What the resource was that clients call `id`; `what` names its kind to people.
 pub(crate) async fn row_at<R: Resource>(state: &Gateway, what: &str, id: &str, at: At) -> Result<R, Problem> {
     there(what, past(&state.pool, key(what, id)?, at).await?)
-}
-
-/// The key that `id` is; what is no key names nothing.
-pub(crate) fn key(what: &str, id: &str) -> Result<Uuid, Problem> {
-    Uuid::parse_str(id).map_err(|_| Problem::not_found(what))
 }

@@ -15,6 +15,9 @@ use signalbox_domain::kernel::{ErrorKind, Rejection};
 use signalbox_messaging::BusError;
 use utoipa::ToSchema;
 
+/// How to authenticate, in every answer with 401.
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"signalbox\"");
+
 /// What went wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -25,6 +28,8 @@ pub struct Problem {
     retry_after: Option<u64>,
     /// What stands for the status in the document, for clients that ask how a job stands.
     state: Option<&'static str>,
+    /// The field that is wrong, if its name does not begin the detail.
+    field: Option<&'static str>,
 }
 
 /// Every kind of problem; one HTTP status each, except that service 1 says 400 for what is 422 elsewhere.
@@ -48,6 +53,8 @@ pub enum ProblemKind {
     KeyReused,
     /// `If-Match` names another version.
     PreconditionFailed,
+    /// The body arrived too slowly.
+    RequestTimeout,
     /// More bytes than allowed.
     TooLarge,
     /// The range lies outside the file.
@@ -77,6 +84,7 @@ impl ProblemKind {
             Self::Conflict => StatusCode::CONFLICT,
             Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
+            Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::UnsupportedType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -141,10 +149,20 @@ pub struct FieldErrorOut {
     pub message: String,
 }
 
+/// Detail of a problem with the gateway's disk.
+pub(crate) const DISK_FULL: &str = "the gateway's disk is full: free some space and try again";
+
 impl Problem {
     /// A problem of `kind` with its stable `code`.
     pub fn new(kind: ProblemKind, code: &str, detail: impl Into<String>) -> Self {
-        Self { kind, code: code.to_owned(), detail: detail.into(), retry_after: None, state: None }
+        Self {
+            kind,
+            code: code.to_owned(),
+            detail: detail.into(),
+            retry_after: None,
+            state: None,
+            field: None,
+        }
     }
 
     /// The request cannot be parsed.
@@ -197,6 +215,30 @@ impl Problem {
         let mut problem = Self::new(ProblemKind::TooMany, "rate_limited", "too many requests: slow down");
         problem.retry_after = Some(seconds.max(1));
         problem
+    }
+
+    /// The same, with the seconds after which it makes sense to try again.
+    pub fn retry_after(self, seconds: u64) -> Self {
+        Self { retry_after: Some(seconds.max(1)), ..self }
+    }
+
+    /// The same, about `field` of the request.
+    pub fn about(self, field: &'static str) -> Self {
+        Self { field: Some(field), ..self }
+    }
+
+    /// The same, of one of several files of a form.
+    pub fn of_file(self, name: &str) -> Self {
+        Self { detail: format!("{name}: {}", self.detail), ..self }.about("files")
+    }
+
+    /// Why a file of the gateway cannot be written or read.
+    pub fn file(error: &std::io::Error) -> Self {
+        if !is_disk_full(error) {
+            return Self::internal(error);
+        }
+        tracing::error!(%error, "the disk is full");
+        Self::unavailable(DISK_FULL)
     }
 
     /// Not now.
@@ -254,6 +296,26 @@ impl From<sqlx::Error> for Problem {
             sqlx::Error::Database(ref cause) if cause.code().is_some_and(|code| code.starts_with("57P")) => {
                 Self::unavailable("The database is restarting: try again in a moment.")
             }
+            // 57014: a statement exceeded the limit of its class.
+            sqlx::Error::Database(ref cause) if cause.code().is_some_and(|code| code == "57014") => {
+                tracing::warn!(%error, "a statement for a request took too long");
+                Self::unavailable(
+                    "The database needed too long for this request: ask for less at once, or try again later.",
+                )
+            }
+            // 40, 53, 55: conflicts, a lack of memory or connections, locks.
+            sqlx::Error::Database(ref cause)
+                if cause.code().is_some_and(|code| {
+                    code != "53100" && ["40", "53", "55"].iter().any(|class| code.starts_with(class))
+                }) =>
+            {
+                tracing::error!(%error, "the database cannot serve a request now");
+                Self::unavailable("The database is too busy: try again in a moment.")
+            }
+            sqlx::Error::Database(ref cause) if cause.code().is_some_and(|code| code == "53100") => {
+                tracing::error!(%error, "the database's disk is full");
+                Self::unavailable("The disk of the database is full: free some space and try again.")
+            }
             other => Self::internal(&other),
         }
     }
@@ -296,6 +358,9 @@ fn write(problem: Problem, service_1: bool, request_id: &str, bare: Response) ->
             response.headers_mut().insert(name.clone(), value.clone());
         }
     }
+    if status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().entry(header::WWW_AUTHENTICATE).or_insert(CHALLENGE);
+    }
     if let Some(seconds) = retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -305,7 +370,8 @@ fn write(problem: Problem, service_1: bool, request_id: &str, bare: Response) ->
 fn problem_document(problem: Problem, status: StatusCode, request_id: &str) -> Response {
     let errors = match problem.kind {
         ProblemKind::Invalid | ProblemKind::KeyReused => {
-            vec![FieldErrorOut { pointer: pointer(&problem.detail), message: problem.detail.clone() }]
+            let pointer = problem.field.map_or_else(|| pointer(&problem.detail), |field| format!("/{field}"));
+            vec![FieldErrorOut { pointer, message: problem.detail.clone() }]
         }
         _ => Vec::new(),
     };
@@ -330,10 +396,15 @@ fn problem_document(problem: Problem, status: StatusCode, request_id: &str) -> R
     response
 }
 
+/// Whether a file could not be written for lack of space.
+pub(crate) fn is_disk_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+}
+
 /// Messages about a field begin with its name.
 fn pointer(detail: &str) -> String {
     let field = detail.split([' ', ':']).next().unwrap_or_default().trim_matches('`');
-    let is_name = !field.is_empty()
+    let is_name = !matches!(field, "" | "a" | "an" | "the" | "this")
         && field.chars().all(|c| c.is_ascii_lowercase() || matches!(c, '_' | '.' | '0'..='9'));
     if is_name { format!("/{}", field.replace('.', "/")) } else { String::new() }
 }
@@ -355,6 +426,17 @@ mod tests {
     #[test]
     fn a_message_about_a_field_points_to_it() {
         assert_eq!(pointer("retry.max_attempts must be between 1 and 10"), "/retry/max_attempts");
-        assert_eq!(pointer("The agent does not exist."), "");
+        for no_field in ["The agent does not exist.", "the wheel is refused: it is empty", ""] {
+            assert_eq!(pointer(no_field), "", "{no_field}");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_unavailable() {
+        use std::io::{Error, ErrorKind};
+        for kind in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded] {
+            assert_eq!(Problem::file(&Error::from(kind)).kind(), ProblemKind::Unavailable);
+        }
+        assert_eq!(Problem::file(&Error::from(ErrorKind::NotFound)).kind(), ProblemKind::Internal);
     }
 }

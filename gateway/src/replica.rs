@@ -1,9 +1,9 @@
 //! Queries at a replica of the database, and writes that wait until it shows them.
 //!
-//! A request that only reads asks the replica while it follows the primary closely, and the primary else; see
-//! [`State::read`]. Credentials, everything that a write reads, and what streams or waits are asked of the primary. An
-//! answer to a write waits until the replica has replayed all that the primary had written before, whatever it was: so what
-//! comes after it, at any gateway that reads the same replica, shows the write.
+//! A request that only reads uses the replica while it follows the primary closely, and the primary otherwise; see
+//! [`State::read`]. Credentials, reads of writes, streams and waits use the primary. An answer to a write waits until
+//! the replica has replayed everything that the primary had written before: so later requests, at any gateway that
+//! reads the same replica, show the write.
 //!
 //! Should the replica hang, die or fall behind, gateways leave it within [`FRESH`]; only after [`GRACE`], when none can be
 //! reading there any more, do writes stop waiting for it. When it is back they wait for it at once, and gateways read there
@@ -40,12 +40,12 @@ pub const FRESH: Duration = Duration::from_millis(600);
 const GRACE: Duration = Duration::from_secs(1);
 /// How long a replica that was lost has to follow before it is read again. By then every gateway's writes wait for it.
 const PROBATION: Duration = Duration::from_secs(1);
-/// How often it is looked after when nobody writes.
+/// Interval of checks while there are no writes.
 const BEAT: Duration = Duration::from_millis(100);
 /// How long one question to it, or about it, may take.
 const ANSWER: Duration = Duration::from_millis(300);
-/// Pause before it is asked again whether it has caught up.
-const PAUSE: Duration = Duration::from_millis(2);
+/// Interval of checks whether it has caught up.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Writes that wait for one answer of it.
 const TOGETHER: usize = 1024;
 
@@ -92,7 +92,7 @@ impl Replica {
         Self { pool, standing, waiting }
     }
 
-    /// Waits until nobody can read there any more what was before this call; false when that takes too long.
+    /// Waits until reads there can no longer miss anything written before this call; false if that takes too long.
     async fn shows_all(&self) -> bool {
         let (tell, told) = oneshot::channel();
         match self.waiting.send(tell).await {
@@ -101,7 +101,7 @@ impl Replica {
         }
     }
 
-    /// What `query` finds there; none when it fails or the replica is lost meanwhile.
+    /// The result of `query` there; `None` if it fails or the replica is lost meanwhile.
     async fn ask<'a, T, E: Display, Q>(&'a self, query: &impl Fn(&'a PgPool) -> Q) -> Option<T>
     where
         Q: Future<Output = Result<T, E>>,
@@ -116,8 +116,8 @@ impl Replica {
 }
 
 impl State {
-    /// What `query` finds: at the replica if there is one that follows and the request only reads, else at the primary, and
-    /// there too when the replica fails.
+    /// The result of `query`: from the replica if one follows and the request only reads, else from the primary, and
+    /// also from the primary if the replica fails.
     pub(crate) async fn read<'a, T, E: Display, Q>(&'a self, query: impl Fn(&'a PgPool) -> Q) -> Result<T, E>
     where
         Q: Future<Output = Result<T, E>>,
@@ -216,13 +216,13 @@ impl Follower {
             }
             let shown = self.catch_up().await;
             for tell in waiting.drain(..) {
-                // Who wrote may have gone away.
+                // The writer may have been dropped.
                 let _ = tell.send(shown);
             }
         }
     }
 
-    /// Waits until the replica shows all that the primary has written now, or nobody reads there.
+    /// Waits until the replica has replayed the primary's current position, or until reads no longer use it.
     async fn catch_up(&mut self) -> bool {
         let begun = Instant::now();
         let end = match within(ANSWER, written(&mut self.primary)).await {
@@ -240,7 +240,7 @@ impl Follower {
                 }
                 Ok(false) => {
                     self.standing.note_failure("it is behind");
-                    PAUSE
+                    POLL_INTERVAL
                 }
                 Err(error) => {
                     self.standing.note_failure(&error.to_string());
@@ -257,8 +257,8 @@ impl Follower {
 
 /// How far the primary has written its log.
 async fn written(primary: &mut OwnConnection) -> Result<String, sqlx::Error> {
-    // At the end of a page the place of the next record is told, behind the header of the next page, where nothing is that
-    // could be replayed.
+    // At the end of a page the reported position is that of the next record, after the next page's header, which is
+    // not replayable.
     const END: &str = "SELECT CASE WHEN beyond IN (24, 40) THEN (next - beyond)::text ELSE next::text END
         FROM pg_current_wal_insert_lsn() AS next, LATERAL (SELECT pg_wal_lsn_diff(next, '0/0') % 8192) AS page (beyond)";
     let mut connection = primary.take().await?;
@@ -267,7 +267,7 @@ async fn written(primary: &mut OwnConnection) -> Result<String, sqlx::Error> {
     Ok(end)
 }
 
-/// Whether the replica has come to `end`. A server that is none has not.
+/// True once the replica has replayed WAL up to `end`; false on a server that is not in recovery.
 async fn has_replayed(replica: &mut OwnConnection, end: &str) -> Result<bool, sqlx::Error> {
     let mut connection = replica.take().await?;
     let asked = sqlx::query_scalar(

@@ -1,17 +1,21 @@
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use signalbox_boxed::boxed;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use axum::{
-    Router, ServiceExt,
-    body::Body,
+    Router,
+    body::{Body, Bytes},
     extract::Request,
-    http::{HeaderName, HeaderValue, Method, Uri, header},
-    middleware::from_fn_with_state,
+    http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header},
+    middleware::{from_fn, from_fn_with_state},
     response::{IntoResponse, Response},
 };
 use signalbox_blob_store::{BlobError, BlobStore};
 use signalbox_clock::Clock;
 use signalbox_config::Config;
-use signalbox_database::DatabaseError;
+use signalbox_database::{DatabaseError, SharedServerClock};
 use signalbox_datapoint_log::IdKey;
 use signalbox_documents::Documents;
 use signalbox_messaging::{Bus, BusError, Mailbox};
@@ -32,33 +36,50 @@ use tower_http::{catch_panic::CatchPanicLayer, cors::CorsLayer};
 
 use crate::{
     auth::{AgentTokens, ApiTokens, HashError, Keys, Passwords, Sessions},
+    automation::Backtests,
+    changes::ChangeFeed,
+    connections::{Connections, accept, limit_body},
     consistency::ReadGate,
     context::frame,
-    docs,
-    extraction::{REMEMBERING, UPLOADS},
+    extraction::{REMEMBERING, upload_places},
     health::{self, Pulse},
     idempotency,
-    identity::sso::SingleSignOn,
+    identity::{
+        login_log::{self, FailedLogins},
+        sso::SingleSignOn,
+    },
+    incomplete,
     limits::Limiter,
     metrics,
-    monitoring::{catalog::Catalogs, export::EXPORTS, live::LiveValues, open_sockets::OpenSockets},
+    monitoring::{
+        catalog::Catalogs,
+        export::{EXPORTS, EXPORTS_EACH},
+        live::LiveValues,
+        living::LivingChannels,
+        open_sockets::OpenSockets,
+    },
+    openapi,
     problem::{Problem, ProblemKind},
+    readiness::Readiness,
     register::FOLLOWERS,
     replica::{self, Replica},
+    revocation,
+    shares::Shares,
     state::{AppState, State},
-    tasks, throttle,
-    transfer::{agent_keys::AgentKeys, live::LiveAgents},
+    tasks,
+    throttle::{self, READS},
+    transfer::{agent_keys::AgentKeys, live::LiveAgents, work::AgentWork},
 };
 
 /// Wake-ups that a slow waiter may miss before it has to look by itself.
 const WAKEUPS: usize = 4096;
 
+/// How long a stopping gateway tries to write the failed logins that it has counted.
+const LAST_ENTRIES: Duration = Duration::from_secs(2);
+
 /// Why a gateway cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
-    /// The description of the interface cannot be written down.
-    #[error("the description of the interface cannot be written: {0}")]
-    Description(#[from] serde_json::Error),
     /// The database failed.
     #[error("the gateway cannot read the database: {0}")]
     Database(#[from] sqlx::Error),
@@ -74,9 +95,6 @@ pub enum GatewayError {
     /// Secrets cannot be sealed.
     #[error(transparent)]
     Sealing(#[from] SealError),
-    /// The socket failed.
-    #[error("the gateway cannot serve: {0}")]
-    Serve(#[from] std::io::Error),
     /// The place of wheels cannot be used.
     #[error("the place of plugin packages cannot be used: {0}")]
     Wheels(#[from] BlobError),
@@ -88,17 +106,21 @@ pub enum GatewayError {
     Origin(String),
 }
 
-/// Who looks at what strangers send, in processes that can do nothing else.
-pub struct Inspectors {
-    /// Reads documents; none where that cannot be started.
+/// Sandboxed child processes that parse untrusted uploads.
+pub struct SandboxedParsers {
+    /// Extracts documents; `None` if the sandbox cannot be started.
     pub documents: Option<Documents>,
-    /// Looks at packages of plugins.
+    /// Describes plugin packages.
     pub plugins: Plugins,
 }
+
+/// Responds to a request that matches no route, by its method, path and headers; `None` leaves it to the 404.
+pub type Pages = fn(&Method, &str, &HeaderMap) -> Option<Response<Bytes>>;
 
 /// A gateway, ready to serve.
 pub struct Gateway {
     state: AppState,
+    pages: Pages,
 }
 
 impl Gateway {
@@ -106,54 +128,80 @@ impl Gateway {
     ///
     /// # Errors
     /// [`GatewayError`].
+    #[boxed]
     pub async fn open(
         pool: PgPool,
         bus: Bus,
         blobs: BlobStore,
         clock: Clock,
         config: Config,
-        inspectors: Inspectors,
+        parsers: SandboxedParsers,
         stop: CancellationToken,
     ) -> Result<Self, GatewayError> {
+        let server_clock = SharedServerClock::read(&pool, &clock).await?;
+        let issuer = config.identity.issuer.clone();
         let state = State {
-            keys: Keys::open(pool.clone(), clock.clone(), config.identity.issuer.clone()).await?,
+            keys: Keys::open(pool.clone(), clock.clone(), server_clock.clone(), issuer).await?,
             passwords: Passwords::new(config.identity.concurrent_hashes)?,
-            sessions: Sessions::new(pool.clone(), clock.clone()),
+            sessions: Sessions::new(pool.clone(), clock.clone(), server_clock.clone()),
             sso: SingleSignOn::open(&config.sso, &clock)?,
-            api_tokens: ApiTokens::new(pool.clone(), clock.clone()),
-            agent_tokens: AgentTokens::new(pool.clone(), clock.clone()),
+            failed_logins: FailedLogins::default(),
+            api_tokens: ApiTokens::new(pool.clone(), clock.clone(), server_clock.clone()),
+            agent_tokens: AgentTokens::new(pool.clone(), clock.clone(), server_clock.clone()),
             limiter: Limiter::default(),
-            pulse: Pulse::new(clock.now()),
+            connections: Arc::new(Connections::new(&config.server)),
+            pulse: Pulse::new(clock.monotonic()),
             gate: ReadGate::new(pool.clone()),
             jobs: Lookup::start(&pool),
             transfers: Lookup::start(&pool),
             mailbox: Mailbox::open(&bus).await?,
             agent_keys: AgentKeys::default(),
             live_agents: LiveAgents::default(),
+            agent_work: AgentWork::default(),
             catalogs: Catalogs::default(),
+            living_channels: LivingChannels::default(),
             live_values: LiveValues::default(),
             open_sockets: OpenSockets::default(),
-            exports: Arc::new(Semaphore::new(EXPORTS)),
+            backtests: Backtests::default(),
+            changes: ChangeFeed::default(),
+            exports: Shares::new(EXPORTS_EACH, EXPORTS),
+            reads: Shares::new(config.limits.reads_per_user, READS)
+                .with_budget(config.limits.read_seconds_per_user),
             followers: Arc::new(Semaphore::new(FOLLOWERS)),
             log_moved: watch::Sender::new(0),
-            documents: inspectors.documents,
-            plugins: inspectors.plugins,
+            documents: parsers.documents,
+            plugins: parsers.plugins,
             wheels: BlobStore::configured(&config.storage, "wheels")?,
-            uploads: Semaphore::new(UPLOADS),
+            uploads: upload_places(),
             remembering: Arc::new(Semaphore::new(REMEMBERING)),
             texts: Texts::new(pool.clone(), blobs.clone(), clock.clone(), &config.extraction),
             datapoint_ids: IdKey::load(&pool).await?,
             sealer: Sealer::open(&pool, &clock).await?,
             wakeups: broadcast::Sender::new(WAKEUPS),
             replica: replica(&config, &pool)?,
+            readiness: OnceLock::new(),
             blobs,
             pool,
             bus,
             clock,
+            server_clock,
             config,
             stop,
         };
-        Ok(Self { state: Arc::new(state) })
+        Ok(Self { state: Arc::new(state), pages: |_, _, _| None })
+    }
+
+    /// The same gateway with the readiness of its process, which has other roles too.
+    #[must_use]
+    pub fn with_readiness(self, readiness: Readiness) -> Self {
+        self.state.readiness.get_or_init(|| readiness);
+        self
+    }
+
+    /// The same gateway, which responds with `pages` where no route matches.
+    #[must_use]
+    pub fn with_pages(self, pages: Pages) -> Self {
+        Self { pages, ..self }
     }
 
     /// Serves on `listener` until the gateway is told to stop, and then until running requests have ended, but no
@@ -161,24 +209,17 @@ impl Gateway {
     ///
     /// # Errors
     /// [`GatewayError`].
+    #[boxed]
     pub async fn serve(self, listener: TcpListener) -> Result<(), GatewayError> {
-        let Self { state } = self;
-        let router = router(state.clone())?;
+        let Self { state, pages } = self;
+        let router = router(state.clone(), pages)?;
         let (stop, drain) = (state.stop.clone(), Duration::from_secs(state.config.server.drain_seconds));
-        let background = tokio::spawn(tasks::run(state));
-        let service = MapRequestLayer::new(normalise).layer(router);
-        let service = ServiceExt::<Request>::into_make_service_with_connect_info::<SocketAddr>(service);
-        let stopping = stop.clone();
-        let serving =
-            axum::serve(listener, service).with_graceful_shutdown(async move { stopping.cancelled().await });
-        let serving = serving.into_future();
-        tokio::pin!(serving);
-        let served = tokio::select! {
-            served = &mut serving => served,
-            () = stop.cancelled() => timeout(drain, &mut serving).await.unwrap_or(Ok(())),
-        };
+        let connections = Arc::clone(&state.connections);
+        let background = tokio::spawn(tasks::run(Arc::clone(&state)));
+        accept(listener, MapRequestLayer::new(normalise).layer(router), connections, stop, drain).await;
         background.abort();
-        Ok(served?)
+        let _ = timeout(LAST_ENTRIES, login_log::write_rest(&state)).await;
+        Ok(())
     }
 }
 
@@ -192,11 +233,11 @@ fn replica(config: &Config, primary: &PgPool) -> Result<Option<Replica>, Gateway
     Ok(Some(Replica::follow(pool, primary)))
 }
 
-fn router(state: AppState) -> Result<Router, GatewayError> {
-    let (routes, description) = docs::described_routes().split_for_parts();
+fn router(state: AppState, pages: Pages) -> Result<Router, GatewayError> {
+    let (routes, _) = openapi::described_routes().split_for_parts();
     let router = routes
-        .merge(docs::pages(description)?)
-        .fallback(|| async { Problem::not_found("Resource") })
+        .merge(openapi::pages())
+        .fallback(async move |request: Request| page(pages, &request))
         .method_not_allowed_fallback(|| async {
             Problem::new(
                 ProblemKind::MethodNotAllowed,
@@ -205,15 +246,24 @@ fn router(state: AppState) -> Result<Router, GatewayError> {
             )
         })
         .layer(from_fn_with_state(state.clone(), idempotency::once))
+        .layer(from_fn(incomplete::mark))
         .layer(from_fn_with_state(state.clone(), replica::settle))
         .layer(from_fn_with_state(state.clone(), throttle::limit))
+        .layer(from_fn_with_state(state.clone(), revocation::cut_bodies))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn_with_state(state.clone(), limit_body))
         .layer(from_fn_with_state(state.clone(), frame));
     let router = match cors(&state.config.server.cors_origins)? {
         Some(cors) => router.layer(cors),
         None => router,
     };
     Ok(router.with_state(state))
+}
+
+/// The page for a request that matches no route, or the 404.
+fn page(pages: Pages, request: &Request) -> Response {
+    let page = pages(request.method(), request.uri().path(), request.headers());
+    page.map_or_else(|| Problem::not_found("Resource").into_response(), |page| page.map(Body::from))
 }
 
 fn cors(origins: &[String]) -> Result<Option<CorsLayer>, GatewayError> {
@@ -225,8 +275,13 @@ fn cors(origins: &[String]) -> Result<Option<CorsLayer>, GatewayError> {
     let methods = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::PATCH];
     let names = ["x-request-id", "idempotency-key", "if-match", "x-api-key"].map(HeaderName::from_static);
     let allowed = names.into_iter().chain([header::CONTENT_TYPE, header::AUTHORIZATION]).collect::<Vec<_>>();
-    let exposed = ["x-request-id", "x-total-count", "consistency"].map(HeaderName::from_static);
-    let layer = CorsLayer::new().allow_origin(parsed).allow_methods(methods).allow_headers(allowed);
+    let exposed = ["x-request-id", "x-total-count", "consistency", "incomplete"].map(HeaderName::from_static);
+    // For the cookie that binds the code of a single sign-on to a browser; nothing else is authenticated by cookies.
+    let layer = CorsLayer::new()
+        .allow_credentials(true)
+        .allow_origin(parsed)
+        .allow_methods(methods)
+        .allow_headers(allowed);
     Ok(Some(layer.expose_headers(exposed).max_age(Duration::from_secs(86_400))))
 }
 

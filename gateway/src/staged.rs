@@ -1,8 +1,9 @@
 //! Files on their way from a request into the log.
 //!
-//! A command names the file, so until its outcome is known the file stays: the client may leave, nobody may answer, or the
-//! gateway may die while the command is carried out all the same. What is left then is judged by the log, in the
-//! workers' sweep. What surely came to nothing goes at once. Why: docs/adr/0026-files-before-their-events.md.
+//! A command names the file, so the file stays until the outcome is known: the client may disconnect, there may be no
+//! answer, or the gateway may crash while the command is carried out all the same. The workers' sweep checks the
+//! remaining files against the log. Files that certainly belong to no command are deleted at once. Why:
+//! docs/adr/0026-files-before-their-events.md.
 
 use signalbox_domain::kernel::{Decider, ErrorKind, Metadata, Rejection};
 use signalbox_event_store::mentions;
@@ -25,11 +26,13 @@ impl Staged {
     /// Notes a file that is about to come, so that it is found again whatever happens.
     pub(crate) async fn begin(state: &AppState) -> Result<Self, Problem> {
         let id = state.clock.new_id();
-        sqlx::query("INSERT INTO ops.staged_files (id, noted_at) VALUES ($1, $2)")
-            .bind(id)
-            .bind(state.clock.now())
-            .execute(&state.pool)
-            .await?;
+        sqlx::query(
+            "INSERT INTO ops.staged_files (id, noted_at) VALUES ($1, coalesce($2, clock_timestamp()))",
+        )
+        .bind(id)
+        .bind(state.clock.manual_time())
+        .execute(&state.pool)
+        .await?;
         Ok(Self { state: state.clone(), id, is_kept: false })
     }
 
@@ -59,13 +62,13 @@ impl Staged {
     /// From now on the log may refer to the file.
     async fn offer<D: Decider>(&mut self, aggregate: Uuid) -> Result<(), Problem> {
         let noted = sqlx::query(
-            "UPDATE ops.staged_files SET aggregate_type = $2, aggregate_id = $3, noted_at = $4
+            "UPDATE ops.staged_files SET aggregate_type = $2, aggregate_id = $3, noted_at = coalesce($4, clock_timestamp())
               WHERE id = $1 AND NOT given_up",
         )
         .bind(self.id)
         .bind(D::TYPE)
         .bind(aggregate)
-        .bind(self.state.clock.now())
+        .bind(self.state.clock.manual_time())
         .execute(&self.state.pool)
         .await?;
         if noted.rows_affected() == 0 {
@@ -94,7 +97,7 @@ impl Drop for Staged {
         let (blobs, id) = (self.state.blobs.clone(), self.id);
         tokio::spawn(async move {
             if let Err(error) = blobs.delete_transfer(id).await {
-                tracing::warn!(%error, %id, "a file that nobody needs stays until the sweep");
+                tracing::warn!(%error, %id, "an unused file stays until the sweep");
             }
         });
     }

@@ -1,10 +1,15 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
+use chrono::{DateTime, Utc};
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
+use signalbox_database::{SharedServerClock, server_time};
 use signalbox_datapoint_log::IdKey;
-use signalbox_documents::Documents;
+use signalbox_documents::{Documents, FairPlaces};
 use signalbox_domain::kernel::{CommandOutcome, Decider, Metadata, Rejection};
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
 use signalbox_plugins::Plugins;
@@ -25,67 +30,87 @@ use uuid::Uuid;
 
 use crate::{
     auth::{AgentTokens, ApiTokens, Keys, Passwords, Sessions},
+    automation::Backtests,
+    changes::ChangeFeed,
+    connections::Connections,
     consistency::ReadGate,
     health::Pulse,
-    identity::sso::SingleSignOn,
+    identity::{login_log::FailedLogins, sso::SingleSignOn},
     limits::Limiter,
-    monitoring::{catalog::Catalogs, live::LiveValues, open_sockets::OpenSockets},
+    monitoring::{catalog::Catalogs, live::LiveValues, living::LivingChannels, open_sockets::OpenSockets},
+    readiness::Readiness,
     replica::Replica,
-    transfer::{agent_keys::AgentKeys, live::LiveAgents},
+    shares::Shares,
+    transfer::{agent_keys::AgentKeys, live::LiveAgents, work::AgentWork},
 };
 
 /// How long a write waits for a bus that is away.
-const BUS_PATIENCE: Duration = Duration::from_secs(5);
+const BUS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What every handler of a gateway shares.
+/// The state that all handlers of a gateway share.
 pub(crate) type AppState = Arc<State>;
 
 /// The parts of a gateway.
 pub(crate) struct State {
     /// The primary database.
     pub(crate) pool: PgPool,
+    /// That of its process; of its own if it is alone.
+    pub(crate) readiness: OnceLock<Readiness>,
     /// Its replica, if there is one.
     pub(crate) replica: Option<Replica>,
     pub(crate) bus: Bus,
+    /// The machine's clock; for lengths of time, and where it is compared with PostgreSQL's.
     pub(crate) clock: Clock,
+    /// PostgreSQL's clock, for times that are recorded, shown, or compared with those of another process.
+    pub(crate) server_clock: SharedServerClock,
     pub(crate) config: Config,
     pub(crate) keys: Keys,
     pub(crate) passwords: Passwords,
     pub(crate) sessions: Sessions,
     /// Logins at an OpenID provider; none where that is not set up.
     pub(crate) sso: Option<SingleSignOn>,
+    pub(crate) failed_logins: FailedLogins,
     pub(crate) api_tokens: ApiTokens,
     pub(crate) agent_tokens: AgentTokens,
     pub(crate) limiter: Limiter,
+    /// Connections of clients.
+    pub(crate) connections: Arc<Connections>,
     pub(crate) pulse: Pulse,
     pub(crate) gate: ReadGate,
     pub(crate) jobs: Lookup<JobRow>,
     pub(crate) transfers: Lookup<TransferRow>,
     pub(crate) mailbox: Mailbox,
     pub(crate) blobs: BlobStore,
-    /// What documents gave.
+    /// Extracted texts.
     pub(crate) texts: Texts,
     pub(crate) agent_keys: AgentKeys,
     pub(crate) live_agents: LiveAgents,
+    pub(crate) agent_work: AgentWork,
     pub(crate) catalogs: Catalogs,
+    pub(crate) living_channels: LivingChannels,
     pub(crate) datapoint_ids: IdKey,
     pub(crate) sealer: Sealer,
     pub(crate) live_values: LiveValues,
     pub(crate) open_sockets: OpenSockets,
+    pub(crate) backtests: Backtests,
+    /// The latest changes, for live streams.
+    pub(crate) changes: ChangeFeed,
     /// Places of exports.
-    pub(crate) exports: Arc<Semaphore>,
+    pub(crate) exports: Shares,
+    /// Places of queries.
+    pub(crate) reads: Shares,
     /// Places of followers of the log.
     pub(crate) followers: Arc<Semaphore>,
-    /// The newest position of the log that this gateway was told of.
+    /// The newest position of the log that this gateway knows.
     pub(crate) log_moved: watch::Sender<i64>,
-    /// Who reads documents; none where that cannot be started.
+    /// Extracts documents; `None` if the sandbox cannot be started.
     pub(crate) documents: Option<Documents>,
-    /// Who looks at packages of plugins.
+    /// Describes plugin packages.
     pub(crate) plugins: Plugins,
     /// The wheels of installed packages.
     pub(crate) wheels: BlobStore,
     /// Places of documents that are being received.
-    pub(crate) uploads: Semaphore,
+    pub(crate) uploads: FairPlaces,
     /// Places of texts that are being remembered.
     pub(crate) remembering: Arc<Semaphore>,
     /// Every wake-up that reaches this gateway.
@@ -104,6 +129,14 @@ pub(crate) struct Written {
 }
 
 impl State {
+    /// Whether requests can be served.
+    pub(crate) fn readiness(&self) -> &Readiness {
+        self.readiness.get_or_init(|| {
+            let (pool, bus, clock) = (self.pool.clone(), self.bus.clone(), self.clock.clone());
+            Readiness::new(pool, Vec::new(), bus, clock, self.stop.clone())
+        })
+    }
+
     /// Sends a command and waits until the read models show its effect.
     pub(crate) async fn write<D: Decider>(
         &self,
@@ -112,16 +145,29 @@ impl State {
         metadata: &Metadata,
         command: &D::Command,
     ) -> Result<Written, Rejection> {
-        self.reach_bus().await?;
-        let outcome = self.bus.send::<D>(id, expected_version, metadata, command).await?;
-        Ok(Written { unseen: self.unseen::<D>(outcome).await, repeated: outcome.repeated })
+        self.write_versioned::<D>(id, expected_version, metadata, command).await.map(|(written, _)| written)
     }
 
-    /// Waits for the bus. What is sent without it lies in the client until the bus is back, and would be carried out
-    /// long after its sender was told to try again.
+    /// Like [`Self::write`]; also the aggregate's version after the command, which orders the commands of one aggregate
+    /// as the database recorded them.
+    pub(crate) async fn write_versioned<D: Decider>(
+        &self,
+        id: Uuid,
+        expected_version: Option<i64>,
+        metadata: &Metadata,
+        command: &D::Command,
+    ) -> Result<(Written, Option<i64>), Rejection> {
+        self.reach_bus().await?;
+        let outcome = self.bus.send::<D>(id, expected_version, metadata, command).await?;
+        let written = Written { unseen: self.unseen::<D>(id, outcome).await, repeated: outcome.repeated };
+        Ok((written, outcome.version))
+    }
+
+    /// Waits for the bus. A message sent without it would stay in the client until the bus is back, and be carried
+    /// out long after its sender was told to retry.
     pub(crate) async fn reach_bus(&self) -> Result<(), Rejection> {
         let mut connections = self.bus.connections();
-        let deadline = Instant::now() + BUS_PATIENCE;
+        let deadline = Instant::now() + BUS_TIMEOUT;
         while !self.bus.is_connected() {
             if timeout_at(deadline, connections.changed()).await.is_err() {
                 let message = "The service cannot take changes now: try again in a moment.";
@@ -131,9 +177,14 @@ impl State {
         Ok(())
     }
 
-    async fn unseen<D: Decider>(&self, outcome: CommandOutcome) -> Option<At> {
+    /// The time by PostgreSQL's clock, for what another gateway compares.
+    pub(crate) async fn server_time(&self) -> Result<DateTime<Utc>, sqlx::Error> {
+        server_time(&self.pool, &self.clock).await
+    }
+
+    async fn unseen<D: Decider>(&self, id: Uuid, outcome: CommandOutcome) -> Option<At> {
         let position = outcome.position?;
-        let is_seen = self.gate.wait(D::CONTEXT, position).await;
-        (!is_seen).then(|| At { position, time: self.clock.now() })
+        let is_seen = self.gate.wait_for::<D>(id, position).await;
+        (!is_seen).then(|| At { position, time: self.server_clock.now() })
     }
 }

@@ -1,10 +1,15 @@
-//! What a gateway does besides answering: it listens to wake-ups, ends void sessions, shares rate limits, and notes
-//! presence. Every step is short, repeated, and loses nothing when it fails once.
+//! A gateway's background work: it receives wakeups, ends void sessions, shares rate limits, and notes presence.
+//! Every step is short, repeated, and loses nothing when it fails once.
 
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use futures::StreamExt;
+use signalbox_database::sweep_time;
+use signalbox_domain::{
+    kernel::{Actor, Decider},
+    transfer::{Agent, AgentCommand, AgentToken, TransportMode},
+};
 use signalbox_messaging::Wakeup;
 use signalbox_projections::transfer::queries;
 use sqlx::PgPool;
@@ -12,18 +17,23 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use uuid::Uuid;
 
 use crate::{
-    fleet,
-    identity::sso,
+    changes, fleet, idempotency,
+    identity::{login_log, sso},
     monitoring::{live, open_sockets::end_void},
     state::{AppState, State},
+    transfer::{doubles, live::EndedSession, messages::metadata_of, requests},
 };
 
-/// How often void tokens are looked for: a revoked one closes its session within a second.
-const REVOCATION: Duration = Duration::from_millis(500);
-/// How often credentials of open sockets are looked at; with how long they are remembered it stays below a second.
+/// How often warnings that have become untrue are looked for.
+const WARNINGS: Duration = Duration::from_secs(60);
+/// How often tokens of agents and credentials of open sockets are looked at; with how long they are remembered it stays below a second.
 const CREDENTIALS: Duration = Duration::from_millis(150);
+/// How often PostgreSQL's clock is read.
+const SERVER_TIME: Duration = Duration::from_secs(5);
 /// How often other gateways hear of what this one has let through.
 const RATES: Duration = Duration::from_millis(250);
+/// How often counted failed logins are looked through for those whose minute is over.
+const FAILED_LOGINS: Duration = Duration::from_secs(1);
 /// How often presence and use are written.
 const NOTES: Duration = Duration::from_secs(5);
 /// How often remembered requests and login codes that are too old are deleted, and what uploads have left behind.
@@ -34,13 +44,18 @@ pub(crate) async fn run(state: AppState) {
     let gateway = state.clock.new_id();
     tokio::join!(
         listen(&state, gateway),
-        every(REVOCATION, || end_revoked(&state)),
+        every(SERVER_TIME, || state.server_clock.refresh(&state.pool)),
+        every(CREDENTIALS, || end_revoked(&state)),
+        every(WARNINGS, || doubles::clear(&state)),
         every(CREDENTIALS, || end_void(&state)),
         live::follow(&state),
+        changes::follow(&state),
         every(RATES, || share_rates(&state, gateway)),
+        every(FAILED_LOGINS, || login_log::write_counted(&state)),
         every(NOTES, || write_notes(&state)),
         every(PURGE, || purge(&state)),
         every(PURGE, || fleet::sweep(&state)),
+        state.readiness().run(),
     );
 }
 
@@ -72,13 +87,20 @@ async fn listen(state: &State, gateway: Uuid) {
 
 fn hear(state: &State, gateway: Uuid, wakeup: Wakeup) {
     match &wakeup {
-        Wakeup::ReadAdvanced { projection, position, .. } => state.gate.advance(projection, *position),
-        Wakeup::AgentSession { agent, session } => state.live_agents.replaced((*agent).into(), *session),
+        Wakeup::ReadAdvanced { projection, position, aggregates, has_set_aside } => {
+            state.gate.advance(projection, *position, *has_set_aside);
+            if aggregates.iter().any(|word| word == AgentToken::TYPE) {
+                state.agent_tokens.forget();
+            }
+        }
+        Wakeup::AgentSession { agent, session, version } => {
+            state.live_agents.replaced((*agent).into(), *session, *version);
+        }
         Wakeup::RateTaken { gateway: other, taken } if *other != gateway => {
             state.limiter.note(taken, state.clock.now());
         }
         Wakeup::TestEcho { .. } | Wakeup::TransferStopped { .. } => {
-            // Nobody may be waiting.
+            // There may be no receiver.
             let _ = state.wakeups.send(wakeup);
         }
         Wakeup::LogAppended { position, .. } => drop(state.log_moved.send_replace(*position)),
@@ -87,14 +109,37 @@ fn hear(state: &State, gateway: Uuid, wakeup: Wakeup) {
 }
 
 async fn end_revoked(state: &State) -> Result<(), sqlx::Error> {
-    let tokens = state.live_agents.tokens();
-    if !tokens.is_empty() {
-        let valid = queries::live_tokens(&state.pool, &tokens, state.clock.now()).await?;
-        // Sessions that were opened meanwhile were checked a moment ago.
-        let void: Vec<_> = tokens.into_iter().filter(|token| !valid.contains(token)).collect();
-        state.live_agents.end_tokens(&void);
+    let mut tokens = state.live_agents.tokens();
+    tokens.extend(state.agent_work.tokens());
+    tokens.sort_unstable();
+    tokens.dedup();
+    if tokens.is_empty() {
+        return Ok(());
+    }
+    let valid = queries::live_tokens(&state.pool, &tokens, state.server_clock.now()).await?;
+    // Work that began meanwhile was checked a moment ago.
+    let void: Vec<_> = tokens.into_iter().filter(|token| !valid.contains(token)).collect();
+    if !void.is_empty() {
+        state.agent_work.end_tokens(&void);
+        for ended in state.live_agents.end_tokens(&void) {
+            end_polling(state, ended).await;
+        }
     }
     Ok(())
+}
+
+/// Records the end of a polling session whose token is void; a socket does it by itself. Another token of the agent
+/// that is in use keeps the session.
+async fn end_polling(state: &State, ended: EndedSession) {
+    if ended.transport != TransportMode::Polling || state.agent_work.serves(ended.agent) {
+        return;
+    }
+    let reason = "its token was revoked or has expired".to_owned();
+    let command = AgentCommand::Disconnect { session: ended.session, reason };
+    let metadata = metadata_of(state, Actor::system("gateway"));
+    if let Err(error) = state.bus.send::<Agent>(ended.agent.0, None, &metadata, &command).await {
+        tracing::warn!(agent = %ended.agent, %error, "the end of a session was not noted; the sweep does it");
+    }
 }
 
 async fn share_rates(state: &State, gateway: Uuid) -> Result<(), sqlx::Error> {
@@ -108,28 +153,31 @@ async fn share_rates(state: &State, gateway: Uuid) -> Result<(), sqlx::Error> {
 }
 
 async fn write_notes(state: &State) -> Result<(), sqlx::Error> {
-    let now = state.clock.now();
     state.keys.reload().await?;
-    write_presence(state, now).await?;
+    write_presence(state).await?;
     let used = state.agent_tokens.drain_used().into_iter().chain(state.api_tokens.drain_used());
     let (tokens, times): (Vec<_>, Vec<_>) = used.unzip();
     note_uses(&state.pool, &tokens, &times).await
 }
 
-async fn write_presence(state: &State, now: DateTime<Utc>) -> Result<(), sqlx::Error> {
-    let presences = state.live_agents.presences(now);
+async fn write_presence(state: &State) -> Result<(), sqlx::Error> {
+    let presences = state.live_agents.presences(state.clock.monotonic());
     if presences.is_empty() {
         return Ok(());
     }
     sqlx::query(
+        // Written as an age, because the database's clock decides who is silent.
+        // A session that was replaced must not stand in the way of the present one, whatever its gateway's clock says.
         "INSERT INTO ops.agent_presence AS p (agent_id, session, last_seen)
-         SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[])
+         SELECT n.agent, n.session, now() - make_interval(secs => n.age)
+           FROM unnest($1::uuid[], $2::uuid[], $3::float8[]) AS n (agent, session, age)
+           JOIN read.agents a ON a.id = n.agent AND a.session = n.session
          ON CONFLICT (agent_id) DO UPDATE SET session = excluded.session, last_seen = excluded.last_seen
-          WHERE p.last_seen < excluded.last_seen",
+          WHERE p.session <> excluded.session OR p.last_seen < excluded.last_seen",
     )
     .bind(presences.iter().map(|presence| presence.agent.0).collect::<Vec<_>>())
     .bind(presences.iter().map(|presence| presence.session).collect::<Vec<_>>())
-    .bind(presences.iter().map(|presence| presence.last_seen).collect::<Vec<_>>())
+    .bind(presences.iter().map(|presence| presence.silence.as_secs_f64()).collect::<Vec<_>>())
     .execute(&state.pool)
     .await?;
     Ok(())
@@ -150,10 +198,13 @@ async fn note_uses(pool: &PgPool, tokens: &[Uuid], times: &[DateTime<Utc>]) -> R
     Ok(())
 }
 
+/// Each by itself: one that fails does not keep the others.
 async fn purge(state: &State) -> Result<(), sqlx::Error> {
-    sqlx::query("DELETE FROM ops.idempotent_requests WHERE created_at < $1")
-        .bind(state.clock.now() - TimeDelta::hours(24))
-        .execute(&state.pool)
-        .await?;
-    sso::purge(state).await
+    let Some(now) = sweep_time(&state.pool, &state.clock).await? else { return Ok(()) };
+    let (answers, requests, codes) = tokio::join!(
+        idempotency::purge(&state.pool, now),
+        requests::purge(&state.pool, now),
+        sso::purge(&state.pool, now),
+    );
+    answers.and(requests).and(codes)
 }

@@ -4,18 +4,23 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use signalbox_database::on_behalf;
 
 use crate::{
-    auth::{Credential, Reader, Who, presented},
+    auth::{Credential, CurrentUser, Reader, presented},
     client_address::ClientAddress,
     limits::Rate,
-    problem::Problem,
+    problem::{Problem, ProblemKind},
+    shares::Full,
     state::AppState,
 };
 
 const INGEST: &str = "ingest:";
+const USER: &str = "user:";
+/// Queries of all users at the same time; the pool of connections is smaller, so they wait there for little longer.
+pub(crate) const READS: usize = 1024;
 
-/// Limits the requests of each user, or of each address without a valid login. Agents are counted by their token, in
+/// Limits the requests of each user, or of each network without a valid login. Agents are counted by their token, in
 /// the extractor that knows it, senders of datapoints by their credential, generously; health is for everyone.
 pub(crate) async fn limit(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
@@ -35,16 +40,17 @@ pub(crate) async fn limit(State(state): State<AppState>, request: Request, next:
     let (mut parts, body) = request.into_parts();
     let is_ingest = request_is_ingest(&parts);
     let key = match presented(&parts).is_some() {
-        true => Reader::from_request_parts(&mut parts, &state)
-            .await
-            .ok()
-            .map(|Reader(who)| if is_ingest { credential_key(&who) } else { format!("user:{}", who.user) }),
+        true => match Reader::from_request_parts(&mut parts, &state).await {
+            Ok(Reader(user)) => Some(if is_ingest { ingest_key(&user) } else { user_key(&user) }),
+            Err(problem) if problem.kind() == ProblemKind::TooMany => return problem.into_response(),
+            Err(_) => None,
+        },
         false => None,
     };
     let key = match key {
         Some(key) => key,
         None => match ClientAddress::from_request_parts(&mut parts, &state).await {
-            Ok(address) => format!("address:{}", address.0),
+            Ok(address) => format!("address:{}", address.network()),
             Err(problem) => return problem.into_response(),
         },
     };
@@ -54,10 +60,32 @@ pub(crate) async fn limit(State(state): State<AppState>, request: Request, next:
     } else {
         Rate { per_minute: limits.requests_per_minute, burst: limits.request_burst }
     };
-    match state.limiter.take(&key, rate, state.clock.now()) {
-        Ok(()) => next.run(Request::from_parts(parts, body)).await,
-        Err(seconds) => Problem::too_many(seconds).into_response(),
+    if let Err(seconds) = state.limiter.take(&key, rate, state.clock.now()) {
+        return Problem::too_many(seconds).into_response();
     }
+    if !is_query(&parts) {
+        return next.run(Request::from_parts(parts, body)).await;
+    }
+    let share = match key.starts_with(USER) {
+        true => match state.reads.take(&key).await {
+            Ok(share) => Some(share),
+            Err(Full::Own) => return Problem::too_many(1).into_response(),
+            Err(Full::All) => {
+                return Problem::unavailable("Too many queries are running: try again.").into_response();
+            }
+        },
+        false => None,
+    };
+    // A client that hangs up ends its queries, and has its share back only when they have ended.
+    on_behalf(share, next.run(Request::from_parts(parts, body))).await
+}
+
+/// Whether the request makes the database work before it is answered. `HEAD` is carried out like `GET`.
+fn is_query(parts: &Parts) -> bool {
+    let path = parts.uri.path();
+    matches!(parts.method, Method::GET | Method::HEAD)
+        || (parts.method == Method::POST
+            && (path == "/api/v1/datapoints/series" || path.ends_with("/backtest")))
 }
 
 fn request_is_ingest(parts: &Parts) -> bool {
@@ -65,8 +93,14 @@ fn request_is_ingest(parts: &Parts) -> bool {
         && matches!(parts.uri.path(), "/api/v1/datapoints" | "/api/v1/datapoints/batch")
 }
 
-fn credential_key(who: &Who) -> String {
-    match who.credential {
+/// Bucket of a user's requests.
+pub(crate) fn user_key(user: &CurrentUser) -> String {
+    format!("{USER}{}", user.id)
+}
+
+/// Bucket of the requests and messages of a credential that record datapoints.
+pub(crate) fn ingest_key(user: &CurrentUser) -> String {
+    match user.credential {
         Credential::Session(id) | Credential::ApiToken(id) => format!("{INGEST}{id}"),
     }
 }

@@ -1,11 +1,12 @@
 //! One active process per piece of work: a lease is a session lock in PostgreSQL. It is for economy; correctness never
 //! depends on it.
 //!
-//! All leases of a part of a process are held on one connection. The server releases them the moment that the connection
-//! ends, as it does when the process is killed. A process that hangs, or whose machine is gone, keeps its connection for
-//! long: so each says on it twice a second that it lives, and whoever is there ends the sessions that have not for three
-//! seconds.
+//! All leases of a part of a process are held on one connection. The server releases them when the connection ends,
+//! as it does when the process is killed. A process that hangs, or whose machine has failed, keeps its connection for
+//! long: so each holder sends a heartbeat on it twice a second, and any other process ends sessions without a
+//! heartbeat for three seconds.
 
+use signalbox_boxed::boxed;
 use std::{
     collections::HashSet,
     sync::{Arc, Weak},
@@ -19,12 +20,12 @@ use tokio::{
     time::sleep,
 };
 
-/// How often a waiting process asks for a lease: the longest pause after its holder has been killed.
+/// How often a waiting process tries to take a lease: the longest delay after its holder was killed.
 const RETRY: Duration = Duration::from_millis(500);
-/// How often a session says that it lives.
+/// Interval of a session's heartbeats.
 const BEAT: Duration = Duration::from_millis(500);
-/// How long the server may take to answer before the session is given up.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time limit of the server's answers; after it the session is abandoned.
+const LEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Marks the sessions that hold leases.
 const SESSION: &str = "signalbox leases";
 
@@ -36,14 +37,14 @@ pub struct Leases(Arc<Shared>);
 struct Shared {
     options: PgConnectOptions,
     session: Mutex<Session>,
-    /// Whose holders are gone, with the number of their session.
+    /// Leases whose holders were dropped, with the number of their session.
     returned: std::sync::Mutex<Vec<(u64, String)>>,
 }
 
 #[derive(Debug, Default)]
 struct Session {
     connection: Option<PgConnection>,
-    /// Another one for each connection: what an earlier one held is lost.
+    /// Another one for each connection: leases of an earlier connection are lost.
     number: u64,
     held: HashSet<String>,
 }
@@ -57,7 +58,7 @@ pub struct Lease {
 }
 
 impl Leases {
-    /// Leases in the database of `pool`; the connection is opened when the first is asked for.
+    /// Leases in the database of `pool`; the connection is opened with the first one.
     pub fn new(pool: &PgPool) -> Self {
         let options = PgConnectOptions::clone(&pool.connect_options()).application_name(SESSION);
         let shared = Arc::new(Shared { options, session: Mutex::default(), returned: Default::default() });
@@ -66,6 +67,7 @@ impl Leases {
     }
 
     /// Waits until the lease `name` is free and takes it.
+    #[boxed]
     pub async fn acquire(&self, name: &str) -> Lease {
         loop {
             match self.attempt(name).await {
@@ -89,7 +91,8 @@ impl Leases {
 }
 
 impl Lease {
-    /// Whether the session that holds the lease still lives, as far as this process has noticed.
+    /// Whether the session that holds the lease is still open, as far as this process knows.
+    #[boxed]
     pub async fn holds(&self) -> bool {
         let session = self.shared.session().await;
         session.number == self.session && session.connection.is_some()
@@ -105,7 +108,7 @@ impl Drop for Lease {
 }
 
 impl Shared {
-    /// The session, without what was returned meanwhile.
+    /// The session, after releasing the leases returned meanwhile.
     async fn session(&self) -> MutexGuard<'_, Session> {
         let mut session = self.session.lock().await;
         let returned = self.returned.lock().map(|mut names| std::mem::take(&mut *names)).unwrap_or_default();
@@ -121,7 +124,7 @@ impl Shared {
 impl Session {
     async fn lock(&mut self, options: &PgConnectOptions, name: &str) -> Result<bool, sqlx::Error> {
         if self.connection.is_none() {
-            self.connection = Some(within(PATIENCE, PgConnection::connect_with(options)).await?);
+            self.connection = Some(within(LEASE_TIMEOUT, PgConnection::connect_with(options)).await?);
             self.number += 1;
         }
         self.ask("SELECT pg_try_advisory_lock(hashtextextended($1, 0))", name).await
@@ -134,7 +137,7 @@ impl Session {
         }
     }
 
-    /// Says that this session lives, and ends those that do not.
+    /// Sends a heartbeat for this session, and ends sessions without one.
     async fn beat(&mut self) {
         if self.connection.is_none() {
             return;
@@ -155,7 +158,7 @@ impl Session {
     async fn ask(&mut self, question: &str, text: &str) -> Result<bool, sqlx::Error> {
         let Some(connection) = &mut self.connection else { return Ok(false) };
         let asked = sqlx::query_scalar(question).bind(text).fetch_one(connection);
-        let answer = within(PATIENCE, asked).await;
+        let answer = within(LEASE_TIMEOUT, asked).await;
         if answer.is_err() {
             self.connection = None;
             self.held.clear();

@@ -18,21 +18,29 @@ mod projection;
 mod rebuild;
 pub mod register;
 mod runner;
+mod set_aside;
+mod snapshot_holders;
 mod standing;
 mod table;
 pub mod transfer;
+mod withdrawals;
 mod write;
 
 pub use contexts::context_of;
 pub use lease::{Lease, Leases};
 pub use live::keep_up;
 pub use lookup::Lookup;
-pub use page::Page;
+pub use page::{Listed, Order, Page, SortField, Sorting};
 pub use projection::{ApplyError, Poison, Projection, Rows};
 pub use rebuild::{
-    Portions, RebuildError, RebuildReport, Watcher, compare, compare_watched, rebuild, rebuild_in,
+    BatchSizes, RebuildError, RebuildReport, Watcher, compare, compare_watched, rebuild, rebuild_in,
     rebuild_watched,
 };
-pub use runner::{Runner, StepError, checkpoint};
-pub use standing::standing;
+pub use runner::{Progress, Runner, StepError, checkpoint, progress};
+pub use set_aside::{
+    Retried, SetAside, is_set_aside, note_waiting, report_waiting, retry, retry_soon, set_aside_counts,
+    set_aside_streams,
+};
+pub use snapshot_holders::{OldestSnapshot, note_snapshot_holders, oldest_snapshot};
+pub use standing::{LogLag, log_lags, standing};
 pub use table::ReadRow;

@@ -1,4 +1,4 @@
-use signalbox_clock::Clock;
+use signalbox_boxed::boxed;
 use signalbox_messaging::Bus;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
@@ -9,15 +9,9 @@ use crate::{
     monitoring::series::Folder, transfer::TransferProjection,
 };
 
-/// Keeps every read model up to date until `stop`, each as long as this process holds its lease; datapoints that are older than
-/// `retention_days` are dropped, if that is given.
-pub async fn keep_up(
-    pool: PgPool,
-    bus: Bus,
-    clock: Clock,
-    retention_days: Option<u32>,
-    stop: CancellationToken,
-) {
+/// Keeps every read model up to date until `stop`, each as long as this process holds its lease.
+#[boxed]
+pub async fn keep_up(pool: PgPool, bus: Bus, stop: CancellationToken) {
     let leases = Leases::new(&pool);
     tokio::join!(
         Runner::<AutomationProjection>::run(pool.clone(), leases.clone(), bus.clone(), stop.clone()),
@@ -26,6 +20,6 @@ pub async fn keep_up(
         Runner::<IdentityProjection>::run(pool.clone(), leases.clone(), bus.clone(), stop.clone()),
         Runner::<MonitoringProjection>::run(pool.clone(), leases.clone(), bus.clone(), stop.clone()),
         Runner::<TransferProjection>::run(pool.clone(), leases.clone(), bus, stop.clone()),
-        Folder::run(pool, leases, clock, retention_days, stop),
+        Folder::run(pool, leases, stop),
     );
 }

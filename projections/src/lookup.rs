@@ -1,3 +1,4 @@
+use signalbox_boxed::boxed;
 use std::{
     collections::{HashMap, HashSet},
     io,
@@ -13,11 +14,11 @@ use uuid::Uuid;
 
 use crate::table::ReadRow;
 
-/// Rows that one query looks up at most.
+/// Limit of the rows looked up by one query.
 const BATCH: usize = 256;
 
-/// Finds rows by their keys for many requests at once: those that come while a query is under way share the next one.
-/// Requests that wait for the same fold all ask in the same moment. Clones share the queue.
+/// Finds rows by their keys for many requests at once: requests that arrive while a query is in progress share the
+/// next one. Requests that wait for the same fold all look up at the same moment. Clones share the queue.
 #[derive(Debug, Clone)]
 pub struct Lookup<R> {
     questions: mpsc::Sender<Question<R>>,
@@ -30,7 +31,7 @@ struct Question<R> {
 }
 
 impl<R: ReadRow + Clone + 'static> Lookup<R> {
-    /// Starts the task that asks; it ends with the last clone.
+    /// Starts the task that queries; it ends with the last clone.
     pub fn start(pool: &PgPool) -> Self {
         let (questions, asked) = mpsc::channel(BATCH);
         tokio::spawn(answer_all(OwnConnection::new(pool, &BY_KEY), asked));
@@ -41,6 +42,7 @@ impl<R: ReadRow + Clone + 'static> Lookup<R> {
     ///
     /// # Errors
     /// The database's error.
+    #[boxed]
     pub async fn get(&self, id: Uuid) -> Result<Option<R>, sqlx::Error> {
         let (answer, answered) = oneshot::channel();
         self.questions.send(Question { id, answer }).await.map_err(|_| sqlx::Error::WorkerCrashed)?;
@@ -51,7 +53,7 @@ impl<R: ReadRow + Clone + 'static> Lookup<R> {
 async fn answer_all<R: ReadRow + Clone>(mut own: OwnConnection, mut asked: mpsc::Receiver<Question<R>>) {
     let mut questions = Vec::new();
     while asked.recv_many(&mut questions, BATCH).await > 0 {
-        // Those who were woken in the same moment as the first one get to ask, too.
+        // Requests woken at the same moment as the first one can join the query.
         yield_now().await;
         while questions.len() < BATCH
             && let Ok(question) = asked.try_recv()
@@ -65,7 +67,7 @@ async fn answer_all<R: ReadRow + Clone>(mut own: OwnConnection, mut asked: mpsc:
                 Ok(rows) => Ok(rows.get(&id).cloned()),
                 Err(error) => Err(sqlx::Error::Io(io::Error::other(error.to_string()))),
             };
-            // Who asked may have gone away.
+            // The caller may have been dropped.
             let _ = answer.send(row);
         }
     }

@@ -1,7 +1,12 @@
-use std::future::Future;
+use std::{any::Any, panic::AssertUnwindSafe};
 
-use signalbox_event_store::{DecodeError, RecordedEvent};
+use async_trait::async_trait;
+use futures::FutureExt;
+use signalbox_database::is_refusal;
+use signalbox_event_store::{DecodeError, EventKey, RecordedEvent};
 use sqlx::PgConnection;
+
+use crate::withdrawals::Withdrawals;
 
 /// A group of read-model tables that is folded from the log under one checkpoint.
 pub trait Projection: Send + Sync + 'static {
@@ -14,9 +19,15 @@ pub trait Projection: Send + Sync + 'static {
 
     /// Those rows of its tables that are in memory.
     type Rows: Rows;
+
+    /// Statements that take access away, by the word of the event that does. They run where such an event is set aside, so they
+    /// need neither its payload decoded nor the row that it could not be applied to. `{schema}` is the schema of the
+    /// tables, `$1` the aggregate's id, `$2` the event's position.
+    const WITHDRAWALS: Withdrawals;
 }
 
 /// Rows of a projection's tables in memory, and how events change them.
+#[async_trait]
 pub trait Rows: Default + Send {
     /// An event of one of [`Projection::AGGREGATES`].
     type Event: Send + Sync;
@@ -28,65 +39,47 @@ pub trait Rows: Default + Send {
     fn decode(recorded: &RecordedEvent) -> Result<Self::Event, DecodeError>;
 
     /// Reads those rows that `events` change and that are not here from the tables in `schema`.
-    fn load(
+    async fn load(
         &mut self,
         connection: &mut PgConnection,
         schema: &str,
         events: &[(&RecordedEvent, Self::Event)],
-    ) -> impl Future<Output = Result<(), ApplyError>> + Send;
+    ) -> Result<(), ApplyError>;
 
-    /// Changes the rows that are here as `event` says.
+    /// Applies `event` to the loaded rows.
     fn apply(&mut self, recorded: &RecordedEvent, event: Self::Event);
 
     /// Folds `events` (only of [`Projection::AGGREGATES`], in log order), reading rows that are not here from the tables
-    /// in `schema`; gives back the events that it could not apply.
-    fn fold(
+    /// in `schema`.
+    async fn fold(
         &mut self,
         connection: &mut PgConnection,
         schema: &str,
-        events: &[&RecordedEvent],
-    ) -> impl Future<Output = Result<Vec<Poison>, ApplyError>> + Send {
-        async move {
-            let (decoded, poisons) = decode_all(events, Self::decode);
-            self.load(connection, schema, &decoded).await?;
-            for (recorded, event) in decoded {
-                self.apply(recorded, event);
-            }
-            Ok(poisons)
+        events: Vec<(&RecordedEvent, Self::Event)>,
+    ) -> Result<(), ApplyError> {
+        self.load(connection, schema, &events).await?;
+        for (recorded, event) in events {
+            self.apply(recorded, event);
         }
+        Ok(())
     }
 
-    /// Writes what has changed into the tables in `schema`, all of it when `keep` is 0; otherwise, of a table with more
-    /// than `keep` rows in memory, what the last fold did not touch.
-    fn write(
+    /// Writes changed rows into the tables in `schema`, all of them if `keep` is 0; otherwise, of a table with more
+    /// than `keep` rows in memory, those that the last fold did not touch.
+    async fn write(
         &mut self,
         connection: &mut PgConnection,
         schema: &str,
         keep: usize,
-    ) -> impl Future<Output = Result<(), ApplyError>> + Send;
+    ) -> Result<(), ApplyError>;
 }
 
-/// What `decode` makes of each event, and those of which it makes nothing.
-fn decode_all<'e, E>(
-    events: &[&'e RecordedEvent],
-    decode: impl Fn(&RecordedEvent) -> Result<E, DecodeError>,
-) -> (Vec<(&'e RecordedEvent, E)>, Vec<Poison>) {
-    let (mut decoded, mut poisons) = (Vec::with_capacity(events.len()), Vec::new());
-    for recorded in events {
-        match decode(recorded) {
-            Ok(event) => decoded.push((*recorded, event)),
-            Err(error) => poisons.push(Poison { position: recorded.position, error: error.to_string() }),
-        }
-    }
-    (decoded, poisons)
-}
-
-/// An event that cannot be applied.
+/// An event that cannot be applied, or the first of a stream that waits for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Poison {
-    /// Its place in the log.
-    pub position: i64,
-    /// What is wrong with it.
+    /// Which event it is.
+    pub key: EventKey,
+    /// Why it cannot be applied.
     pub error: String,
 }
 
@@ -104,4 +97,37 @@ pub enum ApplyError {
         /// Why.
         source: serde_json::Error,
     },
+    /// The fold panicked.
+    #[error("the fold panicked: {0}")]
+    Panic(String),
+}
+
+impl ApplyError {
+    /// Whether a statement exceeded its limit: with fewer events it may not.
+    pub(crate) fn is_timeout(&self) -> bool {
+        const QUERY_CANCELED: &str = "57014";
+        let Self::Database(error) = self else { return false };
+        error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == QUERY_CANCELED)
+    }
+
+    /// Whether the events are the cause, so that others may be applied; otherwise the database is.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Database(error) => is_refusal(error),
+            Self::Row { .. } | Self::Panic(_) => true,
+        }
+    }
+}
+
+/// The result of `work`, or its panic as an error.
+pub(crate) async fn catch_panic<T>(
+    work: impl Future<Output = Result<T, ApplyError>>,
+) -> Result<T, ApplyError> {
+    let caught = AssertUnwindSafe(work).catch_unwind().await;
+    caught.unwrap_or_else(|panic| Err(ApplyError::Panic(panic_text(panic.as_ref()))))
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())
 }

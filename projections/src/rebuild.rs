@@ -1,42 +1,45 @@
-//! Builds the tables of a projection anew beside the live ones, and swaps them in one transaction.
+//! Rebuilds the tables of a projection beside the live ones, and swaps them in one transaction.
 //!
-//! The live tables serve meanwhile. At the end the copy catches up with what they show at one moment, and is compared with that.
-//! Then the live checkpoint is locked for as long as the copy takes to fold what has come since, and to take their place.
+//! Streams that are set aside live are retried. Those that still cannot be applied wait in the rebuilt tables too,
+//! and are reported; an event of any other stream that cannot be applied stops the rebuild.
+//!
+//! The live tables serve meanwhile. At the end the copy catches up with one snapshot of them, and is compared with
+//! that. Then the live checkpoint is locked while the copy folds the events since, and replaces the live tables.
 
 use std::time::Duration;
 
-use signalbox_event_store::{RecordedEvent, count_between, read_after, read_wanted};
+use signalbox_database::is_lock_conflict;
+use signalbox_event_store::{LogSlice, count_between, first_gap, read_aggregates};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::{sync::mpsc, time::sleep};
 
 use crate::{
     ApplyError, Leases, Poison, Projection, Rows,
-    runner::{StepError, check_gapless, checkpoint, ensure_checkpoint},
+    runner::{StepError, checkpoint, ensure_checkpoint},
+    set_aside::{self, Trial, sort_out, withdraw_all},
 };
 
-/// Batches that are read before they are asked for.
+/// Batches that are read ahead.
 const AHEAD: usize = 2;
-/// How often the swap asks for the live tables, which readers hold; a quarter of a second each time.
+/// Attempts of the swap to lock the live tables, which readers hold; a quarter of a second each.
 const LOCK_ATTEMPTS: u32 = 40;
-/// PostgreSQL's code for a lock that was not given in time.
-const LOCK_NOT_AVAILABLE: &str = "55P03";
 
-/// How much of a rebuild is in memory at a time.
+/// Limits of the memory that a rebuild uses.
 #[derive(Debug, Clone, Copy)]
-pub struct Portions {
+pub struct BatchSizes {
     /// Events per step.
     pub events: i64,
     /// Rows of one table that wait for more changes.
     pub rows: usize,
 }
 
-impl Default for Portions {
+impl Default for BatchSizes {
     fn default() -> Self {
         Self { events: 10_000, rows: 50_000 }
     }
 }
 
-/// What a rebuild did.
+/// Result of a rebuild.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RebuildReport {
     /// Events read.
@@ -45,16 +48,20 @@ pub struct RebuildReport {
     pub rows: i64,
     /// Keys whose row differed between the tables that were live and the rebuilt ones.
     pub differences: i64,
+    /// Streams that are set aside in the rebuilt tables too, each from this event on.
+    pub set_aside: Vec<Poison>,
+    /// Streams that were set aside, and are applied in the rebuilt tables.
+    pub applied_again: usize,
 }
 
-/// Why a rebuild was given up; the live tables are untouched.
+/// Reasons why a rebuild was abandoned; the live tables are untouched.
 #[derive(Debug, thiserror::Error)]
 pub enum RebuildError {
     /// The database refused or did not answer.
     #[error("the rebuild failed: {0}")]
     Step(#[from] StepError),
-    /// An event cannot be applied.
-    #[error("event {} cannot be applied: {}", .0.position, .0.error)]
+    /// An event cannot be applied, whose stream is not set aside.
+    #[error("event {} cannot be applied: {}", .0.key.position, .0.error)]
     Poisonous(Poison),
 }
 
@@ -70,7 +77,7 @@ impl From<ApplyError> for RebuildError {
     }
 }
 
-/// Is told how many of how many positions of the log have been folded.
+/// Called with the number of log positions folded, and their total.
 pub type Watcher<'p> = &'p (dyn Fn(i64, i64) + Sync);
 
 /// Rebuilds projection `P` while the system serves; waits for another rebuild of it.
@@ -78,10 +85,10 @@ pub type Watcher<'p> = &'p (dyn Fn(i64, i64) + Sync);
 /// # Errors
 /// [`RebuildError`]; a poisonous event stops it.
 pub async fn rebuild<P: Projection>(pool: &PgPool) -> Result<RebuildReport, RebuildError> {
-    rebuild_in::<P>(pool, Portions::default()).await
+    rebuild_in::<P>(pool, BatchSizes::default()).await
 }
 
-/// [`rebuild`] that tells how far it is.
+/// Like [`rebuild`]; reports its progress.
 ///
 /// # Errors
 /// As [`rebuild`].
@@ -89,10 +96,10 @@ pub async fn rebuild_watched<P: Projection>(
     pool: &PgPool,
     watcher: Watcher<'_>,
 ) -> Result<RebuildReport, RebuildError> {
-    build::<P>(pool, Portions::default(), Fate::Live, watcher).await
+    build::<P>(pool, BatchSizes::default(), RebuildMode::Swap, watcher).await
 }
 
-/// Builds projection `P` anew and says how it differs from the live tables, which stay as they are.
+/// Rebuilds projection `P` and reports how it differs from the live tables, which stay as they are.
 ///
 /// # Errors
 /// As [`rebuild`].
@@ -100,7 +107,7 @@ pub async fn compare<P: Projection>(pool: &PgPool) -> Result<RebuildReport, Rebu
     compare_watched::<P>(pool, &|_, _| {}).await
 }
 
-/// [`compare`] that tells how far it is.
+/// Like [`compare`]; reports its progress.
 ///
 /// # Errors
 /// As [`rebuild`].
@@ -108,33 +115,32 @@ pub async fn compare_watched<P: Projection>(
     pool: &PgPool,
     watcher: Watcher<'_>,
 ) -> Result<RebuildReport, RebuildError> {
-    build::<P>(pool, Portions::default(), Fate::Dropped, watcher).await
+    build::<P>(pool, BatchSizes::default(), RebuildMode::Compare, watcher).await
 }
 
-/// [`rebuild`] with other portions.
+/// Like [`rebuild`], with other batch sizes.
 ///
 /// # Errors
 /// As [`rebuild`].
 pub async fn rebuild_in<P: Projection>(
     pool: &PgPool,
-    portions: Portions,
+    sizes: BatchSizes,
 ) -> Result<RebuildReport, RebuildError> {
-    build::<P>(pool, portions, Fate::Live, &|_, _| {}).await
+    build::<P>(pool, sizes, RebuildMode::Swap, &|_, _| {}).await
 }
 
-/// What becomes of the rebuilt tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// They take the place of the live ones.
-    Live,
-    /// They have shown what they are to show.
-    Dropped,
+pub(crate) enum RebuildMode {
+    /// The rebuilt tables replace the live ones.
+    Swap,
+    /// The rebuilt tables are compared with the live ones and dropped.
+    Compare,
 }
 
 async fn build<P: Projection>(
     pool: &PgPool,
-    portions: Portions,
-    fate: Fate,
+    sizes: BatchSizes,
+    mode: RebuildMode,
     watcher: Watcher<'_>,
 ) -> Result<RebuildReport, RebuildError> {
     let _lease = Leases::new(pool).acquire(&format!("rebuild.{}", P::NAME)).await;
@@ -142,9 +148,9 @@ async fn build<P: Projection>(
     ensure_checkpoint(pool, P::NAME).await?;
     // Not given back to the pool, because it is set up for this alone.
     let mut connection = pool.acquire().await?.detach();
-    let result = build_and_compare::<P>(pool, &mut connection, &schema, portions, fate, watcher).await;
-    if result.is_err() || fate == Fate::Dropped {
-        // The next rebuild would drop it too; if the database is away, that is what is left to do.
+    let result = build_and_compare::<P>(pool, &mut connection, &schema, sizes, mode, watcher).await;
+    if result.is_err() || mode == RebuildMode::Compare {
+        // Best effort if the database is down: the next rebuild drops it too.
         let _ = connection.execute(drop_schema(&schema).as_str()).await;
     }
     result
@@ -154,40 +160,41 @@ async fn build_and_compare<P: Projection>(
     pool: &PgPool,
     connection: &mut PgConnection,
     schema: &str,
-    portions: Portions,
-    fate: Fate,
+    sizes: BatchSizes,
+    mode: RebuildMode,
     watcher: Watcher<'_>,
 ) -> Result<RebuildReport, RebuildError> {
     // Nothing here has to outlive a crash before the swap, which waits for the disk.
     connection.execute("SET synchronous_commit = off").await?;
     let indexes = prepare::<P>(connection, schema).await?;
+    let mut trial = Trial::of::<P>(connection, schema, &indexes).await?;
     let (mut rows, mut position) = (P::Rows::default(), 0);
     let all = checkpoint(pool, P::NAME).await?;
-    let mut batches = read_ahead::<P>(pool.clone(), portions.events);
+    let mut batches = read_ahead::<P>(pool.clone(), sizes.events);
     while let Some(batch) = batches.recv().await {
         let batch = batch?;
         position = batch.last;
-        fold::<P>(&mut rows, connection, schema, &batch.events).await?;
-        rows.write(connection, schema, portions.rows).await?;
+        fold::<P>(&mut rows, connection, schema, &batch.slice, &mut trial).await?;
+        rows.write(connection, schema, sizes.rows).await?;
         watcher(position, all.max(position));
     }
     rows.write(connection, schema, 0).await?;
-    // Sorted at once they cost a fraction of what they cost row by row.
+    // Built at once they cost a fraction of their cost row by row.
     for statement in indexes {
         connection.execute(statement.as_str()).await?;
     }
     connection.execute("RESET synchronous_commit").await?;
-    finish::<P>(connection, schema, position, portions.events, fate).await
+    finish::<P>(pool, connection, schema, (position, sizes.events), mode, trial).await
 }
 
 struct Batch {
-    events: Vec<RecordedEvent>,
+    slice: LogSlice,
     /// Position that they reach to.
     last: i64,
 }
 
-/// Reads what the live tables show, and no more: after the swap their runner goes on from its own checkpoint. Stays
-/// ahead of who applies it.
+/// Reads up to the position that the live tables show, and no further: after the swap their runner continues from its
+/// own checkpoint. Reads ahead of the fold.
 fn read_ahead<P: Projection>(pool: PgPool, count: i64) -> mpsc::Receiver<Result<Batch, RebuildError>> {
     let (batches, receiver) = mpsc::channel(AHEAD);
     tokio::spawn(async move {
@@ -195,7 +202,7 @@ fn read_ahead<P: Projection>(pool: PgPool, count: i64) -> mpsc::Receiver<Result<
         while let Some(batch) = next::<P>(&pool, position, count).await.transpose() {
             position = batch.as_ref().map_or(position, |batch| batch.last);
             let failed = batch.is_err();
-            // Who does not listen any more has given up.
+            // The receiver was dropped: the fold has failed.
             if batches.send(batch).await.is_err() || failed {
                 break;
             }
@@ -220,7 +227,7 @@ fn drop_schema(schema: &str) -> String {
     format!("DROP SCHEMA IF EXISTS {schema} CASCADE")
 }
 
-/// Makes the tables with their keys; gives back the statements that make their other indexes.
+/// Makes the tables with their keys; returns the statements that make their other indexes.
 async fn prepare<P: Projection>(
     connection: &mut PgConnection,
     schema: &str,
@@ -232,16 +239,17 @@ async fn prepare<P: Projection>(
         let copy =
             format!("CREATE TABLE {schema}.{table} (LIKE read.{table} INCLUDING ALL EXCLUDING INDEXES)");
         connection.execute(copy.as_str()).await?;
-        for statement in key_statements(connection, schema, table).await? {
+        let unique = index_statements(connection, schema, table, true).await?;
+        for statement in key_statements(connection, schema, table).await?.into_iter().chain(unique) {
             connection.execute(statement.as_str()).await?;
         }
-        indexes.extend(index_statements(connection, schema, table).await?);
+        indexes.extend(index_statements(connection, schema, table, false).await?);
     }
     Ok(indexes)
 }
 
-/// What gives the copy of `table` its keys. `INCLUDING INDEXES` would name them anew, and a later migration would not find
-/// them.
+/// Statements that give the copy of `table` its keys. `INCLUDING INDEXES` would choose other names, and a later
+/// migration would not find them.
 async fn key_statements(
     connection: &mut PgConnection,
     schema: &str,
@@ -257,19 +265,21 @@ async fn key_statements(
     .await
 }
 
-/// What gives the copy of `table` its other indexes.
+/// Statements that give the copy of `table` its other indexes, unique ones or not.
 async fn index_statements(
     connection: &mut PgConnection,
     schema: &str,
     table: &str,
+    is_unique: bool,
 ) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT replace(pg_get_indexdef(indexrelid), format(' ON read.%I ', $2), format(' ON %I.%I ', $1, $2))
-           FROM pg_index WHERE indrelid = format('read.%I', $2)::regclass
+           FROM pg_index WHERE indrelid = format('read.%I', $2)::regclass AND indisunique = $3
             AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)",
     )
     .bind(schema)
     .bind(table)
+    .bind(is_unique)
     .fetch_all(connection)
     .await
 }
@@ -281,51 +291,70 @@ async fn read<P: Projection>(
     last: i64,
 ) -> Result<Batch, RebuildError> {
     if count_between(&mut *connection, position, last).await? != last - position {
-        check_gapless(position, &read_after(&mut *connection, position, last - position).await?)?;
+        let found = first_gap(&mut *connection, position, last).await?.unwrap_or(last);
+        return Err(StepError::Gap { after: found - 1, found: found + 1 }.into());
     }
-    Ok(Batch { events: read_wanted(connection, position, last, P::AGGREGATES).await?, last })
+    Ok(Batch { slice: read_aggregates(connection, position, last, P::AGGREGATES).await?, last })
 }
 
 async fn fold<P: Projection>(
     rows: &mut P::Rows,
     connection: &mut PgConnection,
     schema: &str,
-    events: &[RecordedEvent],
+    slice: &LogSlice,
+    trial: &mut Trial,
 ) -> Result<(), RebuildError> {
-    let poisons = rows.fold(connection, schema, &events.iter().collect::<Vec<_>>()).await?;
-    poisons.into_iter().next().map_or(Ok(()), |poison| Err(RebuildError::Poisonous(poison)))
+    trial.renew(connection, P::NAME).await?;
+    let sorted = sort_out::<P>(slice, &mut trial.held, None);
+    if let Some(poison) = sorted.poisons.into_iter().next() {
+        return Err(RebuildError::Poisonous(poison));
+    }
+    rows.fold(connection, schema, sorted.applicable).await?;
+    if !sorted.waiting.is_empty() {
+        // Withdrawals are statements, so pending rows are written first.
+        rows.write(connection, schema, 0).await?;
+        withdraw_all::<P>(connection, schema, &[], &sorted.waiting).await?;
+    }
+    Ok(())
 }
 
-/// Compares with one moment of the live tables, which go on meanwhile: comparing large ones takes seconds, and whoever has
-/// written something waits for the live tables to show it. They stand still only while they are replaced.
+/// Compares with one snapshot of the live tables, which are still updated meanwhile: comparing large ones takes
+/// seconds, and writers wait for the live tables to show their changes. Updates stop only while the tables are
+/// replaced.
 async fn finish<P: Projection>(
+    pool: &PgPool,
     connection: &mut PgConnection,
     schema: &str,
-    position: i64,
-    count: i64,
-    fate: Fate,
+    (position, count): (i64, i64),
+    mode: RebuildMode,
+    mut trial: Trial,
 ) -> Result<RebuildReport, RebuildError> {
     let mut moment = connection.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ").await?;
     let live = checkpoint(&mut *moment, P::NAME).await?;
-    catch_up::<P>(&mut moment, schema, position, live, count).await?;
-    let mut report = RebuildReport { events: live, rows: 0, differences: 0 };
+    catch_up::<P>(&mut moment, schema, (position, live), count, &mut trial).await?;
+    let mut report =
+        RebuildReport { events: live, rows: 0, differences: 0, set_aside: Vec::new(), applied_again: 0 };
     for table in P::TABLES {
         let (rows, differences) = differences(&mut moment, schema, table).await?;
         report.rows += rows;
         report.differences += differences;
     }
     moment.commit().await?;
-    if fate == Fate::Live {
+    if mode == RebuildMode::Swap {
         let mut transaction = connection.begin().await?;
         report.events =
             sqlx::query_scalar("SELECT position FROM read.checkpoints WHERE projection = $1 FOR UPDATE")
                 .bind(P::NAME)
                 .fetch_one(&mut *transaction)
                 .await?;
-        catch_up::<P>(&mut transaction, schema, live, report.events, count).await?;
+        catch_up::<P>(&mut transaction, schema, (live, report.events), count, &mut trial).await?;
         swap::<P>(&mut transaction, schema).await?;
+        trial.conclude(&mut transaction, P::NAME).await?;
         transaction.commit().await?;
+        set_aside::report(pool, P::NAME).await?;
     }
+    report.applied_again = trial.applied_again();
+    report.set_aside = trial.poisons;
     Ok(report)
 }
 
@@ -333,14 +362,14 @@ async fn finish<P: Projection>(
 async fn catch_up<P: Projection>(
     connection: &mut PgConnection,
     schema: &str,
-    mut position: i64,
-    last: i64,
+    (mut position, last): (i64, i64),
     count: i64,
+    trial: &mut Trial,
 ) -> Result<(), RebuildError> {
     let mut rows = P::Rows::default();
     while position < last {
         let batch = read::<P>(connection, position, last.min(position + count)).await?;
-        fold::<P>(&mut rows, connection, schema, &batch.events).await?;
+        fold::<P>(&mut rows, connection, schema, &batch.slice, trial).await?;
         rows.write(connection, schema, 0).await?;
         position = batch.last;
     }
@@ -357,8 +386,8 @@ async fn swap<P: Projection>(connection: &mut PgConnection, schema: &str) -> Res
     connection.execute(format!("DROP SCHEMA {schema}").as_str()).await.map(|_| ())
 }
 
-/// Locks the live tables against readers. A reader that holds one of them and waits for the next would be stopped by
-/// PostgreSQL as a deadlock; so this side gives up first and asks again.
+/// Locks the live tables against readers. PostgreSQL would abort a reader that holds one of them and waits for the
+/// next as a deadlock; so this side gives up first and retries.
 pub(crate) async fn lock_tables(connection: &mut PgConnection, tables: &[String]) -> Result<(), sqlx::Error> {
     connection.execute("SET LOCAL lock_timeout = '250ms'").await?;
     let statement = format!("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", tables.join(", "));
@@ -366,7 +395,7 @@ pub(crate) async fn lock_tables(connection: &mut PgConnection, tables: &[String]
         let mut attempt = connection.begin().await?;
         match attempt.execute(statement.as_str()).await {
             Ok(_) => return attempt.commit().await,
-            Err(error) if is_lock_timeout(&error) => attempt.rollback().await?,
+            Err(error) if is_lock_conflict(&error) => attempt.rollback().await?,
             Err(error) => return Err(error),
         }
         sleep(Duration::from_millis(50)).await;
@@ -374,11 +403,8 @@ pub(crate) async fn lock_tables(connection: &mut PgConnection, tables: &[String]
     connection.execute(statement.as_str()).await.map(|_| ())
 }
 
-fn is_lock_timeout(error: &sqlx::Error) -> bool {
-    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == LOCK_NOT_AVAILABLE)
-}
-
-/// Rows of the rebuilt table, and how many keys have another row in the live one, or are only in one of the two.
+/// Number of rows of the rebuilt table, and of keys whose row differs in the live one or exists in only one of the
+/// two.
 async fn differences(
     connection: &mut PgConnection,
     schema: &str,
@@ -393,10 +419,15 @@ async fn differences(
     sqlx::query_as(&sql).fetch_one(connection).await
 }
 
+/// The columns of the primary key of `table`, or those that its unique index is made of.
 async fn key_columns(connection: &mut PgConnection, table: &str) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar(
-        "SELECT quote_ident(attname) FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY(indkey)
-          WHERE indrelid = format('read.%I', $1)::regclass AND indisprimary",
+        "WITH key AS (SELECT * FROM pg_index WHERE indrelid = format('read.%I', $1)::regclass AND indisunique
+                       ORDER BY indisprimary DESC, indexrelid LIMIT 1)
+         SELECT DISTINCT quote_ident(attname) FROM key JOIN pg_attribute ON attrelid = indrelid
+          WHERE attnum = ANY(indkey) OR EXISTS (SELECT FROM pg_depend
+                 WHERE classid = 'pg_class'::regclass AND objid = indexrelid
+                   AND refclassid = 'pg_class'::regclass AND refobjid = indrelid AND refobjsubid = attnum)",
     )
     .bind(table)
     .fetch_all(connection)

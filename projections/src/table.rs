@@ -40,7 +40,7 @@ impl<R> Default for Table<R> {
 }
 
 impl<R: ReadRow> Table<R> {
-    /// Begins a batch that changes the rows `ids`; reads those that are not in memory.
+    /// Starts a batch that changes the rows `ids`; reads those that are not in memory.
     pub(crate) async fn load(
         &mut self,
         connection: &mut PgConnection,
@@ -70,7 +70,7 @@ impl<R: ReadRow> Table<R> {
     /// Adds a row that there has not been, or takes the place of one that is here.
     pub(crate) fn put(&mut self, row: R) {
         let id = row.id();
-        // A widget that was removed and comes back before that was written is in the table all the time.
+        // A widget that was removed and restored before that was written is in the table all the time.
         let stored = self.rows.get(&id).is_some_and(|kept| kept.stored);
         self.rows.insert(id, Kept { row: Some(row), stored, changed: true, batch: self.batch });
     }
@@ -119,8 +119,8 @@ impl<R: ReadRow> Table<R> {
         self.rows.contains_key(&id)
     }
 
-    /// Writes what has changed, and forgets it. Of more than `keep` rows those go that this batch did not touch; with
-    /// 0 all go. Gives back the keys of those that were written for the first time.
+    /// Writes changed rows and drops them. Of more than `keep` rows those are dropped that this batch did not touch;
+    /// with 0 all are. Returns the keys of rows that were written for the first time.
     pub(crate) async fn write(
         &mut self,
         connection: &mut PgConnection,

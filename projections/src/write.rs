@@ -11,7 +11,7 @@ use sqlx::{PgConnection, types::Json};
 
 use crate::ApplyError;
 
-/// From so many new rows on, `COPY` is quicker.
+/// Number of new rows from which `COPY` is quicker.
 const COPIED: usize = 64;
 /// Size at which encoded rows are sent, in bytes.
 const PART: usize = 256 * 1024;
@@ -36,7 +36,7 @@ pub(crate) async fn upsert<R: Serialize>(
     Ok(())
 }
 
-/// Writes `rows`, none of which is in `schema.table` yet.
+/// Inserts `rows`, which are not in `schema.table` yet.
 pub(crate) async fn insert<R: Serialize>(
     connection: &mut PgConnection,
     schema: &str,

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     checks::sentences,
-    sink::{Manner, Sink},
+    sink::{Behaviour, Sink},
     system::{Api, wait_for},
     victims::Victims,
     work::Progress,
@@ -19,8 +19,8 @@ use crate::{
 
 const SUBMIT: Duration = Duration::from_secs(120);
 const END: Duration = Duration::from_secs(300);
-const PAUSE: Duration = Duration::from_millis(50);
-/// Batches under way at the same time, so that some are whenever a process is killed.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// Batches in progress at the same time, so that some are whenever a process is killed.
 const UNDER_WAY: usize = 5;
 
 /// Each statement gives one sentence for each thing that is not as it should be.
@@ -39,7 +39,7 @@ const WRONG: [&str; 5] = [
     "SELECT format('event %s is poisonous for %s: %s', position, projection, error) FROM read.poisonous_events",
 ];
 
-/// Values that cross the thresholds of rules, and the receiver that is told of each.
+/// Values that cross the thresholds of rules, and the receiver that is notified of each.
 #[derive(Clone)]
 pub struct Crossings {
     channels: Vec<String>,
@@ -70,7 +70,7 @@ impl Crossings {
         rules: usize,
     ) -> anyhow::Result<Self> {
         let api = &victims.gateways[0];
-        let sink = Sink::start(Manner::Accept).await?;
+        let sink = Sink::start(Behaviour::Accept).await?;
         let webhook = json!({"url": sink.url("hook"), "secret": "a shared secret", "events": ["sensor.threshold_exceeded"]});
         api.post("/api/v1/webhooks", &webhook).await?;
         let mut channels = Vec::new();
@@ -95,7 +95,7 @@ impl Crossings {
         for number in 0..self.count / self.channels.len() {
             let before = number.saturating_sub(UNDER_WAY) * self.channels.len();
             while self.completed().await.is_ok_and(|completed| completed < before) {
-                sleep(PAUSE).await;
+                sleep(INTERVAL).await;
             }
             let values = [1.0, 11.0 + number as f64];
             let points = values.iter().flat_map(|value| {
@@ -119,7 +119,7 @@ impl Crossings {
         Ok(())
     }
 
-    /// Waits until no delivery is under way.
+    /// Waits until no delivery is in progress.
     pub async fn wait_until_ended(&self, victims: &mut Victims) -> anyhow::Result<()> {
         let deadline = Instant::now() + END;
         loop {
@@ -134,7 +134,7 @@ impl Crossings {
                 "only {ended} of {} deliveries have ended within {END:?}",
                 self.count
             );
-            sleep(PAUSE).await;
+            sleep(INTERVAL).await;
         }
     }
 

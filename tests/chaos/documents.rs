@@ -17,7 +17,7 @@ use crate::{
 const EVERY: Duration = Duration::from_secs(5);
 const START: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(900);
-/// What is read, and words that are in it. The last one has to be recognised.
+/// The documents to read, and words in them. The last one needs text recognition.
 const SAMPLES: [(&str, &str); 4] = [
     ("report.pdf", "Stellkraft"),
     ("letter.docx", "Sehr geehrte"),

@@ -2,6 +2,9 @@
 //! All transfers must complete, each exactly once; each value that crosses a threshold must fire its rule exactly once and
 //! reach the receiver of its webhook.
 //!
+//! Besides kills: each network between two parts stops carrying data without closing its connections, one process
+//! after the other has a wrong clock, and the disk is full. Recovery times are printed.
+//!
 //! `make chaos`; `CHAOS_TRANSFERS` (500), `CHAOS_ROUNDS` (4; each kind is killed once in each), `CHAOS_SEED` (1),
 //! `CHAOS_CROSSINGS` (10,000) over `CHAOS_RULES` (200); `CHAOS_DOCUMENTS` (200).
 
@@ -16,6 +19,7 @@ mod sink;
 mod checks;
 mod crossings;
 mod documents;
+mod odds;
 mod victims;
 mod work;
 
@@ -72,6 +76,24 @@ async fn each_crossing_fires_once_and_reaches_its_receiver() -> anyhow::Result<(
 #[ignore = "takes minutes; run it with `make chaos`"]
 async fn documents_outlive_the_workers_that_read_them() -> anyhow::Result<()> {
     documents::run(of("CHAOS_DOCUMENTS", 200)? as usize).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes; run it with `make chaos`"]
+async fn silent_networks_cost_seconds_and_no_data() -> anyhow::Result<()> {
+    odds::silent_networks().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes; run it with `make chaos`"]
+async fn a_process_with_a_wrong_clock_is_reported_and_costs_no_data() -> anyhow::Result<()> {
+    odds::wrong_clocks().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes and needs root for a small file system; run it with `make chaos`"]
+async fn a_full_disk_is_reported_and_costs_no_data() -> anyhow::Result<()> {
+    odds::full_disk().await
 }
 
 /// `wiped` says whether nats-server loses its streams each time it is killed.

@@ -9,10 +9,10 @@ use crate::{
 };
 
 /// The next one is killed when so many seconds have passed, even if nothing has moved since the last.
-const PATIENCE: Duration = Duration::from_secs(4);
-const PAUSE: Duration = Duration::from_millis(20);
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(4);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What is killed.
+/// The parts to kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Process(usize),
@@ -48,7 +48,7 @@ pub struct Victims {
     pub agents: Vec<(AgentAccount, AgentSettings)>,
     /// The gateways, logged in.
     pub gateways: [Api; 2],
-    /// How many processes have ended although nobody killed them.
+    /// Number of processes that ended without being killed.
     pub ended_by_themselves: usize,
 }
 
@@ -116,7 +116,7 @@ impl Victims {
         Ok(())
     }
 
-    /// What the processes said last.
+    /// The processes' last output.
     pub fn said(&self) -> String {
         let said = self.slots.iter().map(|slot| format!("--- {} said\n{}", slot.name, slot.running.said()));
         said.collect::<Vec<_>>().join("\n")
@@ -135,14 +135,14 @@ impl Victims {
     }
 
     async fn wait_for_progress(&mut self, work: &impl Progress, done: usize) -> anyhow::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + PROGRESS_TIMEOUT;
         while Instant::now() < deadline {
             self.tend()?;
             // The database may be the one that was killed.
             if work.completed().await.is_ok_and(|completed| completed >= done) {
                 break;
             }
-            sleep(PAUSE).await;
+            sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }

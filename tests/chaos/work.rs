@@ -13,15 +13,15 @@ use crate::{
 
 const SUBMIT: Duration = Duration::from_secs(120);
 const END: Duration = Duration::from_secs(300);
-const PAUSE: Duration = Duration::from_millis(50);
-/// Transfers under way at the same time, so that some are whenever a process is killed.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// Transfers in progress at the same time, so that some are whenever a process is killed.
 const UNDER_WAY: usize = 60;
 const MAX_BYTES: usize = 200_000;
 
 /// The transfers that have to complete.
 #[derive(Clone)]
 pub struct Work {
-    /// What moves.
+    /// The transfers.
     pub moves: Vec<Move>,
     gateways: [Api; 2],
     pool: PgPool,
@@ -99,7 +99,7 @@ impl Work {
     pub async fn submit(self) -> anyhow::Result<()> {
         for (number, moved) in self.moves.iter().enumerate() {
             while self.completed().await.is_ok_and(|completed| completed + UNDER_WAY < number) {
-                sleep(PAUSE).await;
+                sleep(INTERVAL).await;
             }
             let transfer = json!({
                 "job_id": moved.job, "source_path": format!("out/{}", moved.name), "destination_path": format!("in/{}", moved.name),
@@ -120,7 +120,7 @@ impl Work {
         Ok(())
     }
 
-    /// Waits until no transfer is under way.
+    /// Waits until no transfer is in progress.
     pub async fn wait_until_ended(&self, victims: &mut Victims) -> anyhow::Result<()> {
         let deadline = Instant::now() + END;
         loop {
@@ -137,7 +137,7 @@ impl Work {
                 let stuck: Vec<String> = sqlx::query_scalar(sql).fetch_all(&self.pool).await?;
                 anyhow::bail!("only {ended} transfers have ended within {END:?}:\n{}", stuck.join("\n"));
             }
-            sleep(PAUSE).await;
+            sleep(INTERVAL).await;
         }
     }
 }

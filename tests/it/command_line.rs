@@ -1,4 +1,4 @@
-//! What every command has in common: completions, manual pages, exit codes.
+//! Behaviour of all commands: completions, manual pages, exit codes.
 
 use std::{
     fs,
@@ -23,12 +23,12 @@ fn text(output: Output) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What `program` says, unless it is not installed.
+/// The output of `program`, unless it is not installed.
 fn if_installed(program: &str, arguments: &[&str]) -> Option<Output> {
     Command::new(program).args(arguments).output().ok()
 }
 
-/// What bash offers after `words`, the last of which is begun.
+/// Bash's completions after `words`, the last of which is incomplete.
 fn offered(script: &Path, words: &[&str]) -> Vec<String> {
     let (last, before) = words.split_last().unwrap();
     let line = format!(
@@ -64,9 +64,9 @@ fn bash_completes_commands_flags_and_values() {
 #[test]
 fn other_shells_accept_their_completions() {
     let folder = TempDir::new().unwrap();
-    for (shell, begins) in [("zsh", "#compdef signalbox"), ("fish", "#")] {
+    for (shell, first) in [("zsh", "#compdef signalbox"), ("fish", "#")] {
         let script = text(signalbox(&["completions", shell]));
-        assert!(script.starts_with(begins) && script.contains("projections"), "{shell}: {script}");
+        assert!(script.starts_with(first) && script.contains("projections"), "{shell}: {script}");
         let path = folder.path().join(shell);
         fs::write(&path, script).unwrap();
         let checked = if_installed(shell, &["-n", path.to_str().unwrap()]);
@@ -114,6 +114,7 @@ fn what_is_typed_wrong_ends_with_2_and_what_fails_with_1() {
         vec!["log", "tail"],
         vec!["log", "verify"],
         vec!["projections", "status"],
+        vec!["projections", "poison", "list"],
         vec!["user", "list", "--json"],
         vec!["token", "list"],
         vec!["doctor"],
@@ -125,19 +126,19 @@ fn what_is_typed_wrong_ends_with_2_and_what_fails_with_1() {
 
 #[tokio::test]
 async fn a_service_that_is_asked_to_stop_while_it_starts_ends_well() {
-    // It takes connections and never says anything, so that the service goes on starting.
+    // It accepts connections and never answers, so that the service does not finish its start.
     let database = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("postgres://signalbox@{}/signalbox", database.local_addr().unwrap());
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_signalbox"));
     command.args(["serve", "--role", "workers"]).env_remove("SIGNALBOX_CONFIG").env("DATABASE_URL", url);
     let mut starting = command.kill_on_drop(true).spawn().unwrap();
     let id = starting.id().unwrap();
-    let heeds_signals = async || {
+    let handles_signals = async || {
         let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
         u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (15 - 1)) != 0
     };
-    eventually(seconds(30), heeds_signals).await;
+    eventually(seconds(30), handles_signals).await;
     Command::new("kill").args(["-TERM", &id.to_string()]).status().unwrap();
     let ended = tokio::time::timeout(seconds(10), starting.wait()).await;
     assert!(ended.expect("it starts on").unwrap().success());

@@ -44,7 +44,7 @@ fn one_bad_file_spoils_nothing_but_the_exit_code() {
     assert!(errors.contains("encrypted.pdf: the file is encrypted"), "{errors}");
     assert!(errors.contains("missing.pdf: it cannot be opened"), "{errors}");
     assert!(errors.contains("bomb.docx: the document unpacks to more than is read"), "{errors}");
-    // Each is told once, and nothing is logged beside it.
+    // Each is reported once, and nothing is logged beside it.
     assert_eq!(errors.lines().count(), 3, "{errors}");
     let written = std::fs::read_to_string(folder.path().join("out/letter.docx.md")).unwrap();
     assert!(written.starts_with("# Brief\n"), "{written}");
@@ -52,7 +52,7 @@ fn one_bad_file_spoils_nothing_but_the_exit_code() {
 }
 
 #[test]
-fn bad_arguments_are_told_before_anything_is_read() {
+fn bad_arguments_are_reported_before_any_file_is_read() {
     let folder = TempDir::new().unwrap();
     let unknown = extract(folder.path(), &["-l", "xyz"], &[sample("report.pdf")]);
     assert_eq!(unknown.status.code(), Some(1));

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 use signalbox_config::{Config, Secret};
-use signalbox_documents::{Documents, Extraction, Failure, Options, OutputFormat, Processor, Source};
+use signalbox_documents::{Documents, Extraction, Failure, Options, OutputFormat, Processor, Share, Source};
 
 use crate::harness::{Reply, Seen, StandIn};
 
@@ -31,7 +31,12 @@ async fn extract(
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents/report.pdf");
     let bytes = std::fs::read(path).unwrap();
     let options = Options { output_format: format, processors: processors.to_vec(), ..Options::default() };
-    let source = Source { length: bytes.len() as u64, bytes: Cursor::new(bytes), name: "report.pdf" };
+    let source = Source {
+        length: bytes.len() as u64,
+        bytes: Cursor::new(bytes),
+        name: "report.pdf",
+        share: Share::operator(),
+    };
     documents.extract(source, &options, &mut |_, _| {}).await
 }
 
@@ -42,7 +47,7 @@ fn completion(text: &str) -> Reply {
     Reply::Json(json!({"id": "x", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}))
 }
 
-/// What the model was given.
+/// The model's input.
 fn given(seen: &Seen) -> String {
     seen.json()["messages"][1]["content"].as_str().unwrap().to_owned()
 }
@@ -110,7 +115,7 @@ fn given_of(content: &str) -> String {
 }
 
 #[tokio::test]
-async fn without_a_model_nobody_can_ask_for_it() {
+async fn without_a_model_its_processors_are_refused() {
     let documents = documents("", 300).await;
     assert!(!documents.offer().await.processors.contains(&"llm"));
     let refused = extract(&documents, OutputFormat::Markdown, &ALL).await.unwrap_err();

@@ -39,7 +39,7 @@ async fn the_newest_events_are_printed() {
     for (arguments, complaint) in [
         (["show", "999999", "--json"], "there is no event at position 999999"),
         (["show", "channel", &world.clock.new_id().to_string()], "there was no stream"),
-        (["show", "nonsense", "--json"], "is no position"),
+        (["show", "nonsense", "--json"], "is not a position"),
     ] {
         let said = signalbox(&world.config, &[&["log"], arguments.as_slice()].concat()).await;
         assert_eq!(said.code, Some(1));
@@ -49,7 +49,7 @@ async fn the_newest_events_are_printed() {
 }
 
 #[tokio::test]
-async fn a_log_that_was_tampered_with_is_told_by_the_exit_status() {
+async fn a_tampered_log_changes_the_exit_status() {
     let world = World::start().await;
     make_event(&world, "first").await;
     let folder = TempDir::new().unwrap();
@@ -81,15 +81,15 @@ MC4CAQAwBQYDK2VwBCIEIFaT0ESf+5bZeIloodUwywwKBxhFAPMUhaB4varEtBeQ
     assert_eq!(found["fault"], json!({"fault": "altered", "position": 1}));
     let said = signalbox(&world.config, &["log", "verify"]).await;
     assert!(said.out.contains("not as it was: event 1 was altered"), "{said:?}");
-    // It cannot be told with a key that is none.
+    // An invalid key makes the check fail.
     let wrong = [verify.as_slice(), &["--public-key", key]].concat();
     assert_eq!(signalbox(&world.config, &wrong).await.code, Some(1));
     world.finish().await;
 }
 
-/// What `client` gets of everything that the same system gives in another place too.
+/// The answers of `client` that are the same for the same system in another place.
 async fn answers(client: &Client, subjects: &routes::Subjects) -> BTreeMap<String, Value> {
-    // What belongs to a process or to its time, and files.
+    // Answers that depend on a process or its time, and files.
     const OTHERS: [&str; 9] = [
         "/health",
         "/livez",
@@ -178,7 +178,7 @@ async fn an_imported_log_answers_every_get_alike() {
     let verify = ["log", "verify", "--head", head.to_str().unwrap()];
     signalbox(&other.config, &verify).await.well();
     assert_eq!(other.count_events("deliveries_queued").await, queued);
-    // It goes on where the first one was.
+    // It continues where the first one was.
     let new =
         other.admin.post("/api/v1/events", json!({"name": "later", "type": "sensor"})).await.expect(201);
     let point = json!({"value": 1, "event_public_id": new["public_id"]});

@@ -5,8 +5,10 @@
 
 mod api;
 mod command_line;
+mod console;
 mod doctor_command;
 mod extract_command;
+mod generated_clients;
 mod harness;
 mod language_model;
 mod log_command;

@@ -91,7 +91,7 @@ async fn one_request_is_followed_from_the_client_through_every_process_to_the_re
 }
 
 #[tokio::test]
-async fn a_datapoint_that_a_rule_fires_on_is_in_one_trace_with_the_webhook_that_tells_of_it() {
+async fn a_datapoint_its_firing_and_the_webhook_share_one_trace() {
     let collector = Collector::start().await;
     let mut service = Separate::start(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url())]).await;
     let (admin, receiver) = (&service.admin, Receiver::start().await);
@@ -106,7 +106,7 @@ async fn a_datapoint_that_a_rule_fires_on_is_in_one_trace_with_the_webhook_that_
     admin.post("/api/v1/datapoints", value).await.expect(201);
     receiver.until_got(1).await;
     let request = collector.until(|span| span.name == "POST /api/v1/datapoints").await;
-    assert_eq!(request.parent, "", "nobody led to it");
+    assert_eq!(request.parent, "", "a request has no cause");
     let named = async |name: &str| collector.until_named(&request.trace, name).await;
     let last = named("POST").await;
     assert_eq!(last.attribute("http.response.status_code"), "200");
@@ -125,7 +125,7 @@ async fn a_datapoint_that_a_rule_fires_on_is_in_one_trace_with_the_webhook_that_
 }
 
 #[tokio::test]
-async fn a_firing_of_a_schedule_begins_a_trace_of_its_own() {
+async fn a_scheduled_firing_starts_a_trace_of_its_own() {
     let collector = Collector::start().await;
     let service = Separate::start(&[(ENDPOINT, &collector.url())]).await;
     let mut agents = Vec::new();
@@ -151,7 +151,7 @@ async fn what_a_client_does_not_want_recorded_is_not_and_neither_is_what_the_rat
     start_experiment(&service.admin, "unrecorded", &traceparent(&other, "00")).await;
     start_experiment(&service.admin, "recorded", &traceparent(TRACE, "01")).await;
     collector.until_named(TRACE, "project monitoring").await;
-    // What is left is sent before the processes end.
+    // Remaining spans are sent before the processes end.
     assert!(service.stop().await.iter().all(|(_, status)| status.success()));
     let strangers: Vec<_> = collector.spans().into_iter().filter(|span| span.trace != TRACE).collect();
     assert!(strangers.is_empty(), "{strangers:#?}");
@@ -168,7 +168,7 @@ async fn what_a_client_does_not_want_recorded_is_not_and_neither_is_what_the_rat
 const MARK: &str = "gehe1m";
 
 #[tokio::test]
-async fn no_secret_goes_to_the_collector() {
+async fn no_secret_is_sent_to_the_collector() {
     let collector = Collector::start().await;
     let mut service = Separate::start(&[(ENDPOINT, &collector.url())]).await;
     let admin = &service.admin;
@@ -212,7 +212,7 @@ async fn no_secret_goes_to_the_collector() {
 
 #[tokio::test]
 async fn a_collector_that_is_dead_fails_no_request_and_is_mentioned_once() {
-    // Nobody listens at the address of a listener that is gone.
+    // A dropped listener leaves its address without a server.
     let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let mut service = Separate::start(&[(ENDPOINT, &format!("http://{address}"))]).await;
     const MENTIONED: &str = "the collector takes no spans";

@@ -12,7 +12,7 @@ import { createServer } from "node:http";
 import { exportJWK, generateKeyPair, importJWK, decodeJwt, SignJWT } from "jose";
 import Provider from "oidc-provider";
 
-// Whoever started it reads one line.
+// The parent process reads one line.
 console.info = console.warn;
 
 const settings = JSON.parse(process.argv[2]);
@@ -23,7 +23,7 @@ async function makeKey() {
   return { ...(await exportJWK(privateKey)), kid: randomUUID(), alg: "RS256", use: "sig" };
 }
 
-async function tell(token) {
+async function altered(token) {
   const claims = { ...decodeJwt(token), ...lies };
   return new SignJWT(claims).setProtectedHeader({ alg: "RS256", kid: key.kid }).sign(await importJWK(key, "RS256"));
 }
@@ -47,7 +47,7 @@ async function start(issuer) {
   provider.use(async (context, next) => {
     await next();
     if (context.path === "/token" && context.body?.id_token && Object.keys(lies).length > 0) {
-      context.body = { ...context.body, id_token: await tell(context.body.id_token) };
+      context.body = { ...context.body, id_token: await altered(context.body.id_token) };
     }
   });
   app = provider.callback();

@@ -25,7 +25,7 @@ const WRONG: [&str; 7] = [
     "SELECT format('event %s is poisonous for %s: %s', position, projection, error) FROM read.poisonous_events",
 ];
 
-/// What waits to be done.
+/// Pending work.
 const WAITING: &str = "SELECT (SELECT count(*) FROM read.checkpoints c, log_head h WHERE h.log = 'events' AND c.position < h.position)
      + (SELECT count(*) FROM read.deliveries WHERE due_at IS NOT NULL)";
 
@@ -63,7 +63,10 @@ pub async fn all(installation: &Installation, mut load: Load) -> anyhow::Result<
         *came.entry(body["id"].to_string()).or_default() += 1;
     }
     if came.len() != values {
-        wrong.push(format!("{values} values crossed the threshold, the receiver was told of {}", came.len()));
+        wrong.push(format!(
+            "{values} values crossed the threshold, the receiver was notified of {}",
+            came.len()
+        ));
     }
     ensure!(wrong.is_empty(), "{}", wrong.iter().take(50).cloned().collect::<Vec<_>>().join("\n"));
     report(pool, agents.len(), eventual, &came).await

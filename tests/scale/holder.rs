@@ -15,7 +15,7 @@ pub async fn of(pool: &PgPool, name: &str, processes: &[u32]) -> anyhow::Result<
     .bind(name)
     .fetch_optional(pool)
     .await?
-    .with_context(|| format!("nobody holds the lease {name}"))?;
+    .with_context(|| format!("the lease {name} has no holder"))?;
     let inode = socket_at(port)?;
     let holds = |process: &&u32| has_socket(**process, &inode);
     processes.iter().find(holds).copied().with_context(|| format!("another process holds the lease {name}"))

@@ -10,7 +10,7 @@ use crate::{
 
 const WHOLE: Duration = Duration::from_secs(60);
 
-/// What is killed, in this order.
+/// The parts to kill, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     ActiveProjections,
@@ -34,7 +34,7 @@ impl Part {
     ];
 }
 
-/// What has to be put back.
+/// The parts to restart.
 pub enum Gone {
     Process(usize),
     Stopped(usize),
@@ -79,7 +79,7 @@ impl Installation {
         Ok(Self { slots, gateways, pool, servers })
     }
 
-    /// Kills or stops `part`; gives back its name and what to put back.
+    /// Kills or stops `part`; returns its name and what to put back.
     pub async fn disturb(&mut self, part: Part) -> anyhow::Result<(&'static str, Gone)> {
         Ok(match part {
             Part::ActiveProjections => {
@@ -155,7 +155,7 @@ impl Installation {
         .await
     }
 
-    /// What the processes said last.
+    /// The processes' last output.
     pub fn said(&self) -> String {
         let said = self.slots.iter().map(|slot| format!("--- {:?} said\n{}", slot.role, slot.running.said()));
         said.collect::<Vec<_>>().join("\n")

@@ -18,20 +18,20 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     installation::Installation,
     pulse::Pulse,
-    sink::{Manner, Sink},
+    sink::{Behaviour, Sink},
     system::Api,
 };
 
-const PAUSE: Duration = Duration::from_millis(10);
+const INTERVAL: Duration = Duration::from_millis(10);
 /// Between two values that cross a threshold.
 const VALUE: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(10);
 /// How long a write is repeated.
 const SUBMIT: Duration = Duration::from_secs(120);
-/// What a read may take before it goes to the other gateway.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// Timeout of a read, after which the other gateway is used.
+const READ_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What was accepted, to be looked for at the end.
+/// Accepted writes, which are checked at the end.
 #[derive(Debug, Default)]
 pub struct Accepted {
     /// Agents by their number, with their names.
@@ -40,7 +40,7 @@ pub struct Accepted {
     pub values: usize,
     /// Writes whose answers said that they show later.
     pub eventual: usize,
-    /// What an answer at the other gateway did not show although it had to.
+    /// Writes that an answer of the other gateway did not show although it had to.
     pub unseen: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ pub struct Load {
     pub sink: Arc<Sink>,
 }
 
-/// What one client works with.
+/// The parts of one client.
 #[derive(Clone)]
 struct Client {
     gateways: [Api; 2],
@@ -63,7 +63,7 @@ struct Client {
 
 impl Load {
     pub async fn start(installation: &Installation) -> anyhow::Result<Self> {
-        let sink = Arc::new(Sink::start(Manner::Accept).await?);
+        let sink = Arc::new(Sink::start(Behaviour::Accept).await?);
         let api = &installation.gateways[0];
         let channel = prepare(api, &sink).await?;
         let pulses = ["writes", "reads", "read models", "relay", "deliveries", "firings"].map(Pulse::new);
@@ -90,9 +90,9 @@ impl Load {
         self.pulses.iter().map(|pulse| format!("{:>13}", pulse.name)).collect()
     }
 
-    /// The longest pauses since then, of each kind.
-    pub fn pauses(&self, since: Instant) -> String {
-        self.pulses.iter().map(|pulse| format!("{:>13}", pulse.longest_pause(since))).collect()
+    /// The longest interruptions since then, of each kind.
+    pub fn interruptions(&self, since: Instant) -> String {
+        self.pulses.iter().map(|pulse| format!("{:>13}", pulse.longest_interruption(since))).collect()
     }
 
     /// Ends the load.
@@ -105,7 +105,7 @@ impl Load {
     }
 }
 
-/// A rule that tells a receiver of each value, and a job that fires every second. Gives back the channel of the rule.
+/// A rule that notifies a receiver of each value, and a job that fires every second. Returns the channel of the rule.
 async fn prepare(api: &Api, sink: &Sink) -> anyhow::Result<String> {
     let webhook = json!({"url": sink.url("hook"), "secret": "a shared secret", "events": ["sensor.threshold_exceeded"]});
     api.post("/api/v1/webhooks", &webhook).await?;
@@ -132,13 +132,15 @@ impl Client {
             let (name, key) = (format!("agent {number}"), format!("agent-{number}"));
             let (mut at, begun) = (number, Instant::now());
             let made = loop {
-                match self.gateways[at % 2].post_telling("/api/agents", &key, &json!({ "name": name })).await
+                match self.gateways[at % 2]
+                    .post_noting_repeats("/api/agents", &key, &json!({ "name": name }))
+                    .await
                 {
                     Ok(made) => break made,
                     Err(error) if begun.elapsed() > SUBMIT => return Err(error),
                     Err(_) => {
                         at += 1;
-                        sleep(PAUSE).await;
+                        sleep(INTERVAL).await;
                     }
                 }
             };
@@ -149,13 +151,13 @@ impl Client {
                 accepted.agents.push((id, name.clone()));
                 accepted.eventual += usize::from(eventual);
             });
-            // A gateway that does not answer is told by the other clients.
+            // Other clients report a gateway that does not answer.
             let path = format!("/api/agents/{id}");
             let shown = self.gateways[(at + 1) % 2].exchange(Method::GET, &path, None).await;
             if !eventual && shown.is_ok_and(|shown| shown.status == 404) {
                 self.note(|accepted| accepted.unseen.push(format!("{name} was accepted and is not shown")));
             }
-            sleep(PAUSE).await;
+            sleep(INTERVAL).await;
         }
         Ok(())
     }
@@ -165,11 +167,11 @@ impl Client {
         let mut at = 0;
         while !self.stop.is_cancelled() {
             let asked = self.gateways[at % 2].answer(Method::GET, "/api/agents?limit=20", None);
-            match tokio::time::timeout(PATIENCE, asked).await {
+            match tokio::time::timeout(READ_TIMEOUT, asked).await {
                 Ok(Ok(_)) => self.pulse.beat(),
                 _ => at += 1,
             }
-            sleep(PAUSE).await;
+            sleep(INTERVAL).await;
         }
         Ok(())
     }
@@ -191,7 +193,7 @@ impl Client {
                     return Err(error);
                 }
                 at += 1;
-                sleep(PAUSE).await;
+                sleep(INTERVAL).await;
             }
             self.note(|accepted| accepted.values += 1);
             sleep(VALUE).await;

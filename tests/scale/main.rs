@@ -1,6 +1,6 @@
-//! A whole installation of two processes of each role on a nats cluster and a replicated database, under steady load, in which
-//! one part after another is killed. Tells how long each kind of work stood still, and fails when anything was lost or done
-//! twice.
+//! A whole installation of two processes of each role on a nats cluster and a replicated database, under steady load,
+//! in which one part after another is killed. Reports how long each kind of work was interrupted, and fails if
+//! anything was lost or done twice.
 //!
 //! `make scale`; `SCALE_SECONDS` (12) for each part.
 
@@ -25,7 +25,7 @@ use installation::{Installation, Part};
 use load::Load;
 use tokio::time::{Instant, sleep};
 
-/// Load before the first part is killed, in which the longest pauses of undisturbed work are seen.
+/// Time before the first kill, in which the longest interruptions of undisturbed work are measured.
 const QUIET: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -47,16 +47,16 @@ async fn disturb(installation: &mut Installation, load: &Load, period: Duration)
     let begun = Instant::now();
     sleep(QUIET).await;
     println!(
-        "\nLongest pause in ms, one part after another being killed (SIGKILL) or stopped (SIGSTOP) under load:\n"
+        "\nLongest interruption in ms, one part after another being killed (SIGKILL) or stopped (SIGSTOP) under load:\n"
     );
     println!("{:<34}{}", "", load.headings());
-    println!("{:<34}{}", "nothing", load.pauses(begun));
+    println!("{:<34}{}", "nothing", load.interruptions(begun));
     for part in Part::ALL {
         let killed = Instant::now();
         let (name, gone) = installation.disturb(part).await.with_context(|| format!("{part:?}"))?;
         sleep(period).await;
         // Also what has not gone on yet.
-        println!("{name:<34}{}", load.pauses(killed));
+        println!("{name:<34}{}", load.interruptions(killed));
         installation.mend(gone).await?;
         // The next part is killed in a whole installation.
         installation.until_whole().await?;

@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::Instant;
 
-/// When something last went on, and its longest pauses. Clones share it.
+/// The times of a work's progress, and its longest interruptions. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Pulse {
     pub name: &'static str,
@@ -19,11 +19,11 @@ impl Pulse {
         self.beats.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
     }
 
-    /// The longest pause that ended after `since`, or has not ended, in milliseconds.
-    pub fn longest_pause(&self, since: Instant) -> u128 {
+    /// The longest interruption that ended after `since`, or has not ended, in milliseconds.
+    pub fn longest_interruption(&self, since: Instant) -> u128 {
         let mut beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner).clone();
         beats.push(Instant::now());
-        let pauses = beats.windows(2).filter(|pair| pair[1] >= since);
-        pauses.map(|pair| (pair[1] - pair[0]).as_millis()).max().unwrap_or_default()
+        let interruptions = beats.windows(2).filter(|pair| pair[1] >= since);
+        interruptions.map(|pair| (pair[1] - pair[0]).as_millis()).max().unwrap_or_default()
     }
 }

@@ -18,7 +18,7 @@ pub(crate) async fn read(pool: &PgPool, name: &str) -> Result<i64, sqlx::Error> 
     Ok(0)
 }
 
-/// Does not wait for the disk: should the server crash and take it back, the same work is done again, and seen to be.
+/// Does not wait for the disk: if a crash of the server takes it back, the same work is repeated without effect.
 pub(crate) async fn advance(pool: &PgPool, name: &str, from: i64, to: i64) -> Result<(), sqlx::Error> {
     sqlx::query(
         "UPDATE ops.relay_checkpoint SET position = $3

@@ -1,25 +1,35 @@
-//! Deletes staged bytes: of cancelled transfers at once, of others when they have been kept long enough. The agents of
-//! a cancelled transfer are told here too.
+//! Deletes staged bytes: of cancelled transfers at once, of others after their retention time. The agents of a
+//! cancelled transfer are notified here too.
 
-use std::time::Duration;
+use std::{
+    collections::HashSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta};
 use serde_json::json;
+use signalbox_blob_store::BlobError;
 use signalbox_domain::{
     kernel::AgentId,
     transfer::{Leg, Transfer, TransferCommand},
 };
 use signalbox_messaging::MailMessage;
 use signalbox_projections::transfer::{TransferRow, mail_key, queries};
+use uuid::Uuid;
 
-use crate::{Context, Worker, WorkerError};
+use crate::{Context, Worker, WorkerError, failures::Failures, worker::REMOVAL};
 
 /// Transfers of one step.
 const BATCH: i64 = 100;
 
 /// The cleanup.
-#[derive(Debug)]
-pub struct Cleanup;
+#[derive(Debug, Default)]
+pub struct Cleanup {
+    failures: Failures,
+    /// Cancelled transfers whose agents were notified, until their bytes are gone.
+    notified: Mutex<HashSet<Uuid>>,
+}
 
 impl Worker for Cleanup {
     const NAME: &'static str = "cleanup";
@@ -28,22 +38,73 @@ impl Worker for Cleanup {
         Duration::from_secs(1)
     }
 
+    fn limit(&self, _: &Context) -> Duration {
+        REMOVAL
+    }
+
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         let keep = TimeDelta::hours(i64::from(context.config.transfer.retention_hours));
-        let due = queries::uncleaned_transfers(&context.pool, context.clock.now() - keep, BATCH).await?;
+        // Cancelled transfers are due whatever the time is.
+        let before = context.sweep_time().await?.map_or(DateTime::UNIX_EPOCH, |now| now - keep);
+        self.forget_cleaned(context).await?;
+        self.notify_cancelled(context).await?;
+        let paused = self.failures.paused();
+        let due = queries::uncleaned_transfers(&context.pool, before, &paused, BATCH).await?;
+        let mut is_reachable = true;
         for row in &due {
-            if row.status == "cancelled" {
-                tell_agents(context, row).await?;
+            let cleaned = self.clean(context, row).await;
+            // Each further request would wait as long for the same bucket. If it refuses this transfer only, the next step
+            // continues with the others.
+            is_reachable = !matches!(cleaned, Err(WorkerError::Blob(BlobError::Unavailable { .. })));
+            self.failures.settle(row.id, cleaned)?;
+            if !is_reachable {
+                break;
             }
-            context.blobs.delete_transfer(row.id).await?;
-            let recorded = TransferCommand::RecordCleanup;
-            context.send_if_still_due::<Transfer>(Self::NAME, row.id, "cleanup", &recorded).await?;
+            // Removals may take long.
+            self.notify_cancelled(context).await?;
         }
-        Ok(due.len() as i64 == BATCH)
+        self.failures.report(context, Self::NAME).await?;
+        Ok(is_reachable && due.len() as i64 == BATCH)
     }
 }
 
-/// Removes what crashes have left of files that were deleted.
+impl Cleanup {
+    /// Notifies the agents of cancelled transfers, once, also where the bytes cannot be removed for long.
+    async fn notify_cancelled(&self, context: &Context) -> Result<(), WorkerError> {
+        let notified: Vec<_> = self.notified().iter().copied().collect();
+        // Before this time nothing has ended: only cancelled transfers are due.
+        let cancelled =
+            queries::uncleaned_transfers(&context.pool, DateTime::UNIX_EPOCH, &notified, BATCH).await?;
+        for row in &cancelled {
+            notify_agents(context, row).await?;
+            self.notified().insert(row.id);
+        }
+        Ok(())
+    }
+
+    async fn forget_cleaned(&self, context: &Context) -> Result<(), WorkerError> {
+        let notified: Vec<_> = self.notified().iter().copied().collect();
+        if notified.is_empty() {
+            return Ok(());
+        }
+        let rows = queries::transfers_by_id(&context.pool, &notified).await?;
+        *self.notified() = rows.iter().filter(|row| !row.cleaned).map(|row| row.id).collect();
+        Ok(())
+    }
+
+    fn notified(&self) -> MutexGuard<'_, HashSet<Uuid>> {
+        self.notified.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn clean(&self, context: &Context, row: &TransferRow) -> Result<(), WorkerError> {
+        context.blobs.delete_transfer(row.id).await?;
+        let recorded = TransferCommand::RecordCleanup;
+        context.send_for_item::<Transfer>(Self::NAME, row.id, "cleanup", &recorded).await?;
+        Ok(())
+    }
+}
+
+/// Removes remains of deleted files that crashes have left.
 #[derive(Debug)]
 pub struct BlobSweep;
 
@@ -54,14 +115,19 @@ impl Worker for BlobSweep {
         Duration::from_secs(600)
     }
 
+    fn limit(&self, _: &Context) -> Duration {
+        // All that was deleted, in however many files.
+        4 * REMOVAL
+    }
+
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         context.blobs.sweep().await?;
         Ok(false)
     }
 }
 
-/// Takes back the request that is still waiting, and tells whoever may have taken it.
-async fn tell_agents(context: &Context, row: &TransferRow) -> Result<(), WorkerError> {
+/// Removes the pending request from the mailbox, and notifies the agents that may have received it.
+async fn notify_agents(context: &Context, row: &TransferRow) -> Result<(), WorkerError> {
     let attempt = row.attempts.unsigned_abs();
     if attempt == 0 {
         return Ok(());
@@ -70,8 +136,9 @@ async fn tell_agents(context: &Context, row: &TransferRow) -> Result<(), WorkerE
         kind: "cancel_transfer".to_owned(),
         data: json!({ "transfer_id": row.number.to_string() }),
     };
-    for (leg, agent) in [(Leg::Upload, row.source_agent_id), (Leg::Download, row.destination_agent_id)] {
-        let agent = AgentId(agent);
+    let agents = [(Leg::Upload, row.source_agent_id), (Leg::Download, Some(row.destination_agent_id))];
+    for (leg, agent) in agents {
+        let Some(agent) = agent.map(AgentId) else { continue };
         context.mailbox.withdraw(agent, &mail_key(row.number, attempt, leg)).await?;
         context.mailbox.post(agent, &format!("cancel.{}", row.number), &message).await?;
     }

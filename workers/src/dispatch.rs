@@ -1,7 +1,9 @@
-//! Begins the attempts of transfers: tells the source agent to upload, and the destination agent to download.
+//! Starts the attempts of transfers: requests the upload from the source agent, and the download from the destination
+//! agent.
 //!
-//! Reads the transfers that are queued, or staged and not asked for; sends `Dispatch`, which only one worker can win, and leaves
-//! the request in the agent's mailbox. If it dies between the two, the reconciler leaves the request.
+//! Reads the transfers that are queued, or staged and not requested yet; sends `Dispatch`, which succeeds for only
+//! one worker, and posts the request to the agent's mailbox. If it crashes between the two, the reconciler posts the
+//! request.
 
 use std::time::Duration;
 
@@ -9,12 +11,13 @@ use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use signalbox_domain::{
     kernel::{AgentId, Decider},
-    transfer::{Agent, Leg, Phase, Transfer, TransferCommand},
+    transfer::{Agent, Leg, Phase, Transfer, TransferCommand, base_name},
 };
 use signalbox_messaging::{MailMessage, Wakeup};
 use signalbox_projections::transfer::{TransferRow, mail_key, queries};
+use uuid::Uuid;
 
-use crate::{Context, Worker, WorkerError};
+use crate::{Context, Worker, WorkerError, failures::Failures, tried::Tried};
 
 /// Transfers of one step.
 const BATCH: i64 = 256;
@@ -22,8 +25,11 @@ const BATCH: i64 = 256;
 const CONCURRENT: usize = 16;
 
 /// The dispatcher.
-#[derive(Debug)]
-pub struct Dispatcher;
+#[derive(Debug, Default)]
+pub struct Dispatcher {
+    failures: Failures,
+    tried: Tried<i64>,
+}
 
 impl Worker for Dispatcher {
     const NAME: &'static str = "dispatch";
@@ -38,21 +44,30 @@ impl Worker for Dispatcher {
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        let queued = queries::due_transfers(&context.pool, context.clock.now(), BATCH).await?;
+        let paused = self.failures.paused();
+        let limit = BATCH + (paused.len() + self.tried.count()) as i64;
+        let mut queued = queries::due_transfers(&context.pool, context.server_time().await?, limit).await?;
+        queued.retain(|row| !paused.contains(&row.id) && !self.tried.holds(row.id, &row.version));
+        queued.truncate(BATCH as usize);
         let full = queued.len() as i64 == BATCH;
         let mut dispatched = stream::iter(queued).map(|row| begin(context, row)).buffer_unordered(CONCURRENT);
         let mut failed = None;
-        while let Some(result) = dispatched.next().await {
+        while let Some((id, version, result)) = dispatched.next().await {
+            if result.is_ok() {
+                self.tried.note(id, version);
+            }
             // One transfer that cannot be dispatched does not keep the others waiting.
-            failed = result.err().or(failed);
+            failed = self.failures.settle(id, result).err().or(failed);
         }
+        self.failures.report(context, Self::NAME).await?;
         failed.map_or(Ok(full), Err)
     }
 }
 
-async fn begin(context: &Context, row: TransferRow) -> Result<(), WorkerError> {
-    let id = row.id;
-    context.traced::<Transfer, _>(Dispatcher::NAME, id, dispatch(context, row)).await
+/// Dispatches the transfer; gives back its key and version as well.
+async fn begin(context: &Context, row: TransferRow) -> (Uuid, i64, Result<(), WorkerError>) {
+    let (id, version) = (row.id, row.version);
+    (id, version, context.traced::<Transfer, _>(Dispatcher::NAME, id, dispatch(context, row)).await)
 }
 
 async fn dispatch(context: &Context, row: TransferRow) -> Result<(), WorkerError> {
@@ -61,18 +76,15 @@ async fn dispatch(context: &Context, row: TransferRow) -> Result<(), WorkerError
     if let Some(reason) = gone {
         let key = format!("fail {version}");
         let command = TransferCommand::Fail { reason };
-        return context
-            .send_if_still_due::<Transfer>(Dispatcher::NAME, row.id, &key, &command)
-            .await
-            .map(|_| ());
+        return context.send_for_item::<Transfer>(Dispatcher::NAME, row.id, &key, &command).await.map(|_| ());
     }
     let key = format!("dispatch {version}");
-    // Leg and attempt follow from what was read, so nothing may have happened to the transfer since.
+    // Leg and attempt are derived from the row, so the command must fail if the transfer has changed since.
     let sent = context
         .send_if_unchanged::<Transfer>(Dispatcher::NAME, row.id, version, &key, &TransferCommand::Dispatch)
         .await?;
-    // The read model may still show what has been dispatched; its request may even have been taken already. Where a
-    // dispatcher died before it posted, or was not answered at first, the reconciler posts.
+    // The read model may still show a transfer that has been dispatched; its request may even have been received
+    // already. If a dispatcher crashed before it posted, or its first command got no answer, the reconciler posts.
     if sent.is_none_or(|outcome| outcome.repeated) {
         return Ok(());
     }
@@ -83,7 +95,7 @@ async fn dispatch(context: &Context, row: TransferRow) -> Result<(), WorkerError
 }
 
 async fn missing_agent(context: &Context, row: &TransferRow) -> Result<Option<String>, WorkerError> {
-    let numbers = [row.source_agent_number, row.destination_agent_number];
+    let numbers: Vec<_> = row.source_agent_number.into_iter().chain([row.destination_agent_number]).collect();
     let known = queries::agent_keys(&context.pool, &numbers).await?;
     let missing = numbers.into_iter().find(|number| known.iter().all(|(known, _)| known != number));
     Ok(missing.map(|number| format!("agent {number} has been deleted")))
@@ -98,15 +110,16 @@ pub(crate) async fn post_request(
 ) -> Result<(), WorkerError> {
     let agent = match leg {
         Leg::Upload => row.source_agent_id,
-        Leg::Download => row.destination_agent_id,
+        Leg::Download => Some(row.destination_agent_id),
     };
+    let Some(agent) = agent else { return Ok(()) };
     let data = json!({ "transfer": request(row, leg), "extensions": extensions(row, attempt, leg) });
     let message = MailMessage { kind: "transfer_request".to_owned(), data };
     context.mailbox.post(AgentId(agent), &mail_key(row.number, attempt, leg), &message).await?;
     Ok(())
 }
 
-/// The request in the words that every agent knows.
+/// The request, with the fields that every agent knows.
 fn request(row: &TransferRow, leg: Leg) -> Value {
     let mut request = json!({
         "id": row.number.to_string(),
@@ -117,14 +130,20 @@ fn request(row: &TransferRow, leg: Leg) -> Value {
         "chunk_size": 8,
         "transfer_type": leg,
     });
-    if leg == Leg::Upload {
-        request["destination_agent"] = json!(row.destination_agent_number.to_string());
+    match leg {
+        Leg::Upload => request["destination_agent"] = json!(row.destination_agent_number.to_string()),
+        // Agents of the FileFlux family write to the path as it is given.
+        Leg::Download if !row.is_tree() && row.destination_path.ends_with('/') => {
+            let path = format!("{}{}", row.destination_path, base_name(&row.filename));
+            request["destination_path"] = json!(path);
+        }
+        Leg::Download => {}
     }
     request
 }
 
-/// What is added for an agent that lists the capability. The gateway does it when it delivers, because an agent that has
-/// never been connected has not said yet what it knows.
+/// Fields for agents that list the capability. The gateway removes them at delivery, because the capabilities of an
+/// agent that has never been connected are not known here.
 fn extensions(row: &TransferRow, attempt: u32, leg: Leg) -> Value {
     let any = json!({ "attempt": attempt, "filename": row.filename });
     let tree = json!({ "tree": row.is_tree() });
@@ -137,7 +156,7 @@ fn extensions(row: &TransferRow, attempt: u32, leg: Leg) -> Value {
     }
 }
 
-/// The leg that an agent has been asked for but has not begun.
+/// The leg that was requested from an agent but has not started.
 pub(crate) fn requested_leg(row: &TransferRow) -> Option<Leg> {
     match row.known_phase() {
         Phase::Dispatched => Some(Leg::Upload),

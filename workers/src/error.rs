@@ -1,6 +1,7 @@
 use signalbox_blob_store::BlobError;
-use signalbox_domain::kernel::Rejection;
-use signalbox_event_store::DecodeError;
+use signalbox_database::is_refusal;
+use signalbox_domain::kernel::{ErrorKind, Rejection};
+use signalbox_event_store::{ChainError, DecodeError};
 use signalbox_messaging::BusError;
 use signalbox_projections::{automation::deliveries::BodyError, monitoring::series::SeriesError};
 use signalbox_texts::TextError;
@@ -20,7 +21,7 @@ pub enum WorkerError {
     /// An event cannot be read by this program.
     #[error(transparent)]
     Unreadable(#[from] DecodeError),
-    /// What is to be posted cannot be read.
+    /// The event to publish cannot be read.
     #[error(transparent)]
     Body(#[from] BodyError),
     /// The blob store failed.
@@ -35,4 +36,36 @@ pub enum WorkerError {
     /// Datapoints cannot be read.
     #[error(transparent)]
     Series(SeriesError),
+    /// The hash chain cannot be extended.
+    #[error(transparent)]
+    Chain(ChainError),
+    /// The step panicked.
+    #[error("the step panicked: {0}")]
+    Panic(String),
+    /// An event is larger than a message may be.
+    #[error("the event has {size} bytes, and a message at most {limit}")]
+    TooLarge {
+        /// Bytes of the event.
+        size: usize,
+        /// Bytes of a message.
+        limit: usize,
+    },
+}
+
+impl WorkerError {
+    /// Whether a repetition fails too, unlike while database or bus are away.
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.is_of_item() || matches!(self, Self::Chain(ChainError::Gap { .. }))
+    }
+
+    /// Whether the item that the worker was at is the cause, so that others may succeed.
+    pub(crate) fn is_of_item(&self) -> bool {
+        match self {
+            Self::Database(error) => is_refusal(error),
+            Self::Body(BodyError::Database(error)) => is_refusal(error),
+            Self::Rejected(rejection) => rejection.kind != ErrorKind::Unavailable,
+            Self::Bus(_) | Self::Chain(_) => false,
+            _ => true,
+        }
+    }
 }

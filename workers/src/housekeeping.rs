@@ -1,15 +1,15 @@
-//! Forgets outcomes of commands that nobody will ask for again.
+//! Deletes outcomes of commands and notes on legs of transfers that are too old to be needed.
 
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use signalbox_database::delete_in_batches;
+use signalbox_projections::transfer::queries;
 
 use crate::{Context, Worker, WorkerError};
 
 /// Senders give up after seconds; idempotent requests are repeated within a day.
 const KEEP: TimeDelta = TimeDelta::days(3);
-/// Rows deleted at once.
-const BATCH: i64 = 10_000;
 
 /// The housekeeping.
 #[derive(Debug)]
@@ -23,14 +23,11 @@ impl Worker for Housekeeping {
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        let deleted = sqlx::query(
-            "DELETE FROM command_outcomes WHERE command_id IN (
-                SELECT command_id FROM command_outcomes WHERE recorded_at < $1 LIMIT $2)",
-        )
-        .bind(context.clock.now() - KEEP)
-        .bind(BATCH)
-        .execute(&context.pool)
-        .await?;
-        Ok(deleted.rows_affected() as i64 == BATCH)
+        let Some(now) = context.sweep_time().await? else { return Ok(false) };
+        let pool = &context.pool;
+        let outcomes = delete_in_batches(pool, "command_outcomes", "t.recorded_at < $1", now - KEEP).await;
+        queries::forget_old_legs(pool, now).await?;
+        outcomes?;
+        Ok(false)
     }
 }

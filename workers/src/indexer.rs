@@ -1,7 +1,7 @@
 //! Keeps the index over the log in which people search.
 //!
-//! Reads the log after what is in the index, writes the index. It lags behind the log by a second, which searches make up for by
-//! reading the rest of the log. If it dies, the next one goes on where it was.
+//! Reads the log after the end of the index, writes the index. It lags behind the log by a second; searches read the
+//! rest of the log instead. If it crashes, the next one continues from the end of the index.
 
 use std::time::Duration;
 

@@ -1,28 +1,33 @@
-//! Work that follows from events.
+//! Background work that events cause.
 //!
-//! Every worker is level-triggered: a wake-up or a period starts one bounded, idempotent step that looks at the read
-//! models and the log and does what is outstanding. Its results are commands. One process is active per kind of
-//! worker, by a lease, but for those that share their work; should two ever do the same, the aggregates let one of them
-//! win.
+//! Every worker is level-triggered: a wakeup or a period starts one bounded, idempotent step that reads the read models
+//! and the log and does the outstanding work. Its results are commands. One process is active per kind of worker, by a
+//! lease, except for workers that share their work; if two ever do the same, the aggregates accept only one.
 
 mod checkpoint;
 mod cleanup;
 mod dispatch;
 mod error;
 mod extraction;
+mod failures;
+mod faults;
 mod firmware;
+mod hash_chain_writer;
 mod health;
 mod housekeeping;
 mod indexer;
-mod notary;
 mod presence;
 mod readings;
 mod reconcile;
 mod relay;
+mod retention;
 mod rules;
+mod run;
 mod scheduler;
+mod skipped;
 mod staged;
 mod stall;
+mod tried;
 mod webhooks;
 mod worker;
 
@@ -30,18 +35,21 @@ pub use cleanup::{BlobSweep, Cleanup};
 pub use dispatch::Dispatcher;
 pub use error::WorkerError;
 pub use extraction::{ExtractionCleanup, ExtractionRunner, TextSweep};
+pub use faults::FaultReporter;
 pub use firmware::FirmwareRunner;
+pub use hash_chain_writer::HashChainWriter;
 pub use health::{HealthReporter, HealthWatch};
 pub use housekeeping::Housekeeping;
 pub use indexer::Indexer;
-pub use notary::Notary;
 pub use presence::PresenceSweep;
 pub use readings::Readings;
 pub use reconcile::Reconciler;
 pub use relay::Relay;
+pub use retention::{Retention, oldest_kept, retention_entry};
 pub use rules::{RuleEvaluation, RuleLog};
+pub use run::{Workers, run};
 pub use scheduler::Scheduler;
 pub use staged::StagedSweep;
 pub use stall::StallSweep;
-pub use webhooks::{WebhookDelivery, WebhookFanOut, WebhookReplay};
-pub use worker::{Context, Worker, run};
+pub use webhooks::{DeliveryRemoval, WebhookDelivery, WebhookFanOut, WebhookReplay};
+pub use worker::{Context, Worker};

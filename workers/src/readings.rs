@@ -1,39 +1,46 @@
 //! Reports values of sensors to webhooks: the first one at once, then the newest one every five seconds.
 //!
-//! Reads the newest value of each channel and what was reported last, sends `Report`; the aggregate lets one of them pass
-//! in five seconds. So the last value of a burst always arrives, and nothing is remembered that a restart could lose. While
-//! no enabled subscription wants readings, nothing is done; what came in before one did is passed over.
+//! Reads the datapoint log from its progress on, in the order of arrival: the time of measurement does not matter, so a
+//! device whose clock is wrong is reported like any other, and late values count. Sends `Report`; the aggregate admits one
+//! report in five seconds, whatever the number of workers. The stored progress stays behind the values that wait for the
+//! end of their window, so a restart reads them again and loses none. Without an enabled subscription to readings, the
+//! worker is idle; values that arrived before the subscription are skipped.
 
 use std::{collections::HashMap, time::Duration};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use futures::{StreamExt, TryStreamExt, stream};
-use signalbox_datapoint_log::{IdKey, read_row};
+use signalbox_datapoint_log::{
+    IdKey, LogEnd, LogRow, Origin, Place, end_at, head, read_after, read_points_after, read_row,
+};
 use signalbox_domain::{
-    automation::{DatapointPlace, REPORT_INTERVAL, Reading, ReadingCommand, ReportedReading},
+    automation::{DatapointPlace, Reading, ReadingCommand, ReportWindow, ReportedReading},
     kernel::ChannelId,
 };
 use signalbox_messaging::Wakeup;
 use signalbox_projections::{
-    automation::readings::{readings, readings_wanted},
-    monitoring::{
-        queries::{SensorChannel, sensors},
-        series::{Datapoint, SeriesError, latest},
-    },
+    automation::readings::{readings, readings_subscribed_since},
+    monitoring::queries::{SensorChannel, sensors},
 };
-use sqlx::PgPool;
+use sqlx::{FromRow, PgPool};
 use tokio::sync::Mutex;
+use uuid::Uuid;
 
 use crate::{Context, Worker, WorkerError, rules::device::Devices};
 
 /// Channels that are reported at the same time.
 const CONCURRENT: usize = 64;
+/// Points and rows of the log that are read at once.
+const POINTS: i64 = 50_000;
+const ROWS: i64 = 5_000;
+/// Clocks of processes may differ by this much: reading starts this long before a subscription.
+const CLOCKS: TimeDelta = TimeDelta::minutes(1);
 
 /// The reports of values.
 #[derive(Debug, Default)]
 pub struct Readings {
-    /// Values that came in before anybody wanted readings, by channel: they need not be looked up again.
-    passed_over: Mutex<HashMap<i32, DatapointPlace>>,
+    /// The progress of this process; `None` if it has to be loaded.
+    follower: Mutex<Option<Follower>>,
 }
 
 impl Worker for Readings {
@@ -52,35 +59,45 @@ impl Worker for Readings {
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        let Some(since) = wanted_since(&context.pool).await? else { return Ok(false) };
-        let mut passed_over = self.passed_over.lock().await;
-        let due = due(context, &passed_over).await?;
-        let key = IdKey::load(&context.pool).await?;
-        let reported = stream::iter(due)
-            .map(|(channel, point)| async move {
-                let done = report(context, key, since, &channel, &point).await?;
-                Ok::<_, WorkerError>((!done).then_some((point.channel, place(&point))))
-            })
-            .buffer_unordered(CONCURRENT);
-        let old: Vec<_> = reported.try_collect().await?;
-        passed_over.extend(old.into_iter().flatten());
-        // More is due when an interval has passed, and the period is shorter.
-        Ok(false)
+        let mut known = self.follower.lock().await;
+        let Some(progress) = progress(&context.pool).await? else {
+            *known = None;
+            return Ok(false);
+        };
+        let mut follower = match known.take().filter(|follower| follower.since == progress.since) {
+            Some(follower) => follower,
+            None => Follower::load(context, progress).await?,
+        };
+        // After an error it is unknown which values were reported, so the next step loads that again.
+        let Step { has_more, is_current } = follower.step(context).await?;
+        *known = is_current.then_some(follower);
+        Ok(has_more)
     }
 }
 
-/// Since when readings are wanted. That is noted, so that a subscription that changes later makes no gap.
-async fn wanted_since(pool: &PgPool) -> Result<Option<DateTime<Utc>>, WorkerError> {
-    let noted: Option<DateTime<Utc>> =
-        sqlx::query_scalar("SELECT since FROM ops.readings_wanted").fetch_optional(pool).await?;
-    match (readings_wanted(pool).await?, noted) {
+/// Start of the subscription to readings, and the position up to which the log has been read for it.
+#[derive(Debug, FromRow)]
+struct Progress {
+    since: DateTime<Utc>,
+    position: Option<i64>,
+    day: Option<NaiveDate>,
+    total: Option<i64>,
+}
+
+/// The start of the subscription is stored, so that a later change of a subscription causes no gap.
+async fn progress(pool: &PgPool) -> Result<Option<Progress>, WorkerError> {
+    let noted: Option<Progress> =
+        sqlx::query_as("SELECT since, position, day, total FROM ops.readings_wanted")
+            .fetch_optional(pool)
+            .await?;
+    match (readings_subscribed_since(pool).await?, noted) {
         (Some(_), Some(noted)) => Ok(Some(noted)),
         (Some(since), None) => {
             sqlx::query("INSERT INTO ops.readings_wanted (since) VALUES ($1) ON CONFLICT DO NOTHING")
                 .bind(since)
                 .execute(pool)
                 .await?;
-            Ok(Some(since))
+            Ok(Some(Progress { since, position: None, day: None, total: None }))
         }
         (None, Some(_)) => {
             sqlx::query("DELETE FROM ops.readings_wanted").execute(pool).await?;
@@ -90,66 +107,216 @@ async fn wanted_since(pool: &PgPool) -> Result<Option<DateTime<Utc>>, WorkerErro
     }
 }
 
-/// The newest values that have not been reported, of sensors whose last report is long enough ago.
-async fn due(
-    context: &Context,
-    passed_over: &HashMap<i32, DatapointPlace>,
-) -> Result<Vec<(SensorChannel, Datapoint)>, WorkerError> {
-    let now = context.clock.now();
-    let sensors = sensors(&context.pool).await?;
-    let mut by_number: HashMap<_, _> = sensors.into_iter().map(|sensor| (sensor.number, sensor)).collect();
-    let last = readings(&context.pool).await?;
-    let last: HashMap<_, _> = last.into_iter().map(|row| (row.id, row)).collect();
-    let newest = latest(&context.pool).await.map_err(series)?;
-    let due = newest.into_iter().filter_map(|point| {
-        let sensor = by_number.remove(&point.channel)?;
-        let is_due = last
-            .get(&sensor.id)
-            .is_none_or(|last| place(&point) > last.place() && now - last.reported_at >= REPORT_INTERVAL);
-        let is_old = passed_over.get(&point.channel).is_some_and(|old| place(&point) <= *old);
-        (is_due && !is_old).then_some((sensor, point))
-    });
-    Ok(due.collect())
+/// A value that may be reported.
+#[derive(Debug, Clone, Copy)]
+struct Arrived {
+    place: Place,
+    channel: i32,
+    value: f64,
+    origin: Origin,
+    recorded_at: DateTime<Utc>,
+    /// The log before its row.
+    before: LogEnd,
 }
 
-/// Reports `point`; false when it came in before `since`, or was deleted.
+/// Result of a step.
+struct Step {
+    has_more: bool,
+    /// Whether this process's record of earlier reports is valid.
+    is_current: bool,
+}
+
+#[derive(Debug)]
+struct Follower {
+    since: DateTime<Utc>,
+    /// Rows up to this position existed when reading started: those before `since` are skipped. A later row counts
+    /// whatever its time, because the clock of the process that recorded it may be wrong.
+    known: i64,
+    /// All up to here has been read.
+    read: LogEnd,
+    /// The stored part of that.
+    stored: i64,
+    /// By the channel's integer.
+    windows: HashMap<i32, ReportWindow<Arrived>>,
+    /// The last reports when this began, by channel.
+    reported: HashMap<Uuid, (DatapointPlace, DateTime<Utc>)>,
+}
+
+impl Follower {
+    async fn load(context: &Context, progress: Progress) -> Result<Self, WorkerError> {
+        let Progress { since, position, day, total } = progress;
+        let (read, known) = match (position, day, total) {
+            (Some(position), Some(day), Some(points)) => (LogEnd { position, day, points }, 0),
+            _ => (end_at(&context.pool, since - CLOCKS).await?, head(&context.pool).await?.position),
+        };
+        let reported = readings(&context.pool).await?;
+        let reported = reported.into_iter().map(|row| (row.id, (row.place(), row.reported_at))).collect();
+        Ok(Self { since, known, read, stored: position.unwrap_or(-1), windows: HashMap::new(), reported })
+    }
+
+    async fn step(&mut self, context: &Context) -> Result<Step, WorkerError> {
+        let LogEnd { position, day, points } = self.read;
+        let mut connection = context.pool.acquire().await?;
+        let mut rows = read_points_after(&mut connection, (position, day, points), POINTS, ROWS).await?;
+        drop(connection);
+        if rows.is_empty() {
+            // Retention may have dropped rows, and with them more points than are read at once.
+            rows = read_after(&context.pool, position, day, 1).await?;
+        }
+        let has_more =
+            rows.last().is_some_and(|last| last.total - points >= POINTS || rows.len() as i64 >= ROWS);
+        if rows.is_empty() && self.windows.values().all(|window| window.waiting().next().is_none()) {
+            return Ok(Step { has_more, is_current: true });
+        }
+        let sensors = sensors(&context.pool).await?;
+        let sensors: HashMap<_, _> = sensors.into_iter().map(|sensor| (sensor.number, sensor)).collect();
+        // Pending values of a deleted channel are not reported.
+        self.windows.retain(|channel, _| sensors.contains_key(channel));
+        let now = context.server_time().await?;
+        for row in &rows {
+            self.read_row(row, &sensors, now);
+        }
+        let is_current = self.report(context, &sensors, now).await?;
+        self.store(&context.pool).await?;
+        Ok(Step { has_more, is_current })
+    }
+
+    fn read_row(&mut self, row: &LogRow, sensors: &HashMap<i32, SensorChannel>, now: DateTime<Utc>) {
+        let before =
+            LogEnd { position: row.position - 1, day: row.day, points: row.total - i64::from(row.points) };
+        self.read = LogEnd { position: row.position, day: row.day, points: row.total };
+        if row.position <= self.known && row.recorded_at < self.since {
+            return;
+        }
+        let batches = row.batches().unwrap_or_else(|error| {
+            tracing::warn!(%error, "values of an unreadable row are not reported");
+            Vec::new()
+        });
+        let points = batches
+            .into_iter()
+            .flat_map(|(origin, points)| points.into_iter().map(move |point| (origin, point)));
+        for ((origin, point), index) in points.zip(0..) {
+            let Some(sensor) = sensors.get(&point.channel) else { continue };
+            let arrived = Arrived {
+                place: Place { day: row.day, position: row.position, index },
+                channel: point.channel,
+                value: point.value,
+                origin,
+                recorded_at: row.recorded_at,
+                before,
+            };
+            let last = self.reported.get(&sensor.id).copied();
+            let window = self.windows.entry(point.channel).or_insert_with(|| ReportWindow::new(last));
+            window.arrive(arrived.log_place(), row.recorded_at, now, arrived);
+        }
+    }
+
+    /// Sends the due reports; false if another worker has reported meanwhile.
+    async fn report(
+        &mut self,
+        context: &Context,
+        sensors: &HashMap<i32, SensorChannel>,
+        now: DateTime<Utc>,
+    ) -> Result<bool, WorkerError> {
+        let due: Vec<_> = self.windows.values_mut().filter_map(|window| window.due(now)).collect();
+        if due.is_empty() {
+            return Ok(true);
+        }
+        let key = IdKey::load(&context.pool).await?;
+        let due =
+            due.into_iter().filter_map(|arrived| Some((sensors.get(&arrived.channel)?.clone(), arrived)));
+        let reports: Vec<_> = stream::iter(due)
+            .map(|(sensor, arrived)| async move {
+                let report = report(context, key, &sensor, &arrived, now).await?;
+                Ok::<_, WorkerError>((arrived, report))
+            })
+            .buffer_unordered(CONCURRENT)
+            .try_collect()
+            .await?;
+        let mut is_current = true;
+        for (arrived, report) in reports {
+            match report {
+                Report::Sent(at) => {
+                    if let Some(window) = self.windows.get_mut(&arrived.channel) {
+                        window.reported(arrived.log_place(), at);
+                    }
+                }
+                Report::Gone => {}
+                Report::Refused => is_current = false,
+            }
+        }
+        Ok(is_current)
+    }
+
+    /// Stores how far the log need not be read again.
+    async fn store(&mut self, pool: &PgPool) -> Result<(), WorkerError> {
+        let waiting = self.windows.values().flat_map(ReportWindow::waiting).map(|arrived| arrived.before);
+        let end = waiting.chain([self.read]).min_by_key(|end| end.position).unwrap_or(self.read);
+        if end.position <= self.stored {
+            return Ok(());
+        }
+        // Another process may have read further.
+        sqlx::query(
+            "UPDATE ops.readings_wanted SET position = $1, day = $2, total = $3
+              WHERE since = $4 AND (position IS NULL OR position < $1)",
+        )
+        .bind(end.position)
+        .bind(end.day)
+        .bind(end.points)
+        .bind(self.since)
+        .execute(pool)
+        .await?;
+        self.stored = end.position;
+        Ok(())
+    }
+}
+
+impl Arrived {
+    fn log_place(&self) -> DatapointPlace {
+        DatapointPlace { position: self.place.position, index: self.place.index }
+    }
+}
+
+/// Result of a report.
+enum Report {
+    /// It was recorded, at this time.
+    Sent(DateTime<Utc>),
+    /// The value was deleted meanwhile.
+    Gone,
+    /// Another worker has reported this value, a newer one, or another one just before.
+    Refused,
+}
+
 async fn report(
     context: &Context,
     key: IdKey,
-    since: DateTime<Utc>,
     channel: &SensorChannel,
-    point: &Datapoint,
-) -> Result<bool, WorkerError> {
-    let Some(row) = read_row(&context.pool, point.place()).await? else { return Ok(false) };
-    if row.recorded_at < since {
-        return Ok(false);
+    arrived: &Arrived,
+    at: DateTime<Utc>,
+) -> Result<Report, WorkerError> {
+    if read_row(&context.pool, arrived.place).await?.is_none() {
+        return Ok(Report::Gone);
     }
-    let Ok(Some((origin, _))) = row.point(point.point.index) else { return Ok(false) };
-    let devices = Devices::load(&context.pool, [channel.id], [origin]).await?;
+    let devices = Devices::load(&context.pool, [channel.id], [arrived.origin]).await?;
     let reading = Reading {
-        datapoint_id: key.id(point.place()).to_string(),
-        place: place(point),
+        datapoint_id: key.id(arrived.place).to_string(),
+        place: arrived.log_place(),
         channel_id: ChannelId(channel.id),
         channel_name: channel.name.clone(),
-        value: point.point.value,
-        device: devices.name(channel.id, origin),
-        occurred_at: row.recorded_at,
+        value: arrived.value,
+        device: devices.name(channel.id, arrived.origin),
+        occurred_at: arrived.recorded_at,
     };
-    let key = format!("report {}-{}", point.point.position, point.point.index);
-    let command = ReadingCommand::Report { reading, at: context.clock.now() };
-    let span = context.span_of_point(Readings::NAME, Some(place(point))).await;
+    // The time is part of the key: a report that was refused because it was too early is another one later. The
+    // aggregate recognises a value that was reported.
+    let key = format!("report {}-{} {}", arrived.place.position, arrived.place.index, at.timestamp_micros());
+    let command = ReadingCommand::Report { reading, at };
+    let span = context.span_of_point(Readings::NAME, Some(arrived.log_place())).await;
     let sent = context.send_if_still_due::<ReportedReading>(Readings::NAME, channel.id, &key, &command);
-    span.around(sent).await?;
-    Ok(true)
-}
-
-fn place(point: &Datapoint) -> DatapointPlace {
-    DatapointPlace { position: point.point.position, index: point.point.index }
-}
-
-fn series(error: SeriesError) -> WorkerError {
-    match error {
-        SeriesError::Database(error) => error.into(),
-        other => WorkerError::Series(other),
-    }
+    let outcome = span.around(sent).await?;
+    Ok(if outcome.is_some_and(|outcome| outcome.position.is_some()) {
+        Report::Sent(at)
+    } else {
+        Report::Refused
+    })
 }

@@ -1,19 +1,22 @@
-//! Puts back what the mailboxes should hold and do not.
+//! Posts again the requests that mailboxes should hold and do not.
 //!
-//! A transfer whose agent has been asked but has not begun has its request in that agent's mailbox, or in the agent's
-//! hands. Where neither shows for a while (JetStream lost its disk, a worker died before it posted, a message went
-//! down with a socket), the request is left again; agents recognise repetitions. This is what makes mailboxes safe to
-//! lose.
+//! A dispatched transfer that has not started has its request in its agent's mailbox, or the agent has received it. If
+//! neither is the case for a while (JetStream lost its disk, a worker crashed before it posted, a message was lost with a
+//! socket), the request is posted again and costs no attempt; agents recognise repetitions, and the gateway holds back
+//! those that an agent would not recognise. This makes mailboxes safe to lose.
 //!
-//! A leg that has begun but does not move is asked for again too, if the agent knows its own work: it goes on, reports
-//! once more what has ended, or begins what it knows nothing of, because it was restarted at an unlucky moment.
+//! A leg that has started but does not move is requested again too, if the agent lists capabilities and so recognises
+//! the repetition: it continues, repeats its report of a finished leg, or starts a leg that it does not know because
+//! it was restarted.
+//!
+//! A transfer whose owner uploads the file and has not done so within a day fails.
 
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_domain::{
     kernel::AgentId,
-    transfer::{Leg, Phase},
+    transfer::{Leg, Phase, Transfer, TransferCommand},
 };
 use signalbox_projections::transfer::{TransferRow, mail_key, queries};
 use uuid::Uuid;
@@ -25,10 +28,12 @@ use crate::{
 
 /// Transfers looked at together.
 const BATCH: i64 = 500;
-/// An agent that has taken its request has this long to begin before it is asked again.
-const PATIENCE: TimeDelta = TimeDelta::seconds(15);
-/// A leg that has begun may stand still for this long before its agent is asked again.
+/// A request that is not in the mailbox and was not begun is posted again after this.
+const LOST: TimeDelta = TimeDelta::seconds(15);
+/// Time without progress after which a leg is requested again.
 const STANDSTILL: TimeDelta = TimeDelta::seconds(30);
+/// The owner of a transfer may let the upload of its file rest for this long.
+const OWNERS_UPLOAD: TimeDelta = TimeDelta::hours(24);
 
 /// The reconciler.
 #[derive(Debug)]
@@ -43,10 +48,9 @@ impl Worker for Reconciler {
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         context.mailbox.ensure().await?;
-        for (phases, patience) in
-            [(["dispatched", "staged"], PATIENCE), (["uploading", "downloading"], STANDSTILL)]
-        {
-            put_back_all(context, &phases, context.clock.now() - patience).await?;
+        let now = context.server_time().await?;
+        for (phases, idle) in [(["dispatched", "staged"], LOST), (["uploading", "downloading"], STANDSTILL)] {
+            put_back_all(context, &phases, now, idle).await?;
         }
         Ok(false)
     }
@@ -55,34 +59,53 @@ impl Worker for Reconciler {
 async fn put_back_all(
     context: &Context,
     phases: &[&str],
-    idle_since: DateTime<Utc>,
+    now: DateTime<Utc>,
+    idle: TimeDelta,
 ) -> Result<(), WorkerError> {
     let mut after = Uuid::nil();
     loop {
-        let rows = queries::idle_transfers(&context.pool, phases, idle_since, after, BATCH).await?;
+        let rows = queries::idle_transfers(&context.pool, phases, now - idle, after, BATCH).await?;
         let Some(last) = rows.last() else { return Ok(()) };
         after = last.id;
         for row in &rows {
-            put_back(context, row).await?;
+            put_back(context, row, now).await?;
         }
     }
 }
 
-async fn put_back(context: &Context, row: &TransferRow) -> Result<(), WorkerError> {
-    let Some(leg) = requested_leg(row).or(standing_leg(row)) else { return Ok(()) };
-    let agent = match leg {
+async fn put_back(context: &Context, row: &TransferRow, now: DateTime<Utc>) -> Result<(), WorkerError> {
+    let standing = standing_leg(row);
+    let Some(leg) = requested_leg(row).or(standing) else { return Ok(()) };
+    let id = match leg {
         Leg::Upload => row.source_agent_id,
-        Leg::Download => row.destination_agent_id,
+        Leg::Download => Some(row.destination_agent_id),
     };
-    if standing_leg(row).is_some() && !knows_its_work(context, agent).await? {
+    let Some(id) = id else {
+        if row.active_at <= now - OWNERS_UPLOAD {
+            fail(context, row, "its file was not uploaded within a day").await?;
+        }
+        return Ok(());
+    };
+    let Some(agent) = queries::agent_by_id(&context.pool, id).await? else {
+        return fail(context, row, "the agent has been deleted").await;
+    };
+    // An agent that is away names its work when it connects again.
+    if standing.is_some() && (agent.session.is_none() || agent.capabilities.is_empty()) {
         return Ok(());
     }
     let attempt = row.attempts.unsigned_abs();
-    if context.mailbox.holds(AgentId(agent), &mail_key(row.number, attempt, leg)).await? {
+    if context.mailbox.holds(AgentId(id), &mail_key(row.number, attempt, leg)).await? {
         return Ok(());
     }
-    tracing::info!(transfer = row.number, attempt, "a request is left in its mailbox again");
+    tracing::info!(transfer = row.number, attempt, "a request is posted again");
     post_request(context, row, attempt, leg).await
+}
+
+async fn fail(context: &Context, row: &TransferRow, reason: &str) -> Result<(), WorkerError> {
+    let command = TransferCommand::Fail { reason: reason.to_owned() };
+    let key = format!("fail {}", row.version);
+    context.send_if_still_due::<Transfer>(Reconciler::NAME, row.id, &key, &command).await?;
+    Ok(())
 }
 
 /// The leg that an agent has begun.
@@ -92,11 +115,4 @@ fn standing_leg(row: &TransferRow) -> Option<Leg> {
         Phase::Downloading => Some(Leg::Download),
         _ => None,
     }
-}
-
-/// Whether the agent is there and recognises a request that it has had before. One that is away is asked what it works on
-/// when it comes back.
-async fn knows_its_work(context: &Context, agent: Uuid) -> Result<bool, WorkerError> {
-    let agent = queries::agent_by_id(&context.pool, agent).await?;
-    Ok(agent.is_some_and(|agent| agent.session.is_some() && !agent.capabilities.is_empty()))
 }

@@ -13,14 +13,17 @@ use signalbox_domain::transfer::{
 use signalbox_projections::transfer::{JobRow, queries};
 use uuid::Uuid;
 
-use crate::{Context, Worker, WorkerError};
+use crate::{Context, Worker, WorkerError, failures::Failures, tried::Tried};
 
 /// Jobs of one step.
 const BATCH: i64 = 100;
 
 /// The scheduler.
-#[derive(Debug)]
-pub struct Scheduler;
+#[derive(Debug, Default)]
+pub struct Scheduler {
+    failures: Failures,
+    tried: Tried<Option<DateTime<Utc>>>,
+}
 
 impl Worker for Scheduler {
     const NAME: &'static str = "scheduler";
@@ -30,10 +33,20 @@ impl Worker for Scheduler {
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        let now = context.clock.now();
-        for job in queries::due_jobs(&context.pool, now, BATCH).await? {
-            fire(context, &job, now).await?;
+        let now = context.server_time().await?;
+        let paused = self.failures.paused();
+        let limit = BATCH + (paused.len() + self.tried.count()) as i64;
+        let mut due = queries::due_jobs(&context.pool, now, limit).await?;
+        due.retain(|job| !paused.contains(&job.id) && !self.tried.holds(job.id, &job.next_run));
+        for job in due.iter().take(BATCH as usize) {
+            let fired = fire(context, job, now).await;
+            if fired.is_ok() {
+                self.tried.note(job.id, job.next_run);
+            }
+            // A job that cannot be started keeps no other job waiting.
+            self.failures.settle(job.id, fired)?;
         }
+        self.failures.report(context, Self::NAME).await?;
         // A job that was started is due until the read model shows it; the same firing is the same command until then.
         Ok(false)
     }
@@ -57,8 +70,8 @@ async fn fire(context: &Context, job: &JobRow, now: DateTime<Utc>) -> Result<(),
     }
     let new = NewTransfer::of_job(job.reference(), job.owner(), &spec, Some(firing));
     let command = TransferCommand::Request(new);
-    // A firing begins a trace: nothing in the log led to it.
-    context.send_if_still_due::<Transfer>(Scheduler::NAME, transfer, "fire", &command).await?;
+    // A firing starts a trace: no event in the log caused it.
+    context.send_for_item::<Transfer>(Scheduler::NAME, transfer, "fire", &command).await?;
     Ok(())
 }
 
@@ -75,6 +88,6 @@ async fn skip(
 ) -> Result<(), WorkerError> {
     let key = format!("skip {}", scheduled_for.to_rfc3339());
     let command = JobCommand::SkipFiring { scheduled_for, reason };
-    context.send_if_still_due::<Job>(Scheduler::NAME, job.id, &key, &command).await?;
+    context.send_for_item::<Job>(Scheduler::NAME, job.id, &key, &command).await?;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Removes files that gateways received and that nothing in the log came to refer to: the gateway died, the client left, or
-//! nobody answered a command that was refused in the end.
+//! Removes files that gateways received and that no event refers to: the gateway crashed, the client disconnected, or
+//! a command that got no answer was refused in the end.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use signalbox_event_store::mentions;
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use crate::{Context, Worker, WorkerError};
+use crate::{Context, Worker, WorkerError, worker::REMOVAL};
 
-/// No file takes as long to come.
+/// No upload takes this long.
 const LONGEST_REQUEST: TimeDelta = TimeDelta::days(1);
 /// No command is carried out as late.
 const LONGEST_COMMAND: TimeDelta = TimeDelta::hours(1);
@@ -35,14 +35,21 @@ impl Worker for StagedSweep {
         Duration::from_secs(600)
     }
 
+    fn limit(&self, _: &Context) -> Duration {
+        REMOVAL
+    }
+
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         let rows = give_up(context).await?;
         let mut is_getting_on = false;
         for row in &rows {
             match judge(context, row).await {
                 Ok(()) => is_getting_on = true,
-                // One file that cannot be removed does not keep the others.
-                Err(error) => tracing::warn!(%error, id = %row.id, "a file that was given up stays for now"),
+                // One file that cannot be removed does not keep the others: it is due again after an hour.
+                Err(error) => {
+                    tracing::warn!(%error, id = %row.id, "a file that was given up stays for now");
+                    postpone(context, row.id).await?;
+                }
             }
         }
         Ok(is_getting_on && rows.len() as i64 == BATCH)
@@ -51,7 +58,7 @@ impl Worker for StagedSweep {
 
 /// Files that no gateway may send a command about any more.
 async fn give_up(context: &Context) -> Result<Vec<StagedRow>, sqlx::Error> {
-    let now = context.clock.now();
+    let Some(now) = context.sweep_time().await? else { return Ok(Vec::new()) };
     sqlx::query_as(
         "UPDATE ops.staged_files SET given_up = true WHERE id IN (
             SELECT id FROM ops.staged_files
@@ -64,6 +71,15 @@ async fn give_up(context: &Context) -> Result<Vec<StagedRow>, sqlx::Error> {
     .bind(BATCH)
     .fetch_all(&context.pool)
     .await
+}
+
+async fn postpone(context: &Context, id: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query("UPDATE ops.staged_files SET noted_at = coalesce($2, clock_timestamp()) WHERE id = $1")
+        .bind(id)
+        .bind(context.clock.manual_time())
+        .execute(&context.pool)
+        .await?;
+    Ok(())
 }
 
 /// Removes the file unless the log refers to it.

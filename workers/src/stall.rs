@@ -1,31 +1,45 @@
-//! Gives up attempts in which nothing moves any more.
+//! Ends attempts in which nothing moves any more.
 //!
-//! Three cases: the agent in the middle of a leg has gone away; it is there but has not moved anything for very long;
-//! or it belongs to a family that does not repeat a lost report, and all bytes have demonstrably moved. The last one
-//! is taken for the report.
+//! A leg is taken up again after `stall_seconds` without progress when its agent is away, has connected again without naming
+//! the leg, or lists no capabilities and has ended the leg's HTTP body; otherwise after ten times as long. An agent of the
+//! FileFlux family does not repeat a report that was lost over polling. Its upload is concluded from the complete file that
+//! is staged, its download when the destination's TCP acknowledged all bytes, the agent used or closed that connection
+//! afterwards, and then polled in the same session: the gateways note this in `ops.transfer_legs`.
+//!
+//! Reads: the versions of legs in progress in `read.transfers`. A leg stands still for as long as this process has
+//! seen one version of its transfer, by the process's monotonic time: times recorded elsewhere would make each leg
+//! stall where two clocks differ. After a restart of the worker that time starts again.
 
-use std::time::Duration;
-
-use chrono::{DateTime, TimeDelta, Utc};
-use signalbox_domain::{
-    kernel::AgentId,
-    transfer::{Arrival, Leg, Phase, Transfer, TransferCommand},
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
 };
-use signalbox_projections::transfer::{AgentRow, TransferRow, queries};
+
+use signalbox_domain::transfer::{Leg, Phase, Transfer, TransferCommand};
+use signalbox_projections::transfer::{
+    AgentRow, TransferRow,
+    queries::{self, LegRow},
+};
 use uuid::Uuid;
 
 use crate::{Context, Worker, WorkerError};
 
-/// Transfers looked at together.
-const BATCH: i64 = 500;
-/// A leg that is complete but unreported is taken for reported after this.
-const EVIDENCE: TimeDelta = TimeDelta::seconds(10);
-/// An agent that is there may be silent this many times longer than one that is away.
-const PRESENT: i32 = 10;
+/// Transfers that are read at once.
+const BATCH: usize = 500;
+/// A leg is concluded without its agent's report after this.
+const CONCLUDE: Duration = Duration::from_secs(10);
+/// Factor by which a connected agent may take longer than an absent one.
+const CONNECTED: u32 = 10;
 
 /// The sweep.
-#[derive(Debug)]
-pub struct StallSweep;
+#[derive(Debug, Default)]
+pub struct StallSweep {
+    seen: Mutex<Seen>,
+}
+
+/// Transfers with a leg in progress: their version, and since when this process has seen it.
+type Seen = HashMap<Uuid, (i64, Duration)>;
 
 impl Worker for StallSweep {
     const NAME: &'static str = "stall-sweep";
@@ -35,62 +49,130 @@ impl Worker for StallSweep {
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        let now = context.clock.now();
-        let mut after = Uuid::nil();
-        loop {
-            let phases = ["uploading", "downloading"];
-            let rows = queries::idle_transfers(&context.pool, &phases, now - EVIDENCE, after, BATCH).await?;
-            let Some(last) = rows.last() else { return Ok(false) };
-            after = last.id;
-            for row in &rows {
-                judge(context, row, now).await?;
+        let versions = queries::versions_in(&context.pool, &["uploading", "downloading"]).await?;
+        let idle = self.idle(&versions, context.clock.monotonic(), CONCLUDE.min(stall_limit(context)));
+        for batch in idle.chunks(BATCH) {
+            let idle: HashMap<_, _> = batch.iter().copied().collect();
+            let ids: Vec<_> = idle.keys().copied().collect();
+            for row in queries::transfers_by_id(&context.pool, &ids).await? {
+                if let Some((version, idle)) = idle.get(&row.id)
+                    && row.version == *version
+                {
+                    judge(context, &row, *idle).await?;
+                }
             }
         }
+        Ok(false)
     }
 }
 
-async fn judge(context: &Context, row: &TransferRow, now: DateTime<Utc>) -> Result<(), WorkerError> {
-    let leg = if row.known_phase() == Phase::Uploading { Leg::Upload } else { Leg::Download };
-    let id = match leg {
-        Leg::Upload => row.source_agent_id,
-        Leg::Download => row.destination_agent_id,
+impl StallSweep {
+    /// Those of the transfers in progress (id, version) that have had their version for `limit` or longer, with version and time.
+    fn idle(&self, versions: &[(Uuid, i64)], now: Duration, limit: Duration) -> Vec<(Uuid, (i64, Duration))> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = |id: &Uuid, version: i64| {
+            seen.get(id).filter(|(known, _)| *known == version).map_or(now, |(_, since)| *since)
+        };
+        let present: Seen =
+            versions.iter().map(|(id, version)| (*id, (*version, since(id, *version)))).collect();
+        *seen = present;
+        let idle = seen.iter().map(|(id, (version, since))| (*id, (*version, now.saturating_sub(*since))));
+        idle.filter(|(_, (_, idle))| *idle >= limit).collect()
+    }
+}
+
+async fn judge(context: &Context, row: &TransferRow, idle: Duration) -> Result<(), WorkerError> {
+    let (leg, agent) = match row.known_phase() {
+        Phase::Uploading => (Leg::Upload, row.source_agent_id),
+        _ => (Leg::Download, Some(row.destination_agent_id)),
     };
-    let agent = queries::agent_by_id(&context.pool, id).await?;
-    let idle = now - row.active_at;
-    let command = match &agent {
-        None => Some(TransferCommand::Fail { reason: "the agent has been deleted".to_owned() }),
-        Some(agent) if is_evident(row, agent, leg) => Some(report_for(id, leg, row)),
-        Some(agent) => stall(context, row, agent, idle),
+    // The reconciler waits for the upload of an owner.
+    let Some(agent) = agent else { return Ok(()) };
+    let attempt = row.attempts.unsigned_abs();
+    // Two commands with one key would be one: the second is not carried out.
+    let (key, command) = match queries::agent_by_id(&context.pool, agent).await? {
+        None => ("fail", TransferCommand::Fail { reason: "the agent has been deleted".to_owned() }),
+        Some(agent) => {
+            let seen = queries::leg(&context.pool, row.id, leg, row.attempts).await?;
+            if is_over(row, &agent, leg, seen.as_ref()) {
+                ("conclude", TransferCommand::Conclude { attempt, leg })
+            } else if let Some(reason) = stall(context, row, &agent, seen.as_ref(), idle) {
+                ("end", TransferCommand::Stall { attempt, phase: row.known_phase(), reason })
+            } else {
+                return Ok(());
+            }
+        }
     };
-    let Some(command) = command else { return Ok(()) };
-    let key = format!("end {}", row.version);
+    let key = format!("{key} {}", row.version);
     context.send_if_still_due::<Transfer>(StallSweep::NAME, row.id, &key, &command).await?;
     Ok(())
 }
 
-/// Whether all bytes of the leg of a single file have moved, for an agent that may have lost its report.
-fn is_evident(row: &TransferRow, agent: &AgentRow, leg: Leg) -> bool {
-    let whole = match leg {
+/// Whether the leg of a single file has ended, for an agent that may have lost its report.
+fn is_over(row: &TransferRow, agent: &AgentRow, leg: Leg, seen: Option<&LegRow>) -> bool {
+    let ended = match leg {
         Leg::Upload => row.file_count == 1,
-        Leg::Download => row.size.is_some_and(|size| row.downloaded >= size),
+        Leg::Download => {
+            agent.transport_mode.as_deref() == Some("polling")
+                && seen.is_some_and(|seen| seen.polled && seen.arrived_in == agent.session)
+        }
     };
-    whole && !row.is_tree() && agent.capabilities.is_empty()
+    ended && !row.is_tree() && agent.capabilities.is_empty()
 }
 
-fn report_for(agent: Uuid, leg: Leg, row: &TransferRow) -> TransferCommand {
-    let arrival =
-        Arrival { attempt: Some(row.attempts.unsigned_abs()), leg: Some(leg), ..Arrival::default() };
-    TransferCommand::ReportComplete { agent: AgentId(agent), arrival }
+/// Why the attempt ends, if it has stood still for too long.
+fn stall(
+    context: &Context,
+    row: &TransferRow,
+    agent: &AgentRow,
+    seen: Option<&LegRow>,
+    idle: Duration,
+) -> Option<String> {
+    let limit = stall_limit(context);
+    let (limit, state) = if agent.session.is_none() {
+        (limit, "is away")
+    } else if is_disowned(row, agent, seen) {
+        (limit, "has connected again")
+    } else if agent.capabilities.is_empty() && seen.is_some_and(|seen| seen.body_ended) {
+        (limit, "has ended the connection that carried the file")
+    } else {
+        (limit * CONNECTED, "is connected")
+    };
+    let seconds = idle.as_secs();
+    (idle >= limit).then(|| format!("nothing moved for {seconds} s while agent {} {state}", agent.number))
 }
 
-fn stall(context: &Context, row: &TransferRow, agent: &AgentRow, idle: TimeDelta) -> Option<TransferCommand> {
-    let limit = TimeDelta::seconds(i64::from(context.config.transfer.stall_seconds));
-    let away = agent.session.is_none();
-    let limit = if away { limit } else { limit * PRESENT };
-    if idle < limit {
-        return None;
+/// Whether the agent has connected again since it took the leg, and has not named it.
+fn is_disowned(row: &TransferRow, agent: &AgentRow, seen: Option<&LegRow>) -> bool {
+    match seen.and_then(|seen| seen.session) {
+        Some(session) => agent.session != Some(session),
+        None => agent.connected_at > Some(row.active_at),
     }
-    let state = if away { "is away" } else { "is connected" };
-    let reason = format!("nothing moved for {} s while agent {} {state}", idle.num_seconds(), agent.number);
-    Some(TransferCommand::Stall { attempt: row.attempts.unsigned_abs(), phase: row.known_phase(), reason })
+}
+
+fn stall_limit(context: &Context) -> Duration {
+    Duration::from_secs(context.config.transfer.stall_seconds.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_is_idle_while_its_version_stays() {
+        let (sweep, limit) = (StallSweep::default(), Duration::from_secs(10));
+        let [one, other] = [1, 2].map(Uuid::from_u128);
+        let at = |seconds, versions: &[(Uuid, i64)]| {
+            let mut idle = sweep.idle(versions, Duration::from_secs(seconds), limit);
+            idle.sort();
+            idle.into_iter().map(|(id, (_, idle))| (id, idle.as_secs())).collect::<Vec<_>>()
+        };
+        assert_eq!(at(100, &[(one, 1), (other, 1)]), []);
+        assert_eq!(at(109, &[(one, 1), (other, 2)]), []);
+        assert_eq!(at(110, &[(one, 1), (other, 2)]), [(one, 10)]);
+        assert_eq!(at(119, &[(one, 1), (other, 2)]), [(one, 19), (other, 10)]);
+        // An agent that finished one leg and starts another is not idle.
+        assert_eq!(at(130, &[(other, 2)]), [(other, 21)]);
+        assert_eq!(at(131, &[(one, 1), (other, 3)]), []);
+    }
 }

@@ -1,9 +1,10 @@
-use std::{future::Future, time::Duration};
+use std::time::Duration;
 
-use futures::{FutureExt, StreamExt, stream::BoxStream};
+use chrono::{DateTime, Utc};
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
+use signalbox_database::{ServerClock, Steps, server_time, sweep_time};
 use signalbox_datapoint_log::trace_of_point;
 use signalbox_documents::Documents;
 use signalbox_domain::{
@@ -14,26 +15,15 @@ use signalbox_egress::Egress;
 use signalbox_event_store::{trace_at, trace_of_cause, trace_of_stream, traces_at};
 use signalbox_firmware::Updates;
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
-use signalbox_projections::{Lease, Leases};
 use signalbox_sealing::Sealer;
 use signalbox_telemetry::{Kind, Span, current, is_tracing};
 use signalbox_texts::Texts;
 use sqlx::PgPool;
-use tokio::time::{sleep, timeout};
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{
-    BlobSweep, Cleanup, Dispatcher, ExtractionCleanup, ExtractionRunner, FirmwareRunner, HealthReporter,
-    HealthWatch, Housekeeping, Indexer, Notary, PresenceSweep, Readings, Reconciler, Relay, RuleEvaluation,
-    RuleLog, Scheduler, StagedSweep, StallSweep, TextSweep, WebhookDelivery, WebhookFanOut, WebhookReplay,
-    WorkerError,
-};
+use crate::WorkerError;
 
-/// Pause after a failed step.
-const PAUSE: Duration = Duration::from_millis(500);
-
-/// What workers share. Clones share it too.
+/// Shared dependencies of all workers. Clones share them.
 #[derive(Clone)]
 pub struct Context {
     /// The database.
@@ -44,28 +34,35 @@ pub struct Context {
     pub mailbox: Mailbox,
     /// Staged bytes.
     pub blobs: BlobStore,
-    /// Who reads documents; none where that cannot be started.
+    /// Extracts documents; `None` if the sandbox cannot be started.
     pub documents: Option<Documents>,
-    /// What documents gave.
+    /// Extracted texts.
     pub texts: Texts,
     /// The versions of firmware on this machine.
     pub firmware: Updates,
     /// Requests to addresses that users name.
     pub egress: Egress,
+    /// The same without this machine's own address: for callers who must not reach it.
+    pub egress_without_loopback: Egress,
     /// Opens secrets of webhooks.
     pub sealer: Sealer,
     /// The time.
     pub clock: Clock,
     /// The settings.
     pub config: Config,
+    /// Steps in progress, of which those that do not return are reported.
+    pub steps: Steps,
 }
+
+/// Time limit of a step that removes many files.
+pub(crate) const REMOVAL: Duration = Duration::from_secs(900);
 
 /// One kind of work.
 pub trait Worker: Send + Sync {
     /// Name in the log of events and in the lease.
     const NAME: &'static str;
 
-    /// How long it waits for a wake-up before it looks by itself.
+    /// Interval of steps without a wakeup.
     fn period(&self) -> Duration;
 
     /// Whether `wakeup` means that there may be work.
@@ -79,12 +76,34 @@ pub trait Worker: Send + Sync {
         Duration::from_millis(5)
     }
 
-    /// One bounded step; gives back whether there may be more to do at once.
+    /// Time limit of a step; beyond it a fault is reported. A healthy step never takes this long.
+    fn limit(&self, context: &Context) -> Duration {
+        let _ = context;
+        Duration::from_secs(300)
+    }
+
+    /// One bounded step; returns whether there may be more to do at once.
     fn step(&self, context: &Context) -> impl Future<Output = Result<bool, WorkerError>> + Send;
 }
 
 impl Context {
-    /// Sends a command in the name of worker `name`. `key` says which effect it is: the same key is the same command.
+    /// The time that sweeps delete by; `None` while the clocks differ, and nothing is to be deleted.
+    pub(crate) async fn sweep_time(&self) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+        sweep_time(&self.pool, &self.clock).await
+    }
+
+    /// PostgreSQL's time, for times that other processes compare.
+    pub(crate) async fn server_time(&self) -> Result<DateTime<Utc>, sqlx::Error> {
+        server_time(&self.pool, &self.clock).await
+    }
+
+    /// PostgreSQL's clock, which can be read repeatedly without a query.
+    pub(crate) async fn server_clock(&self) -> Result<ServerClock, sqlx::Error> {
+        ServerClock::read(&self.pool, &self.clock).await
+    }
+
+    /// Sends a command in the name of worker `name`. `key` identifies the effect: the same key yields the same
+    /// command.
     ///
     /// # Errors
     /// The rejection.
@@ -116,7 +135,8 @@ impl Context {
         span(name, known(cause)).around(sent).await
     }
 
-    /// Does `work` on aggregate `id` in the name of worker `name`, as a part of the trace of what happened to it last.
+    /// Does `work` on aggregate `id` in the name of worker `name`, as a part of the trace of the aggregate's newest
+    /// event.
     pub(crate) async fn traced<D: Decider, T>(
         &self,
         name: &str,
@@ -130,7 +150,7 @@ impl Context {
         span(name, known(cause)).around(work).await
     }
 
-    /// The span of what worker `name` does because of the datapoint at `place`.
+    /// The span of work that worker `name` does because of the datapoint at `place`.
     pub(crate) async fn span_of_point(&self, name: &str, place: Option<DatapointPlace>) -> Span {
         let Some(DatapointPlace { position, index }) = place.filter(|_| is_tracing()) else {
             return Span::default();
@@ -174,6 +194,23 @@ impl Context {
         due(name, self.send::<D>(name, id, None, key, command).await)
     }
 
+    /// Like [`Context::send_if_still_due`], for an item whose failures are remembered: a history that cannot be read refuses every
+    /// command, and a command that breaks a rule is never taken, so that the item would be due for ever.
+    pub(crate) async fn send_for_item<D: Decider>(
+        &self,
+        name: &str,
+        id: Uuid,
+        key: &str,
+        command: &D::Command,
+    ) -> Result<Option<CommandOutcome>, WorkerError> {
+        match self.send::<D>(name, id, None, key, command).await {
+            Err(rejection) if rejection.is_unreadable_history() || rejection.kind == ErrorKind::Invalid => {
+                Err(rejection.into())
+            }
+            sent => due(name, sent),
+        }
+    }
+
     /// Like [`Context::send_if_still_due`], if the aggregate is still at `version`.
     pub(crate) async fn send_if_unchanged<D: Decider>(
         &self,
@@ -194,7 +231,7 @@ pub(crate) fn span(name: &str, cause: Option<String>) -> Span {
     span
 }
 
-/// A trace that cannot be looked up is one that begins.
+/// A trace that cannot be looked up is replaced by a new one.
 fn known<T: Default>(cause: Result<T, sqlx::Error>) -> T {
     cause.unwrap_or_else(|error| {
         tracing::debug!(%error, "the trace that led to some work is not known");
@@ -214,118 +251,20 @@ fn metadata(name: &str, id: Uuid, key: &str) -> Metadata {
     }
 }
 
-/// What became of work that may have been done already, or that nobody wants any more: then nothing is left to do.
+/// The result of a command; `None` if the work has been done already or is not needed any more, so that nothing is
+/// left to do.
 pub(crate) fn due<T>(name: &str, sent: Result<T, Rejection>) -> Result<Option<T>, WorkerError> {
     match sent {
         Ok(outcome) => Ok(Some(outcome)),
         Err(rejection) if rejection.kind == ErrorKind::Unavailable => Err(rejection.into()),
+        // The command handler has reported which history it is; other work continues.
+        Err(rejection) if rejection.is_unreadable_history() => {
+            tracing::warn!(worker = name, %rejection, "some work cannot be done");
+            Ok(None)
+        }
         Err(rejection) => {
             tracing::debug!(worker = name, %rejection, "the work was no longer due");
             Ok(None)
         }
     }
-}
-
-/// Runs all workers until `stop`.
-pub async fn run(context: Context, stop: CancellationToken) {
-    let (health, leases) = (HealthWatch::default(), Leases::new(&context.pool));
-    let (extraction, rules) = (ExtractionRunner::default(), RuleEvaluation::default());
-    let work = async {
-        tokio::join!(
-            health.observe(&context),
-            run_one(HealthReporter(health.clone()), &leases, &context),
-            run_one(Relay::default(), &leases, &context),
-            run_one(Dispatcher, &leases, &context),
-            run_one(Scheduler, &leases, &context),
-            run_one(Reconciler, &leases, &context),
-            run_one(StallSweep, &leases, &context),
-            run_one(PresenceSweep, &leases, &context),
-            run_one(Cleanup, &leases, &context),
-            run_one(BlobSweep, &leases, &context),
-            run_one(StagedSweep, &leases, &context),
-            run_one(Housekeeping, &leases, &context),
-            run_one(Indexer, &leases, &context),
-            run_one(Notary, &leases, &context),
-            run_one(Readings::default(), &leases, &context),
-            run_one(RuleLog, &leases, &context),
-            run_everywhere(&rules, &context),
-            run_one(WebhookFanOut::default(), &leases, &context),
-            run_one(WebhookDelivery::default(), &leases, &context),
-            run_one(WebhookReplay, &leases, &context),
-            run_everywhere(&extraction, &context),
-            run_one(ExtractionCleanup, &leases, &context),
-            run_one(TextSweep, &leases, &context),
-            run_one(FirmwareRunner, &leases, &context),
-        )
-    };
-    tokio::select! { _ = work => {}, () = stop.cancelled() => {} }
-    extraction.give_back(&context).await;
-}
-
-async fn run_one<W: Worker>(worker: W, leases: &Leases, context: &Context) {
-    loop {
-        let lease = leases.acquire(&format!("worker.{}", W::NAME)).await;
-        while lease.holds().await {
-            work(&worker, context, Some(&lease)).await;
-        }
-        tracing::warn!(worker = W::NAME, "the lease is lost; asking for it again");
-    }
-}
-
-/// For workers that share their work among all processes.
-async fn run_everywhere<W: Worker>(worker: &W, context: &Context) {
-    loop {
-        work(worker, context, None).await;
-    }
-}
-
-/// Steps until there is nothing to do for one period, or the lease is lost.
-async fn work<W: Worker>(worker: &W, context: &Context, lease: Option<&Lease>) {
-    let mut wakeups = listen(context).await;
-    loop {
-        if let Some(lease) = lease
-            && !lease.holds().await
-        {
-            return;
-        }
-        match worker.step(context).await {
-            Ok(true) => {}
-            Ok(false) => {
-                if timeout(worker.period(), woken(worker, &mut wakeups)).await.is_err() {
-                    return;
-                }
-                sleep(worker.gathers()).await;
-                drain(&mut wakeups);
-            }
-            Err(error) => {
-                tracing::warn!(worker = W::NAME, %error, "a step failed and is repeated");
-                sleep(PAUSE).await;
-                return;
-            }
-        }
-    }
-}
-
-async fn listen(context: &Context) -> BoxStream<'static, Wakeup> {
-    match context.bus.wakeups().await {
-        Ok(wakeups) => wakeups.boxed(),
-        Err(error) => {
-            tracing::warn!(%error, "no wake-ups: the worker polls");
-            futures::stream::pending().boxed()
-        }
-    }
-}
-
-/// Takes the wake-ups that have come already: the step that follows serves them too.
-fn drain(wakeups: &mut BoxStream<'static, Wakeup>) {
-    while let Some(Some(_)) = wakeups.next().now_or_never() {}
-}
-
-async fn woken<W: Worker>(worker: &W, wakeups: &mut BoxStream<'static, Wakeup>) {
-    while let Some(wakeup) = wakeups.next().await {
-        if worker.wakes(&wakeup) {
-            return;
-        }
-    }
-    std::future::pending().await
 }

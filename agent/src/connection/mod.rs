@@ -8,10 +8,10 @@ mod websocket;
 use crate::{
     backoff::Backoff,
     config::{Config, Transport},
-    gateway::{Gateway, GatewayError},
+    gateway::{Gateway, GatewayError, Refusal},
     outbox::Outbox,
     protocol::Envelope,
-    system_info::agent_info,
+    system_info::{agent_info, hostname},
     work::Work,
 };
 use serde_json::Value;
@@ -20,7 +20,7 @@ use tokio::{sync::mpsc, time::sleep};
 use tokio_util::sync::CancellationToken;
 use websocket::Socket;
 
-/// What a connection needs of the agent.
+/// Dependencies of a connection.
 pub struct Link {
     pub config: Config,
     pub gateway: Gateway,
@@ -38,14 +38,14 @@ enum End {
     Stopped,
     #[error("{0}")]
     Lost(String),
-    #[error("the gateway refused the agent token: it is wrong, expired or revoked")]
-    Unauthorized,
+    #[error("the gateway refused the token of the agent on '{host}' ({0}): it is wrong, expired or revoked", host = hostname())]
+    Unauthorized(Refusal),
 }
 
 impl From<GatewayError> for End {
     fn from(error: GatewayError) -> Self {
         match error {
-            GatewayError::Unauthorized => Self::Unauthorized,
+            GatewayError::Unauthorized(refusal) => Self::Unauthorized(refusal),
             other => Self::Lost(other.to_string()),
         }
     }
@@ -62,15 +62,18 @@ pub async fn run(mut link: Link) {
         if started.elapsed() >= timing.good_connection {
             backoff.reset();
         }
-        let pause = match end {
+        let delay = match end {
             End::Stopped => return,
-            End::Unauthorized => timing.unauthorized,
-            End::Lost(_) => backoff.next_pause(),
+            End::Unauthorized(_) => timing.unauthorized,
+            End::Lost(_) => {
+                link.gateway.note_break();
+                backoff.next_delay()
+            }
         };
-        tracing::warn!(retry_in_ms = pause.as_millis() as u64, "not connected: {end}");
+        tracing::warn!(retry_in_ms = delay.as_millis() as u64, "not connected: {end}");
         tokio::select! {
             () = link.stop.cancelled() => return,
-            () = sleep(pause) => {}
+            () = sleep(delay) => {}
         }
     }
 }
@@ -95,7 +98,7 @@ impl Link {
                 }
             };
         }
-        // Whatever comes of it, WebSocket has its turn next, and one failure is enough then to poll again.
+        // WebSocket is tried next in any case, and one failure is then enough to poll again.
         *websocket_failures = self.config.timing.websocket_tries.saturating_sub(1);
         match self.poll(true).await {
             (Some(socket), _) => {

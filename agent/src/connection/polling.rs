@@ -15,7 +15,7 @@ use tokio::{
 };
 use websocket::Socket;
 
-/// Failed polls in a row after which the agent registers anew.
+/// Failed polls in a row after which the agent registers again.
 const FAILURES: u32 = 5;
 
 /// Polls until the connection ends. With `probe`, a WebSocket that opens ends it too, and is the first answer.
@@ -40,7 +40,7 @@ pub async fn run(link: &mut Link, probe: bool) -> (Option<Box<Socket>>, End) {
     }
 }
 
-/// Takes in messages. The acknowledgement follows at once, and if it is lost, they come again.
+/// Receives messages. The acknowledgement follows at once; if it is lost, they are delivered again.
 async fn receive(gateway: &Gateway, work: &std::sync::Arc<Work>, config: &Config) -> End {
     let mut failures = 0;
     loop {
@@ -77,13 +77,13 @@ async fn report(gateway: &Gateway, outbox: &Outbox, config: &Config) -> End {
         let (number, report) = outbox.next_after(sent).await;
         match gateway.send(&report.envelope()).await {
             Ok(()) => sent = number,
-            Err(GatewayError::Unauthorized) => return End::Unauthorized,
+            Err(GatewayError::Unauthorized(refusal)) => return End::Unauthorized(refusal),
             Err(error) if error.is_passing() => {
                 tracing::debug!(%error, "a report is sent again");
                 sleep(config.timing.reconnect_base * 2).await;
                 continue;
             }
-            // The gateway will never take it, and those behind it must not wait for that.
+            // The gateway will never accept it, and later reports must not wait for it.
             Err(error) => {
                 tracing::error!(transfer.id = %report.id, "the gateway refused a report: {error}");
                 sent = number;
@@ -93,7 +93,7 @@ async fn report(gateway: &Gateway, outbox: &Outbox, config: &Config) -> End {
     }
 }
 
-/// Sends what may be lost: progress, answers to tests, signs of life.
+/// Sends messages that may be lost: progress, answers to tests, heartbeats.
 async fn chat(gateway: &Gateway, messages: &mut mpsc::Receiver<Envelope>, config: &Config) -> End {
     let every = config.timing.heartbeat;
     let mut heartbeat = interval_at(Instant::now() + every, every);
@@ -103,7 +103,7 @@ async fn chat(gateway: &Gateway, messages: &mut mpsc::Receiver<Envelope>, config
             _ = heartbeat.tick() => Envelope::heartbeat(),
         };
         match gateway.send(&message).await {
-            Err(GatewayError::Unauthorized) => return End::Unauthorized,
+            Err(GatewayError::Unauthorized(refusal)) => return End::Unauthorized(refusal),
             Err(error) => tracing::debug!(%error, "a message was lost"),
             Ok(()) => {}
         }
@@ -113,8 +113,8 @@ async fn chat(gateway: &Gateway, messages: &mut mpsc::Receiver<Envelope>, config
 /// Ends when a WebSocket opens.
 async fn try_websocket(config: &Config, probe: bool) -> Socket {
     loop {
-        let pause = if probe { config.timing.websocket_probe } else { Duration::MAX };
-        sleep(pause).await;
+        let delay = if probe { config.timing.websocket_probe } else { Duration::MAX };
+        sleep(delay).await;
         if let Ok(socket) = websocket::open(config).await {
             return socket;
         }

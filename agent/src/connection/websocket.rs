@@ -1,7 +1,8 @@
 //! The WebSocket transport.
 
 use super::{End, Link};
-use crate::{config::Config, failure::ConnectFailure, protocol::Envelope};
+use crate::{config::Config, failure::ConnectFailure, gateway::Refusal, protocol::Envelope};
+use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
 use std::time::Duration;
 use tokio::{
@@ -24,7 +25,7 @@ pub type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 /// Far more than any message of the protocol needs.
 const MAX_MESSAGE: usize = 1 << 20;
 
-/// For the closing handshake when the agent stops.
+/// For the closing handshake.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Opens a WebSocket to the gateway.
@@ -51,8 +52,15 @@ fn request(config: &Config) -> Result<Request<()>, End> {
 
 fn refused(error: &Error) -> End {
     match error {
-        Error::Http(response) if response.status() == 401 => End::Unauthorized,
-        Error::Http(response) => End::Lost(format!("WebSocket: the gateway answered {}", response.status())),
+        Error::Http(response) => {
+            let body = response.body().as_deref().unwrap_or_default();
+            let refusal = Refusal::new(response.status(), body);
+            if response.status() == 401 {
+                End::Unauthorized(refusal)
+            } else {
+                End::Lost(format!("WebSocket: the gateway answered {refusal}"))
+            }
+        }
         other => End::Lost(format!("WebSocket: {}", ConnectFailure::find(other))),
     }
 }
@@ -74,8 +82,8 @@ pub async fn converse(link: &mut Link, socket: Socket) -> End {
 struct Conversation<'a> {
     link: &'a mut Link,
     socket: Socket,
-    /// The number of the last report that was written here. It stays in the outbox until the gateway answers the
-    /// ping behind it: what was only written may still be lost with the connection.
+    /// Number of the last report written here. It stays in the outbox until the gateway answers the ping after it: a
+    /// written report may still be lost with the connection.
     sent: u64,
 }
 
@@ -84,12 +92,17 @@ impl Conversation<'_> {
         self.send(info).await?;
         let timing = self.link.config.timing.clone();
         let mut heartbeat = interval_at(Instant::now() + timing.heartbeat, timing.heartbeat);
+        // A gateway that is there answers each, so silence is that of the network.
+        let mut ping = interval_at(Instant::now() + timing.silence / 3, timing.silence / 3);
         let mut heard = Instant::now();
         loop {
             tokio::select! {
                 () = self.link.stop.cancelled() => return Err(End::Stopped),
                 frame = self.socket.next() => {
                     heard = Instant::now();
+                    if matches!(frame, Some(Ok(Message::Close(_)))) {
+                        self.answer_close().await;
+                    }
                     self.receive(frame).await?;
                 }
                 (number, report) = self.link.outbox.next_after(self.sent) => {
@@ -98,6 +111,7 @@ impl Conversation<'_> {
                     self.sent = number;
                 }
                 Some(message) = self.link.messages.recv() => self.send(&message).await?,
+                _ = ping.tick() => self.write(Message::Ping(Bytes::new())).await?,
                 _ = heartbeat.tick() => self.send(&Envelope::heartbeat()).await?,
                 () = sleep_until(heard + timing.silence) => {
                     return Err(End::Lost(format!("nothing was heard for {} s", timing.silence.as_secs())));
@@ -108,6 +122,9 @@ impl Conversation<'_> {
 
     async fn receive(&mut self, frame: Option<Result<Message, Error>>) -> Result<(), End> {
         match frame {
+            Some(Ok(Message::Close(Some(close)))) if !close.reason.is_empty() => {
+                Err(End::Lost(format!("the gateway closed the connection: {}", close.reason)))
+            }
             None | Some(Ok(Message::Close(_))) => {
                 Err(End::Lost("the gateway closed the connection".to_owned()))
             }
@@ -124,9 +141,15 @@ impl Conversation<'_> {
         }
     }
 
+    /// The reply to a close frame waits in the socket until something is written. The gateway takes the reply for a sign
+    /// that another process uses the token.
+    async fn answer_close(&mut self) {
+        let _ = timeout(CLOSE_TIMEOUT, self.socket.flush()).await;
+    }
+
     async fn take(&mut self, text: &str) -> Result<(), End> {
         let Ok(envelope) = serde_json::from_str::<Envelope>(text) else {
-            tracing::warn!("a message that is no envelope was ignored");
+            tracing::warn!("a message without a valid envelope was ignored");
             return Ok(());
         };
         let id = envelope.id;

@@ -4,47 +4,45 @@ use super::{
     Job, Moved, TransferError,
     blocking::blocking,
     fetch::{Target, fetch_file},
+    names::check_length,
     progress::FileProgress,
     reader::{Reading, Source},
     together::together,
 };
 use crate::{
-    confine::{ConfineError, Place, check_entry_name, check_file_name},
+    confine::{ConfineError, Destination, Folder, Place, check_entry_name, check_file_name},
     digest::{Entry, Sha256Hex, tree_digest},
     gateway::Manifest,
 };
-use std::{
-    collections::HashSet,
-    path::{Path, PathBuf},
-};
+use std::{collections::HashSet, sync::Arc};
 
-/// Downloads what the request names.
+/// Downloads the requested file or tree.
 pub async fn run(job: &Job) -> Result<Moved, TransferError> {
     if job.request.is_tree() { tree(job).await } else { single(job).await }
 }
 
 async fn single(job: &Job) -> Result<Moved, TransferError> {
-    let place = blocking({
+    let destination = blocking({
         let (context, request) = (job.context.clone(), job.request.clone());
         move || {
             let path = &request.destination_path;
-            let place = context.roots.destination(path)?;
-            if !path.ends_with('/') && !place.path().is_dir() {
-                return Ok(place);
+            let destination = context.roots.destination(path)?;
+            if !path.ends_with('/') && !destination.is_directory() {
+                return Ok(destination);
             }
             let name = incoming_name(&request.filename, &request.source_path)?;
             Ok(context.roots.destination(&format!("{}/{name}", path.trim_end_matches('/')))?)
         }
     })
     .await?;
-    let (folder, name) = prepare(job, place).await?;
+    let (folder, name) = prepare(destination).await?;
     job.progress.set_total(job.request.size.unwrap_or_default());
     let target =
         Target { folder, name, entry: None, size: job.request.size, sha256: job.request.sha256.clone() };
     fetch_file(job, &target).await.map(Moved::file)
 }
 
-/// The name under which a file goes into a directory: the gateway's, or that of the source.
+/// The name of a file in its directory: the gateway's, or that of the source.
 fn incoming_name(filename: &Option<String>, source_path: &str) -> Result<String, TransferError> {
     let name = match filename {
         Some(name) => name.as_str(),
@@ -55,14 +53,13 @@ fn incoming_name(filename: &Option<String>, source_path: &str) -> Result<String,
 }
 
 /// Makes the folder of a file; answers with it and the file's name.
-async fn prepare(job: &Job, place: Place) -> Result<(PathBuf, String), TransferError> {
-    let context = job.context.clone();
+async fn prepare(destination: Destination) -> Result<(Arc<Folder>, String), TransferError> {
     blocking(move || {
         let (folder, name) =
-            place.split().ok_or(TransferError::BadRequest("the destination has no file name"))?;
-        let folder = context.roots.make_directories(&folder, &name).map_err(full_disk)?;
-        context.roots.check_final(&folder.join(&name), &name)?;
-        Ok((folder, name))
+            destination.split().ok_or(TransferError::BadRequest("the destination has no file name"))?;
+        let folder = folder.make_folders(&name).map_err(full_disk)?;
+        folder.check_final(&name)?;
+        Ok((Arc::new(folder), name))
     })
     .await
 }
@@ -85,11 +82,11 @@ async fn tree(job: &Job) -> Result<Moved, TransferError> {
     Ok(Moved::tree(&entries))
 }
 
-async fn prepare_base(job: &Job) -> Result<PathBuf, TransferError> {
+async fn prepare_base(job: &Job) -> Result<Place, TransferError> {
     let (context, path) = (job.context.clone(), job.request.destination_path.clone());
     blocking(move || {
-        let place = context.roots.destination(&path)?;
-        context.roots.make_directories(&place, &path).map_err(full_disk)
+        let folder = context.roots.destination(&path)?.make_folders(&path).map_err(full_disk)?;
+        Ok(folder.place().clone())
     })
     .await
 }
@@ -99,6 +96,7 @@ fn check_manifest(job: &Job, manifest: &Manifest) -> Result<(), TransferError> {
     let mut names = HashSet::new();
     for entry in &manifest.files {
         check_entry_name(&entry.name)?;
+        check_length(&entry.name)?;
         if !names.insert(entry.name.trim_end_matches('/')) {
             return Err(TransferError::BadManifest("a name stands in it twice"));
         }
@@ -114,37 +112,36 @@ fn check_manifest(job: &Job, manifest: &Manifest) -> Result<(), TransferError> {
     Ok(())
 }
 
-async fn take_entry(job: &Job, base: &Path, entry: Entry) -> Result<Entry, TransferError> {
+async fn take_entry(job: &Job, base: &Place, entry: Entry) -> Result<Entry, TransferError> {
     job.interrupt.check()?;
-    let (context, owned, name) = (job.context.clone(), base.to_owned(), entry.name.clone());
+    let (context, owned, name) = (job.context.clone(), base.clone(), entry.name.clone());
     if entry.name.ends_with('/') {
         return blocking(move || {
-            let place = context.roots.entry(&owned, &name)?;
-            context.roots.make_directories(&place, &name).map_err(full_disk)?;
+            context.roots.entry(&owned, &name)?.make_folders(&name).map_err(full_disk)?;
             Ok(Entry { size: 0, sha256: Sha256Hex::of(b""), ..entry })
         })
         .await;
     }
-    let place = blocking(move || Ok(context.roots.entry(&owned, &name)?)).await?;
-    if job.request.is_repeated() && is_there(job, &place, &entry).await? {
+    let destination = blocking(move || Ok(context.roots.entry(&owned, &name)?)).await?;
+    if job.request.is_repeated() && is_there(job, &destination, &entry).await? {
         FileProgress::new(&job.progress).set(entry.size);
         return Ok(entry);
     }
-    let (folder, name) = prepare(job, place).await?;
+    let (folder, name) = prepare(destination).await?;
     let (size, sha256) = (Some(entry.size), Some(entry.sha256));
     fetch_file(job, &Target { folder, name, entry: Some(entry.name), size, sha256 }).await
 }
 
 /// Whether an earlier attempt brought the file to its final place already.
-async fn is_there(job: &Job, place: &Place, entry: &Entry) -> Result<bool, TransferError> {
-    let (context, entry, interrupt) = (job.context.clone(), entry.clone(), job.interrupt.clone());
-    let path = place.path();
+async fn is_there(job: &Job, destination: &Destination, entry: &Entry) -> Result<bool, TransferError> {
+    let Some(place) = destination.existing().cloned() else { return Ok(false) };
+    let (entry, interrupt) = (entry.clone(), job.interrupt.clone());
     blocking(move || {
-        if !path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == entry.size) {
+        if place.file_size() != Some(entry.size) {
             return Ok(false);
         }
-        let source = Source { path, shown: entry.name };
-        Ok(Reading::open(&context.roots, &source)?.digest(&interrupt)? == entry.sha256)
+        let source = Source { place, shown: entry.name };
+        Ok(Reading::open(&source)?.digest(&interrupt)? == entry.sha256)
     })
     .await
 }

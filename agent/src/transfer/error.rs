@@ -31,6 +31,8 @@ pub enum TransferError {
     Short(String),
     #[error("A name below '{0}' is not valid UTF-8: '{1}'.")]
     NonUtf8(String, String),
+    #[error("The name that starts with '{0}' has more than 4,096 bytes, or a part of more than 255.")]
+    NameTooLong(String),
     #[error("'{0}' holds more than {1} entries.")]
     TooManyEntries(String, usize),
     #[error("The list of files is not consistent: {0}.")]
@@ -48,7 +50,7 @@ impl From<Reason> for TransferError {
 }
 
 impl TransferError {
-    /// An error of writing, with a full disk told apart.
+    /// A write error; a full disk has its own variant.
     pub fn write(shown: &str, error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull(shown.to_owned()),
@@ -56,7 +58,7 @@ impl TransferError {
         }
     }
 
-    /// Whether the same file may be tried again within the attempt.
+    /// Whether the file may be retried within the attempt.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Gateway(error) => error.is_passing(),
@@ -69,22 +71,23 @@ impl TransferError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Path(ConfineError::Io(..)) => true,
-            Self::Path(_) | Self::NonUtf8(..) | Self::TooManyEntries(..) | Self::BadRequest(_) => false,
-            Self::Gateway(GatewayError::TooLarge) => false,
+            Self::Path(_) | Self::NonUtf8(..) | Self::NameTooLong(_) => false,
+            Self::TooManyEntries(..) | Self::BadRequest(_) => false,
+            Self::Gateway(GatewayError::TooLarge(_)) => false,
             _ => true,
         }
     }
 
-    /// Whether the attempt ends without telling anybody: it was stopped, or is no longer ours.
+    /// Whether the attempt ends without a report: it was stopped, or the agent no longer owns it.
     pub fn is_silent(&self) -> bool {
-        matches!(self, Self::Interrupted(_) | Self::Gateway(GatewayError::Gone))
+        matches!(self, Self::Interrupted(_) | Self::Gateway(GatewayError::Gone(_)))
     }
 
-    /// Whether the temporary files serve nobody any more.
+    /// Whether the temporary files are of no further use.
     pub fn drops_parts(&self) -> bool {
         match self {
             Self::Interrupted(reason) => *reason == Reason::Cancelled,
-            Self::Gateway(GatewayError::Gone) | Self::DiskFull(_) | Self::Mismatch(_) => true,
+            Self::Gateway(GatewayError::Gone(_)) | Self::DiskFull(_) | Self::Mismatch(_) => true,
             other => !other.is_retryable(),
         }
     }
@@ -95,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_told_apart_and_may_be_tried_again_without_the_half_file() {
+    fn a_full_disk_is_retryable_without_the_partial_file() {
         let error = TransferError::write("f", io::ErrorKind::StorageFull.into());
         assert_eq!(error.to_string(), "The disk is full: 'f' cannot be written.");
         assert!(error.is_retryable() && error.drops_parts() && !error.is_passing());

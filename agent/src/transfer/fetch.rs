@@ -1,13 +1,14 @@
-//! Fetches one file from the gateway into a temporary file, and goes on where it stopped when the connection breaks.
+//! Fetches one file from the gateway into a temporary file, and resumes when the connection breaks.
 
 use super::{
     Job, TransferError,
     blocking::{blocking, join},
     part::Part,
-    patience::Patience,
     progress::FileProgress,
+    retries::Retries,
 };
 use crate::{
+    confine::Folder,
     digest::{Entry, Sha256Hex},
     gateway::GatewayError,
 };
@@ -15,7 +16,7 @@ use reqwest::{
     Response, StatusCode,
     header::{CONTENT_RANGE, ETAG},
 };
-use std::{path::PathBuf, time::Duration};
+use std::{sync::Arc, time::Duration};
 use tokio::{sync::mpsc, task::spawn_blocking, time::timeout};
 
 /// Pieces that wait between the connection and the disk.
@@ -24,12 +25,12 @@ const PIECES_AHEAD: usize = 16;
 /// A file to be fetched.
 #[derive(Debug)]
 pub struct Target {
-    /// Where it goes; the folder exists.
-    pub folder: PathBuf,
+    /// Destination folder.
+    pub folder: Arc<Folder>,
     pub name: String,
     /// Its name in the tree; `None` for a single file.
     pub entry: Option<String>,
-    /// What it must turn out to be, as far as that is known.
+    /// Expected size, if it is known.
     pub size: Option<u64>,
     pub sha256: Option<Sha256Hex>,
 }
@@ -38,9 +39,9 @@ pub struct Target {
 pub async fn fetch_file(job: &Job, target: &Target) -> Result<Entry, TransferError> {
     let progress = FileProgress::new(&job.progress);
     let mut fetching = Fetching { job, target, progress: &progress, etag: None };
-    let mut patience = Patience::new(&job.context.config.timing);
+    let mut retries = Retries::new(&job.context.config.timing);
     let mut part = fetching.open(target.sha256.is_some()).await?;
-    // What an earlier try left may be of another state of the file. Then a wrong digest is no fault yet.
+    // The part of an earlier try may belong to another state of the file, so a wrong digest is not final yet.
     let mut inherited = part.length() > 0;
     loop {
         let (back, fetched) = fetching.try_once(part).await?;
@@ -56,7 +57,7 @@ pub async fn fetch_file(job: &Job, target: &Target) -> Result<Entry, TransferErr
             Err(error) if error.is_passing() => error,
             Err(error) => return Err(error),
         };
-        patience.wait(error, part.length(), &job.interrupt).await?;
+        retries.wait(error, part.length(), &job.interrupt).await?;
     }
 }
 
@@ -64,7 +65,7 @@ struct Fetching<'a> {
     job: &'a Job,
     target: &'a Target,
     progress: &'a FileProgress<'a>,
-    /// What the gateway says the file's digest is.
+    /// The file's digest as reported by the gateway.
     etag: Option<Sha256Hex>,
 }
 
@@ -81,7 +82,7 @@ impl Fetching<'_> {
         blocking(move || part.empty().map(|()| part)).await
     }
 
-    /// One request. The part comes back with what arrived; the outer error is one of this machine.
+    /// One request. Returns the part with the received bytes; the outer error is a local one.
     async fn try_once(&mut self, part: Part) -> Result<(Part, Result<(), TransferError>), TransferError> {
         let offset = part.length();
         self.progress.set(offset);
@@ -90,7 +91,7 @@ impl Fetching<'_> {
         }
         let response = match self.request(offset).await {
             Ok(response) => response,
-            // There is less than we have: what we have cannot be right.
+            // The file is shorter than the part, so the part is wrong.
             Err(TransferError::Gateway(GatewayError::OutOfStep(_))) if offset > 0 => {
                 return Ok((self.empty(part).await?, Err(TransferError::Short(self.target.name.clone()))));
             }
@@ -138,7 +139,7 @@ impl Fetching<'_> {
             self.progress.set(received);
         };
         drop(sender);
-        // The writer's own error comes first: it is why nobody took more.
+        // The writer's own error explains why the sender failed.
         Ok((join(writer).await?, fetched))
     }
 
@@ -167,9 +168,8 @@ impl Fetching<'_> {
             size: part.length(),
             sha256: part.digest(),
         };
-        let (context, parts) = (self.job.context.clone(), self.job.parts.clone());
-        let folder = self.target.folder.clone();
-        blocking(move || part.finish(&folder, &context.roots, &parts)).await?;
+        let parts = self.job.parts.clone();
+        blocking(move || part.finish(&parts)).await?;
         self.progress.set(entry.size);
         Ok(entry)
     }
@@ -179,7 +179,7 @@ impl Fetching<'_> {
     }
 }
 
-/// Where in the file the body begins.
+/// Offset of the body in the file.
 fn start_of(response: &Response) -> Option<u64> {
     if response.status() != StatusCode::PARTIAL_CONTENT {
         return Some(0);

@@ -1,4 +1,4 @@
-//! Stopping a piece of work from outside, and telling it why.
+//! Stops a piece of work from outside, with a reason.
 
 use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
@@ -36,7 +36,7 @@ impl Interrupt {
         Self { token: self.token.child_token(), reason: self.reason.clone() }
     }
 
-    /// Stops a group; the work as a whole goes on to tell its error.
+    /// Stops a group; the rest of the work continues and reports the group's error.
     pub fn stop_group(&self) {
         self.token.cancel();
     }

@@ -1,14 +1,15 @@
-//! Moving the bytes of one attempt: `upload` and `download`, and what both share.
+//! Moves the bytes of one attempt: `upload`, `download`, and their shared code.
 
 mod blocking;
 mod download;
 mod error;
 mod fetch;
 mod interrupt;
+mod names;
 mod part;
-mod patience;
 mod progress;
 mod reader;
+mod retries;
 mod send;
 mod together;
 mod upload;
@@ -20,21 +21,21 @@ pub use progress::Progress;
 
 use crate::{
     config::Config,
-    confine::Roots,
+    confine::{Folder, Place, Roots},
     digest::{Entry, Sha256Hex, tree_digest},
     gateway::Gateway,
     protocol::{Direction, TransferRequest},
 };
 use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// Files are read and hashed in pieces of this size.
 const BUFFER: usize = 512 * 1024;
 
-/// What every transfer of this agent uses.
+/// Shared by all transfers of this agent.
 #[derive(Debug)]
 pub struct Context {
     pub config: Config,
@@ -51,7 +52,7 @@ pub struct Job {
     pub parts: Arc<Parts>,
 }
 
-/// What an attempt moved.
+/// The files moved by an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Moved {
     pub sha256: Sha256Hex,
@@ -73,6 +74,9 @@ impl Moved {
 impl Job {
     /// Does the work of the attempt.
     pub async fn run(&self) -> Result<Moved, TransferError> {
+        for path in [&self.request.source_path, &self.request.destination_path] {
+            names::check_length(path)?;
+        }
         match self.request.direction {
             Direction::Upload => upload::run(self).await,
             Direction::Download => download::run(self).await,
@@ -93,25 +97,31 @@ impl Job {
 
 /// The temporary files of an attempt that are on disk now.
 #[derive(Debug, Default)]
-pub struct Parts(Mutex<BTreeSet<PathBuf>>);
+pub struct Parts(Mutex<BTreeMap<PathBuf, Place>>);
 
 impl Parts {
-    fn add(&self, path: &Path) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
+    fn add(&self, folder: &Folder, name: &str) {
+        let place = folder.place().join(name.as_ref());
+        self.lock().insert(place.path(), place);
     }
 
-    fn remove(&self, path: &Path) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
+    fn remove(&self, folder: &Folder, name: &str) {
+        self.lock().remove(&folder.place().join(name.as_ref()).path());
     }
 
     /// Deletes the files.
     pub fn delete(&self) {
-        for path in std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
-            if let Err(error) = std::fs::remove_file(&path)
+        let places = std::mem::take(&mut *self.lock());
+        for (path, place) in places {
+            if let Err(error) = place.remove()
                 && error.kind() != std::io::ErrorKind::NotFound
             {
                 tracing::warn!(path = %path.display(), %error, "a temporary file cannot be removed");
             }
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Place>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,17 +1,13 @@
-//! The temporary file of a download: it lies beside the final one and takes its name only when it is whole.
+//! The temporary file of a download: it is beside the final one and is renamed only when it is complete.
 
 use super::{BUFFER, Interrupt, Parts, TransferError};
-use crate::{
-    confine::{Roots, same_file, sync_directory},
-    digest::Sha256Hex,
-    protocol::TransferId,
-};
+use crate::{confine::Folder, digest::Sha256Hex, protocol::TransferId};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::File,
     io::{self, Read, Write},
-    path::{Path, PathBuf},
+    sync::Arc,
 };
 use tokio::sync::mpsc;
 
@@ -38,17 +34,18 @@ pub fn part_name(name: &str, id: TransferId) -> String {
 /// A temporary file, written and hashed up to `length`.
 pub struct Part {
     file: File,
-    path: PathBuf,
+    folder: Arc<Folder>,
+    name: String,
     hasher: Sha256,
     length: u64,
     shown: String,
 }
 
 impl Part {
-    /// Opens the temporary file of `final_name` in `folder`. With `keep`, what an earlier try left is read and kept
-    /// (as long as it is at most `keep` bytes), otherwise the file is emptied.
+    /// Opens the temporary file of `final_name` in `folder`. With `keep`, the bytes of an earlier try are read and
+    /// kept (if there are at most `keep`), otherwise the file is emptied.
     pub fn open(
-        folder: &Path,
+        folder: &Arc<Folder>,
         final_name: &str,
         id: TransferId,
         keep: Option<u64>,
@@ -56,10 +53,10 @@ impl Part {
         interrupt: &Interrupt,
     ) -> Result<Self, TransferError> {
         let shown = final_name.to_owned();
-        let path = folder.join(part_name(final_name, id));
-        let file = open_plain(&path).map_err(|error| TransferError::write(&shown, error))?;
-        parts.add(&path);
-        let mut part = Self { file, path, hasher: Sha256::new(), length: 0, shown };
+        let name = part_name(final_name, id);
+        let file = folder.open_temporary(&name).map_err(|error| TransferError::write(&shown, error))?;
+        parts.add(folder, &name);
+        let mut part = Self { file, folder: folder.clone(), name, hasher: Sha256::new(), length: 0, shown };
         let there = part.file.metadata().map_err(|error| part.fault(error))?.len();
         if keep.is_some_and(|most| there <= most) {
             part.read(there, interrupt)?;
@@ -83,7 +80,7 @@ impl Part {
         Ok(())
     }
 
-    /// Writes all pieces that come. After an error nobody takes more of them, which the sender notices.
+    /// Writes all pieces received. After an error it drops the receiver, which the sender notices.
     pub fn write(mut self, mut pieces: mpsc::Receiver<Bytes>) -> Result<Self, TransferError> {
         while let Some(piece) = pieces.blocking_recv() {
             self.file.write_all(&piece).map_err(|error| self.fault(error))?;
@@ -93,19 +90,18 @@ impl Part {
         Ok(self)
     }
 
-    /// The digest of what was written.
+    /// The digest of the written bytes.
     pub fn digest(&self) -> Sha256Hex {
         Sha256Hex::finish(self.hasher.clone())
     }
 
     /// Gives the file its final name, on disk for good.
-    pub fn finish(self, folder: &Path, roots: &Roots, parts: &Parts) -> Result<(), TransferError> {
+    pub fn finish(self, parts: &Parts) -> Result<(), TransferError> {
         self.file.sync_all().map_err(|error| self.fault(error))?;
-        let target = folder.join(&self.shown);
-        roots.check_final(&target, &self.shown)?;
-        fs::rename(&self.path, &target).map_err(|error| self.fault(error))?;
-        parts.remove(&self.path);
-        sync_directory(folder).map_err(|error| self.fault(error))
+        self.folder.check_final(&self.shown)?;
+        self.folder.rename(&self.name, &self.shown).map_err(|error| self.fault(error))?;
+        parts.remove(&self.folder, &self.name);
+        self.folder.sync().map_err(|error| self.fault(error))
     }
 
     fn read(&mut self, length: u64, interrupt: &Interrupt) -> Result<(), TransferError> {
@@ -128,37 +124,16 @@ impl Part {
     }
 }
 
-/// Opens or makes a plain file. Anything else under that name, a link above all, is removed first.
-fn open_plain(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true);
-    match fs::symlink_metadata(path) {
-        Ok(before) if before.is_file() => {
-            let file = options.open(path)?;
-            // The name may have become a link between the look and the opening.
-            if same_file(&before, &file.metadata()?) {
-                Ok(file)
-            } else {
-                Err(io::ErrorKind::AlreadyExists.into())
-            }
-        }
-        Ok(_) => {
-            fs::remove_file(path)?;
-            options.create_new(true).open(path)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => options.create_new(true).open(path),
-        Err(error) => Err(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
-    use std::os::unix::fs::symlink;
+    use crate::{confine::Roots, scratch::Scratch};
+    use std::{fs, os::unix::fs::symlink};
 
-    fn open(folder: &Path, keep: Option<u64>, parts: &Parts) -> Part {
-        Part::open(folder, "f", TransferId(9), keep, parts, &Interrupt::default()).unwrap()
+    fn open(scratch: &Scratch, keep: Option<u64>, parts: &Parts) -> Part {
+        let roots = Roots::open(&[scratch.path("")]).unwrap();
+        let folder = Arc::new(roots.source(".").unwrap().open_folder().unwrap());
+        Part::open(&folder, "f", TransferId(9), keep, parts, &Interrupt::default()).unwrap()
     }
 
     fn write(part: Part, text: &'static str) -> Part {
@@ -170,38 +145,40 @@ mod tests {
 
     #[test]
     fn a_file_bears_its_name_only_when_it_is_finished() {
-        let scratch = Scratch::new();
-        let (folder, parts) = (fs::canonicalize(scratch.path("")).unwrap(), Parts::default());
-        let roots = Roots::open(std::slice::from_ref(&folder)).unwrap();
-        let part = write(open(&folder, None, &parts), "half");
-        assert!(!folder.join("f").exists() && folder.join(".f.9.signalbox-part").exists());
+        let (scratch, parts) = (Scratch::new(), Parts::default());
+        let part = write(open(&scratch, None, &parts), "half");
+        assert!(!scratch.path("f").exists() && scratch.path(".f.9.signalbox-part").exists());
         drop(part);
-        let part = write(open(&folder, Some(8), &parts), " and");
+        let part = write(open(&scratch, Some(8), &parts), " and");
         assert_eq!(part.digest(), Sha256Hex::of(b"half and"));
-        part.finish(&folder, &roots, &parts).unwrap();
-        assert_eq!(fs::read(folder.join("f")).unwrap(), b"half and");
-        assert!(!folder.join(".f.9.signalbox-part").exists());
+        part.finish(&parts).unwrap();
+        assert_eq!(fs::read(scratch.path("f")).unwrap(), b"half and");
+        assert!(!scratch.path(".f.9.signalbox-part").exists());
     }
 
     #[test]
     fn what_is_too_long_to_be_kept_is_emptied_and_parts_are_deleted() {
-        let scratch = Scratch::new();
-        let (folder, parts) = (scratch.path(""), Parts::default());
-        drop(write(open(&folder, None, &parts), "12345"));
-        assert_eq!(open(&folder, Some(5), &parts).length(), 5);
-        assert_eq!(open(&folder, Some(4), &parts).length(), 0);
+        let (scratch, parts) = (Scratch::new(), Parts::default());
+        drop(write(open(&scratch, None, &parts), "12345"));
+        assert_eq!(open(&scratch, Some(5), &parts).length(), 5);
+        assert_eq!(open(&scratch, Some(4), &parts).length(), 0);
         parts.delete();
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(scratch.path("")).unwrap().count(), 0);
     }
 
     #[test]
     fn a_link_in_the_place_of_the_temporary_file_is_not_written_through() {
-        let scratch = Scratch::new();
-        let (folder, parts) = (scratch.path(""), Parts::default());
-        fs::write(folder.join("victim"), "safe").unwrap();
-        symlink(folder.join("victim"), folder.join(".f.9.signalbox-part")).unwrap();
-        drop(write(open(&folder, None, &parts), "evil"));
-        assert_eq!(fs::read(folder.join("victim")).unwrap(), b"safe");
+        let part = ".f.9.signalbox-part";
+        type Link = fn(std::path::PathBuf, std::path::PathBuf) -> io::Result<()>;
+        let links: [Link; 2] =
+            [|target, link| symlink(target, link), |target, link| fs::hard_link(target, link)];
+        for link in links {
+            let (scratch, parts) = (Scratch::new(), Parts::default());
+            fs::write(scratch.path("victim"), "safe").unwrap();
+            link(scratch.path("victim"), scratch.path(part)).unwrap();
+            drop(write(open(&scratch, None, &parts), "evil"));
+            assert_eq!(fs::read(scratch.path("victim")).unwrap(), b"safe");
+        }
     }
 
     #[test]

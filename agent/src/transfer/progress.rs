@@ -1,4 +1,4 @@
-//! Counts the bytes of an attempt and tells them, on the terminal and to the gateway.
+//! Counts the bytes of an attempt and reports them, on the terminal and to the gateway.
 
 use crate::protocol::{Envelope, TransferId};
 use indicatif::ProgressBar;
@@ -18,7 +18,7 @@ pub struct Progress {
     id: TransferId,
     current: AtomicU64,
     total: AtomicU64,
-    told: Mutex<Instant>,
+    reported: Mutex<Instant>,
     every: Duration,
     /// Where messages go that may be lost.
     messages: mpsc::Sender<Envelope>,
@@ -26,10 +26,10 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts at zero; nothing is told before `every` passed.
+    /// Starts at zero; the first report is sent after `every`.
     pub fn new(id: TransferId, every: Duration, messages: mpsc::Sender<Envelope>, bar: ProgressBar) -> Self {
         let (current, total) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { id, current, total, told: Mutex::new(Instant::now()), every, messages, bar }
+        Self { id, current, total, reported: Mutex::new(Instant::now()), every, messages, bar }
     }
 
     /// Sets how many bytes there are in all.
@@ -51,24 +51,24 @@ impl Progress {
         };
         self.bar.set_position(current);
         if self.is_due() {
-            self.tell(current);
+            self.report(current);
         }
     }
 
     fn is_due(&self) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = told.elapsed() >= self.every;
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = reported.elapsed() >= self.every;
         if due {
-            *told = Instant::now();
+            *reported = Instant::now();
         }
         due
     }
 
-    fn tell(&self, current: u64) {
+    fn report(&self, current: u64) {
         let total = self.total.load(Ordering::Relaxed).max(current);
         let progress = if total == 0 { 0.0 } else { current as f64 / total as f64 };
         let data = json!({ "transfer_id": self.id, "progress": progress, "current_bytes": current, "total_bytes": total });
-        // When no connection is up, or it is slow, the next message tells more than this one.
+        // Dropped when there is no connection, or a slow one: the next message supersedes it.
         let _ = self.messages.try_send(Envelope::new("transfer_progress", data));
     }
 }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_is_told_with_its_share_and_not_too_often() {
+    fn progress_is_reported_with_its_share_at_intervals() {
         let (sender, mut receiver) = mpsc::channel(8);
         let progress = Progress::new(TransferId(5), Duration::ZERO, sender, ProgressBar::hidden());
         progress.set_total(100);

@@ -2,7 +2,7 @@
 
 use super::{BUFFER, Interrupt, TransferError};
 use crate::{
-    confine::{Roots, same_file},
+    confine::{Place, same_file},
     digest::Sha256Hex,
 };
 use bytes::Bytes;
@@ -11,14 +11,13 @@ use std::{
     fs::{File, Metadata},
     io::{self, Read},
     os::unix::fs::MetadataExt,
-    path::PathBuf,
 };
 use tokio::sync::mpsc;
 
-/// A file to be read, by its canonical path.
+/// A file to be read.
 #[derive(Debug, Clone)]
 pub struct Source {
-    pub path: PathBuf,
+    pub place: Place,
     /// How it is called in messages.
     pub shown: String,
 }
@@ -33,9 +32,9 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Opens the file; its length at this moment is what will be read.
-    pub fn open(roots: &Roots, source: &Source) -> Result<Self, TransferError> {
-        let (file, opened) = roots.open_source(&source.path, &source.shown)?;
+    /// Opens the file; its present length is the number of bytes to read.
+    pub fn open(source: &Source) -> Result<Self, TransferError> {
+        let (file, opened) = source.place.open_file(&source.shown)?;
         let left = opened.len();
         Ok(Self { file, opened, hasher: Sha256::new(), left, shown: source.shown.clone() })
     }
@@ -55,8 +54,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Sends the rest piece by piece and answers with the digest of the whole file. Stops early, with an error that
-    /// matters to nobody, when the receiver is gone.
+    /// Sends the rest piece by piece and returns the digest of the whole file. If the receiver is dropped, it stops
+    /// early with an error that is ignored.
     pub fn send(mut self, pieces: &mpsc::Sender<io::Result<Bytes>>) -> Result<Sha256Hex, TransferError> {
         while self.left > 0 {
             match self.piece(self.left) {
@@ -66,7 +65,7 @@ impl Reading {
                     }
                 }
                 Err(error) => {
-                    // Without this the body would just end, and look whole where its length is not told.
+                    // Without this the body would just end, and look complete if its length is not announced.
                     let _ = pieces.blocking_send(Err(io::ErrorKind::UnexpectedEof.into()));
                     return Err(error);
                 }

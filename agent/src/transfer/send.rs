@@ -1,11 +1,11 @@
-//! Sends one file to the gateway, and goes on where it stopped when the connection breaks.
+//! Sends one file to the gateway, and resumes when the connection breaks.
 
 use super::{
     Job, TransferError,
     blocking::{blocking, join},
-    patience::Patience,
     progress::FileProgress,
     reader::{Reading, Source},
+    retries::Retries,
 };
 use crate::{
     digest::{Entry, Sha256Hex},
@@ -31,7 +31,7 @@ use tokio::{
 /// Pieces that wait between the reader and the connection.
 const PIECES_AHEAD: usize = 4;
 
-/// What one try came to.
+/// Result of one try.
 enum Try {
     Stored {
         digest: Sha256Hex,
@@ -50,7 +50,7 @@ pub async fn send_file(
     ask_first: bool,
 ) -> Result<Entry, TransferError> {
     let progress = FileProgress::new(&job.progress);
-    let mut patience = Patience::new(&job.context.config.timing);
+    let mut retries = Retries::new(&job.context.config.timing);
     let mut ask = ask_first;
     let mut fresh_tries = 0;
     loop {
@@ -61,7 +61,7 @@ pub async fn send_file(
                 progress.set(stored.size);
                 return Ok(Entry { name: name.to_owned(), size: stored.size, sha256: digest });
             }
-            // What was there came from another state of the file: once more, from the start.
+            // The stored part belonged to another state of the file: send it again from the start.
             Ok(Try::Stored { resumed: true, .. }) if fresh_tries == 0 => {
                 fresh_tries += 1;
                 ask = false;
@@ -69,7 +69,7 @@ pub async fn send_file(
             }
             Ok(Try::Stored { .. }) => return Err(TransferError::StoredMismatch(source.shown.clone())),
             Ok(Try::Partial) => TransferError::Short(source.shown.clone()),
-            // The gateway has less or more than it said, or dropped it: once more, from the start.
+            // The gateway has less or more than it reported, or dropped it: send it again from the start.
             Err(TransferError::Gateway(GatewayError::OutOfStep(_))) if ask && fresh_tries == 0 => {
                 fresh_tries += 1;
                 ask = false;
@@ -78,7 +78,7 @@ pub async fn send_file(
             Err(error) if error.is_passing() => error,
             Err(error) => return Err(error),
         };
-        patience.wait(error, progress.get(), &job.interrupt).await?;
+        retries.wait(error, progress.get(), &job.interrupt).await?;
         ask = true;
     }
 }
@@ -86,7 +86,7 @@ pub async fn send_file(
 /// Sends an empty directory, an entry without bytes.
 pub async fn send_directory(job: &Job, name: String) -> Result<Entry, TransferError> {
     let timing = &job.context.config.timing;
-    let mut patience = Patience::new(timing);
+    let mut retries = Retries::new(timing);
     loop {
         let call = job.context.gateway.upload(job.request.id, &name, 0, 0, Body::from(""));
         let error = match job.interrupt.guard(timeout(timing.request, call)).await? {
@@ -96,7 +96,7 @@ pub async fn send_directory(job: &Job, name: String) -> Result<Entry, TransferEr
             Ok(Err(error)) => return Err(error.into()),
             Err(_) => GatewayError::Timeout.into(),
         };
-        patience.wait(error, 0, &job.interrupt).await?;
+        retries.wait(error, 0, &job.interrupt).await?;
     }
 }
 
@@ -128,8 +128,8 @@ impl Sending<'_> {
     }
 
     async fn open(&self) -> Result<Reading, TransferError> {
-        let (context, source) = (self.job.context.clone(), self.source.clone());
-        blocking(move || Reading::open(&context.roots, &source)).await
+        let source = self.source.clone();
+        blocking(move || Reading::open(&source)).await
     }
 
     async fn ask(&self, total: u64) -> Result<UploadState, TransferError> {
@@ -166,7 +166,7 @@ impl Sending<'_> {
         let read = join(reader).await;
         match (answer, read) {
             (Err(TransferError::Interrupted(reason)), _) => Err(reason.into()),
-            // The reader stopped because the connection did: the connection's error tells more.
+            // The reader stopped because the connection did, so the connection's error is the cause.
             (Err(error), Ok(_) | Err(TransferError::Short(_))) => Err(error),
             (_, Err(error)) => Err(error),
             (Ok(UploadState::Partial(_)), Ok(_)) => Ok(Try::Partial),
@@ -176,10 +176,11 @@ impl Sending<'_> {
         }
     }
 
-    /// Follows the bytes that the connection took, and ends when they stand still for too long.
+    /// Follows the bytes that the connection took, and ends when they stand still for too long: sooner if the connection for
+    /// messages has broken meanwhile.
     async fn watch(&self, taken: &AtomicU64, offset: u64, total: u64) -> TransferError {
-        let timing = &self.job.context.config.timing;
-        let step = timing.progress.min(timing.stall / 4);
+        let (timing, gateway) = (&self.job.context.config.timing, &self.job.context.gateway);
+        let (step, breaks) = (timing.progress.min(timing.stall / 4), gateway.breaks());
         let mut seen = 0;
         let mut idle = Duration::ZERO;
         loop {
@@ -188,7 +189,12 @@ impl Sending<'_> {
             idle = if now == seen { idle + step } else { Duration::ZERO };
             seen = now;
             self.progress.set(offset + now);
-            let limit = if offset + now >= total { timing.answer } else { timing.stall };
+            let limit = match offset + now >= total {
+                // The answer to the last byte may take minutes, but none arrives over a broken connection.
+                _ if gateway.breaks() != breaks => timing.connect,
+                true => timing.answer,
+                false => timing.stall,
+            };
             if idle >= limit {
                 return TransferError::Stalled(limit.as_secs());
             }

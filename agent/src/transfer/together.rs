@@ -3,8 +3,8 @@
 use super::{Interrupt, TransferError};
 use futures::{StreamExt, stream};
 
-/// Runs `moves`, at most `parallel` at once. After an error the others are stopped and waited for, so that nothing
-/// of this attempt runs on when it is told.
+/// Runs `moves`, at most `parallel` at once. After an error the others are stopped and awaited, so that no part of
+/// this attempt is still running when the error is reported.
 pub async fn together<T, F>(
     group: &Interrupt,
     parallel: usize,

@@ -3,6 +3,7 @@
 use super::{
     Job, Moved, TransferError,
     blocking::blocking,
+    names::check_length,
     progress::FileProgress,
     reader::{Reading, Source},
     send::{send_directory, send_file},
@@ -10,42 +11,40 @@ use super::{
     walk::{Found, walk},
 };
 use crate::{
-    confine::ConfineError,
+    confine::{ConfineError, Place},
     digest::{Entry, Sha256Hex},
 };
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-};
+use std::{collections::HashMap, path::Path};
 
 /// From this size on, a file of a tree whose first attempt failed is worth a question how much of it is there.
 const WORTH_ASKING: u64 = 4 << 20;
 
-/// Uploads what the request names.
+/// Uploads the requested file or tree.
 pub async fn run(job: &Job) -> Result<Moved, TransferError> {
     let (context, shown) = (job.context.clone(), job.request.source_path.clone());
     let source = blocking(move || Ok(context.roots.source(&shown)?)).await?;
     if job.request.is_tree() { tree(job, source).await } else { single(job, source).await }
 }
 
-async fn single(job: &Job, path: PathBuf) -> Result<Moved, TransferError> {
-    let name = file_name(job, &path)?;
-    let source = Source { path, shown: job.request.source_path.clone() };
-    let (context, opened) = (job.context.clone(), source.clone());
-    let total = blocking(move || Ok(Reading::open(&context.roots, &opened)?.total())).await?;
+async fn single(job: &Job, place: Place) -> Result<Moved, TransferError> {
+    let name = file_name(job, &place)?;
+    let source = Source { place, shown: job.request.source_path.clone() };
+    let opened = source.clone();
+    let total = blocking(move || Ok(Reading::open(&opened)?.total())).await?;
     job.progress.set_total(total);
     send_file(job, &name, &source, job.request.is_repeated()).await.map(Moved::file)
 }
 
-/// The name a file goes by: that of the request's path, which may be a link's, rather than of what it leads to.
-fn file_name(job: &Job, path: &Path) -> Result<String, TransferError> {
-    let asked = Path::new(&job.request.source_path).file_name();
-    let name = asked.or(path.file_name()).and_then(|name| name.to_str());
-    name.map(str::to_owned).ok_or(TransferError::BadRequest("the source path has no file name"))
+/// Name of the file: that of the requested path, which may be a link's, not its target's.
+fn file_name(job: &Job, place: &Place) -> Result<String, TransferError> {
+    let asked = Path::new(&job.request.source_path).file_name().map(ToOwned::to_owned);
+    let name = asked.or_else(|| place.file_name()).and_then(|name| name.into_string().ok());
+    name.ok_or(TransferError::BadRequest("the source path has no file name"))
 }
 
-async fn tree(job: &Job, root: PathBuf) -> Result<Moved, TransferError> {
+async fn tree(job: &Job, root: Place) -> Result<Moved, TransferError> {
     let found = find(job, root).await?;
+    found.iter().try_for_each(|found| check_length(&found.name))?;
     job.progress.set_total(found.iter().map(|found| found.size).sum());
     let staged = if job.request.is_repeated() { staged(job).await? } else { HashMap::new() };
     let group = job.group();
@@ -54,19 +53,17 @@ async fn tree(job: &Job, root: PathBuf) -> Result<Moved, TransferError> {
     Ok(Moved::tree(&entries))
 }
 
-async fn find(job: &Job, root: PathBuf) -> Result<Vec<Found>, TransferError> {
+async fn find(job: &Job, root: Place) -> Result<Vec<Found>, TransferError> {
     let (context, shown) = (job.context.clone(), job.request.source_path.clone());
     let interrupt = job.interrupt.clone();
     blocking(move || {
-        if !root.is_dir() {
-            return Err(ConfineError::NotDirectory(shown).into());
-        }
+        root.open_folder().map_err(|error| ConfineError::from_system(&shown, error))?;
         walk(&context.roots, &root, &shown, &interrupt)
     })
     .await
 }
 
-/// What an earlier attempt brought there.
+/// Entries staged by an earlier attempt.
 async fn staged(job: &Job) -> Result<HashMap<String, Entry>, TransferError> {
     let manifest = job.interrupt.guard(job.context.gateway.manifest(job.request.id)).await??;
     Ok(manifest.files.into_iter().map(|entry| (entry.name.clone(), entry)).collect())
@@ -79,14 +76,14 @@ async fn move_entry(
 ) -> Result<Entry, TransferError> {
     job.interrupt.check()?;
     let there = staged.get(&found.name);
-    let Some(path) = found.path else {
+    let Some(place) = found.place else {
         return if let Some(entry) = there {
             Ok(entry.clone())
         } else {
             send_directory(job, found.name).await
         };
     };
-    let source = Source { path, shown: found.name.clone() };
+    let source = Source { place, shown: found.name.clone() };
     if let Some(entry) = there.filter(|entry| entry.size == found.size)
         && is_same(job, &source, &entry.sha256).await?
     {
@@ -98,7 +95,7 @@ async fn move_entry(
 }
 
 async fn is_same(job: &Job, source: &Source, digest: &Sha256Hex) -> Result<bool, TransferError> {
-    let (context, source, interrupt) = (job.context.clone(), source.clone(), job.interrupt.clone());
-    let own = blocking(move || Reading::open(&context.roots, &source)?.digest(&interrupt)).await?;
+    let (source, interrupt) = (source.clone(), job.interrupt.clone());
+    let own = blocking(move || Reading::open(&source)?.digest(&interrupt)).await?;
     Ok(own == *digest)
 }

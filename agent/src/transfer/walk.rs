@@ -1,35 +1,32 @@
 //! Lists the files of a tree, with names relative to it.
 
 use super::{Interrupt, TransferError, part};
-use crate::confine::Roots;
-use std::{
-    fs::{self, DirEntry},
-    io,
-    path::{Path, PathBuf},
-};
+use crate::confine::{FolderEntry, Place, Roots};
+use rustix::fs::FileType;
+use std::io;
 
 /// More entries would not fit in memory comfortably, here or at the gateway.
 const MAX_ENTRIES: usize = 1_000_000;
 
 /// An entry of a tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Found {
     /// Relative to the tree, `/` between parts; that of a directory ends in `/`.
     pub name: String,
     pub size: u64,
-    /// The canonical path of a file; `None` for an empty directory.
-    pub path: Option<PathBuf>,
+    /// Where a file is; `None` for an empty directory.
+    pub place: Option<Place>,
 }
 
-/// Lists files and empty directories below `root` (canonical). Links to files inside the roots are read; other
+/// Lists files and empty directories below `root`. Links to files inside the roots are read; other
 /// links are passed over, those to directories too, so that no loop is possible.
 pub fn walk(
     roots: &Roots,
-    root: &Path,
+    root: &Place,
     shown: &str,
     interrupt: &Interrupt,
 ) -> Result<Vec<Found>, TransferError> {
-    let mut walk = Walk { roots, shown, found: Vec::new(), folders: vec![(root.to_owned(), String::new())] };
+    let mut walk = Walk { roots, shown, found: Vec::new(), folders: vec![(root.clone(), String::new())] };
     while let Some((folder, prefix)) = walk.folders.pop() {
         interrupt.check()?;
         walk.folder(&folder, &prefix)?;
@@ -42,59 +39,56 @@ struct Walk<'a> {
     roots: &'a Roots,
     shown: &'a str,
     found: Vec<Found>,
-    folders: Vec<(PathBuf, String)>,
+    folders: Vec<(Place, String)>,
 }
 
 impl Walk<'_> {
-    fn folder(&mut self, folder: &Path, prefix: &str) -> Result<(), TransferError> {
+    fn folder(&mut self, place: &Place, prefix: &str) -> Result<(), TransferError> {
         let mut is_empty = true;
-        for entry in fs::read_dir(folder).map_err(|error| self.fault(prefix, error))? {
+        let folder = place.open_folder().map_err(|error| self.fault(prefix, error))?;
+        for entry in folder.entries().map_err(|error| self.fault(prefix, error))? {
             let entry = entry.map_err(|error| self.fault(prefix, error))?;
-            is_empty &= !self.entry(&entry, prefix)?;
+            is_empty &= !self.entry(place, entry, prefix)?;
         }
         if is_empty && !prefix.is_empty() {
-            self.add(Found { name: prefix.to_owned(), size: 0, path: None })?;
+            self.add(Found { name: prefix.to_owned(), size: 0, place: None })?;
         }
         Ok(())
     }
 
-    /// Takes one entry in, and tells whether it counts.
-    fn entry(&mut self, entry: &DirEntry, prefix: &str) -> Result<bool, TransferError> {
-        let name = entry.file_name();
-        let Some(name) = name.to_str() else {
-            return Err(TransferError::NonUtf8(self.shown.to_owned(), name.to_string_lossy().into_owned()));
+    /// Takes one entry in; whether it counts.
+    fn entry(&mut self, folder: &Place, entry: FolderEntry, prefix: &str) -> Result<bool, TransferError> {
+        let Some(name) = entry.name.to_str() else {
+            let name = entry.name.to_string_lossy().into_owned();
+            return Err(TransferError::NonUtf8(self.shown.to_owned(), name));
         };
         if part::is_part(name) {
             return Ok(false);
         }
         let name = format!("{prefix}{name}");
-        let kind = entry.file_type().map_err(|error| self.fault(&name, error))?;
-        if kind.is_dir() {
-            self.folders.push((entry.path(), format!("{name}/")));
-        } else if kind.is_file() {
-            self.file(name, entry.path())?;
-        } else {
-            return self.link(name, &entry.path());
+        match entry.kind {
+            FileType::Directory => self.folders.push((folder.join(&entry.name), format!("{name}/"))),
+            FileType::RegularFile => {
+                let place = Some(folder.join(&entry.name));
+                self.add(Found { name, size: entry.size, place })?;
+            }
+            FileType::Symlink => {
+                let linked = self.roots.linked_file(folder, &entry.name, &name);
+                let sized = linked.and_then(|place| Some((place.file_size()?, place)));
+                let Some((size, place)) = sized else { return Ok(self.pass_over(&name)) };
+                self.add(Found { name, size, place: Some(place) })?;
+            }
+            _ => return Ok(self.pass_over(&name)),
         }
         Ok(true)
     }
 
-    fn file(&mut self, name: String, path: PathBuf) -> Result<(), TransferError> {
-        let size = fs::metadata(&path).map_err(|error| self.fault(&name, error))?.len();
-        self.add(Found { name, size, path: Some(path) })
-    }
-
-    fn link(&mut self, name: String, path: &Path) -> Result<bool, TransferError> {
-        let target = fs::canonicalize(path).ok();
-        let target = target.filter(|target| self.roots.contains(target) && target.is_file());
-        let Some(target) = target else {
-            tracing::warn!(
-                entry = name,
-                "passed over: neither a file, a directory, nor a link to a file inside the roots"
-            );
-            return Ok(false);
-        };
-        self.file(name, target).map(|()| true)
+    fn pass_over(&self, name: &str) -> bool {
+        tracing::warn!(
+            entry = name,
+            "passed over: neither a file, a directory, nor a link to a file inside the roots"
+        );
+        false
     }
 
     fn add(&mut self, found: Found) -> Result<(), TransferError> {
@@ -114,11 +108,11 @@ impl Walk<'_> {
 mod tests {
     use super::*;
     use crate::scratch::Scratch;
-    use std::{ffi::OsStr, os::unix::ffi::OsStrExt, os::unix::fs::symlink};
+    use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, os::unix::fs::symlink};
 
     fn names(scratch: &Scratch) -> Result<Vec<String>, TransferError> {
         let roots = Roots::open(&[scratch.path("in")]).unwrap();
-        let root = fs::canonicalize(scratch.path("in/tree")).unwrap();
+        let root = roots.source("tree").unwrap();
         let found = walk(&roots, &root, "tree/", &Interrupt::default())?;
         Ok(found.into_iter().map(|found| found.name).collect())
     }

@@ -1,7 +1,7 @@
-//! Takes in what the gateway asks for and does it, several transfers at a time.
+//! Accepts the gateway's requests and carries them out, several transfers at a time.
 //!
-//! Reads: messages of whichever connection is up. Writes: reports into the outbox, progress into `messages`. If the
-//! agent dies, its work is lost; the gateway sees that from `active_transfers` and starts another attempt.
+//! Reads: messages of the current connection. Writes: reports into the outbox, progress into `messages`. If the agent
+//! crashes, its work is lost; the gateway sees that from `active_transfers` and starts another attempt.
 
 mod registry;
 
@@ -47,7 +47,8 @@ impl Work {
         Self { context, registry, outbox, messages, terminal, slots, tasks: TaskTracker::new() }
     }
 
-    /// Takes charge of a message. `false`: not now, so that it must not be acknowledged and comes again.
+    /// Handles a message. Returns `false` if it cannot be handled now: it must not be acknowledged, so that it is
+    /// delivered again.
     pub fn take(self: &Arc<Self>, envelope: Envelope) -> bool {
         match Command::from(envelope) {
             Command::Transfer(request) => return self.request(*request),
@@ -61,9 +62,14 @@ impl Work {
         true
     }
 
-    /// The transfers that are worked on now.
+    /// The transfers that are worked on now, and those whose end the gateway has not confirmed yet.
     pub fn active(&self) -> Vec<TransferId> {
-        self.registry.active()
+        // A report enters the outbox before its attempt leaves the registry.
+        let mut ids = self.registry.active();
+        ids.extend(self.outbox.transfers());
+        ids.sort_unstable();
+        ids.dedup();
+        ids
     }
 
     /// Forgets old results, time and again.

@@ -1,4 +1,4 @@
-//! Which attempts run and which ended a short while ago, so that a message that comes twice does its work once.
+//! Running attempts and recently finished ones, so that a repeated message does its work once.
 
 use crate::{
     protocol::{Direction, Report, TransferId, TransferRequest},
@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 /// More work than this waits at the gateway: it is not acknowledged.
 const MAX_RUNNING: usize = 4096;
 
-/// The oldest results are forgotten beyond this.
+/// Limit of kept results; the oldest are dropped.
 const MAX_ENDED: usize = 4096;
 
-/// What to do about a request.
+/// The reaction to a request.
 #[derive(Debug)]
 pub enum Admission {
     /// It is new.
@@ -36,16 +36,16 @@ pub struct Ticket {
     pub interrupt: Interrupt,
     /// Temporary files of this and of earlier attempts.
     pub parts: Arc<Parts>,
-    /// An earlier attempt, which was told to stop; it uses the same temporary files until it is done.
+    /// An earlier attempt that was stopped; it uses the same temporary files until it has finished.
     pub before: Option<CancellationToken>,
     done: CancellationToken,
 }
 
-/// What became of an attempt.
+/// Outcome of an attempt.
 #[derive(Debug)]
 pub enum Ending {
     Reported(Report),
-    /// No longer this agent's to move: nobody wants to hear of it.
+    /// The agent no longer owns it; no report is sent.
     Silent,
     /// Stopped from outside: as if it had never been.
     Forgotten,
@@ -81,7 +81,7 @@ impl Registry {
         Self { state: Mutex::default(), remember }
     }
 
-    /// Decides about a request that came in.
+    /// Decides how to treat a request.
     pub fn admit(&self, request: &TransferRequest) -> Admission {
         let mut state = self.lock();
         let key = key(request);
@@ -89,7 +89,8 @@ impl Registry {
             return Admission::Known;
         }
         let same = |ended: &&Ended| ended.key == key && ended.attempt == request.attempt;
-        // What ended in silence was not this agent's to move then; it is again when the gateway asks again.
+        // An attempt without a report was not this agent's at that time; it is again when the gateway repeats the
+        // request.
         if let Some(report) = state.ended.iter().find(same).and_then(|ended| ended.report.clone()) {
             return Admission::Ended(report);
         }
@@ -117,7 +118,7 @@ impl Registry {
         ticket.done.cancel();
     }
 
-    /// Stops the work on a transfer and forgets its results. The answer is what is left to delete.
+    /// Stops the work on a transfer and drops its results. Returns the temporary files to delete.
     pub fn cancel(&self, id: TransferId) -> Vec<Arc<Parts>> {
         let mut state = self.lock();
         for ((running, _), (_, ticket)) in &state.running {
@@ -135,7 +136,7 @@ impl Registry {
         }
     }
 
-    /// Forgets results that are too old or too many. The answer is what is left to delete.
+    /// Drops results that are too old or too many. Returns the temporary files to delete.
     pub fn sweep(&self) -> Vec<Arc<Parts>> {
         let mut state = self.lock();
         let mut surplus = state.ended.len().saturating_sub(MAX_ENDED);

@@ -19,7 +19,7 @@ async fn a_cancelled_download_stops_and_leaves_nothing() {
     site.gateway.nth("transfer_progress", 1).await;
     assert_eq!(site.folder.list("in"), [".f.1.signalbox-part"]);
     site.gateway.post("cancel_transfer", json!({ "transfer_id": "1" }));
-    // The next attempt waits for the end of the cancelled one, so its end comes after the clean-up.
+    // The next attempt waits for the cancelled one, so it finishes after the clean-up.
     site.gateway.faults(|faults| faults.downloads_stall_after = None);
     site.gateway.request("download", 1, json!({ "destination_path": "nothing/../x", "attempt": 2 }));
     assert_eq!(site.gateway.report(1).await["data"]["attempt"], 2);

@@ -41,9 +41,23 @@ async fn polling_takes_over_and_gives_way_again() {
 
 #[tokio::test]
 async fn a_silent_connection_is_given_up() {
+    let (gateway, folder) = (Gateway::start().await, Folder::new());
+    std::fs::create_dir(folder.path("in")).unwrap();
+    gateway.faults(|faults| faults.falls_silent = true);
+    let mut config = config(&gateway.url(), TOKEN, &folder.path("in"), "websocket");
+    config.timing.silence = Duration::from_millis(100);
+    let agent = Agent::start(config);
+    gateway.nth("agent_info", 3).await;
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_gateway_with_nothing_to_say_answers_pings() {
     let site =
-        Site::start_with("websocket", |config| config.timing.silence = Duration::from_millis(100)).await;
-    site.gateway.nth("agent_info", 3).await;
+        Site::start_with("websocket", |config| config.timing.silence = Duration::from_millis(500)).await;
+    let again = tokio::time::timeout(Duration::from_secs(2), site.gateway.nth("agent_info", 2)).await;
+    assert!(again.is_err(), "the connection was given up");
+    site.agent.stop().await;
 }
 
 #[tokio::test]

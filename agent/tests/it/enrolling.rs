@@ -58,7 +58,7 @@ async fn enrolling_again_keeps_other_settings() {
 }
 
 #[tokio::test]
-async fn what_prevents_enrolling_is_told_in_one_sentence() {
+async fn enrolling_faults_are_reported_in_one_sentence() {
     let (gateway, folder) = (Gateway::start().await, folder());
     let stranger = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let stranger_url = format!("http://{}", stranger.local_addr().unwrap());

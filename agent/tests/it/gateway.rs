@@ -21,34 +21,36 @@ use tokio::{net::TcpListener, sync::Notify, task::JoinHandle, time::timeout};
 pub const TOKEN: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
 /// A test that waits longer for anything has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Default)]
 pub struct Inner {
     pub mail: Vec<Mail>,
-    /// Everything the agent sent, in order, with the transport it came by.
+    /// All messages of the agent, in order, with their transport.
     pub received: Vec<(&'static str, Value)>,
     /// Method, path, query and range of the calls for bytes.
     pub calls: Vec<String>,
     pub transfers: HashMap<u64, BTreeMap<String, Stored>>,
-    /// What the agent did against the protocol.
+    /// Violations of the protocol by the agent.
     pub violations: Vec<String>,
     pub websockets: usize,
     pub faults: Faults,
 }
 
-/// What the gateway does wrong on purpose.
+/// Faults that the gateway injects.
 #[derive(Default)]
 pub struct Faults {
     pub refuses_websockets: bool,
-    /// WebSocket connections end when this message type comes, before it is looked at; so many times.
+    /// WebSocket connections are read up to the first message, and then neither read nor closed.
+    pub falls_silent: bool,
+    /// WebSocket connections are closed when this message type arrives, before it is handled; this many times.
     pub hangs_up_on: Option<(&'static str, u32)>,
     pub lies_about_digests: bool,
     /// Downloads stop after this many bytes, but the connection stays.
     pub downloads_stall_after: Option<usize>,
     /// Calls for the bytes of these transfers are answered with this status.
     pub answers: HashMap<u64, StatusCode>,
-    /// Uploads read so many bytes, then wait for ever.
+    /// Uploads stall after this many bytes.
     pub uploads_stall_after: Option<usize>,
 }
 
@@ -75,7 +77,7 @@ impl Shared {
         self.inner.lock().unwrap()
     }
 
-    /// Changes the state and wakes all who wait for something.
+    /// Changes the state and wakes all waiting tests.
     pub fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
         let value = change(&mut self.lock());
         self.changed.notify_waiters();
@@ -175,7 +177,7 @@ impl Gateway {
     }
 
     pub async fn until<T>(&self, what: &str, look: impl FnMut(&mut Inner) -> Option<T>) -> T {
-        match timeout(PATIENCE, self.shared.until(look)).await {
+        match timeout(ANSWER_TIMEOUT, self.shared.until(look)).await {
             Ok(found) => found,
             Err(_) => panic!("no {what}; {}", self.summary()),
         }
@@ -204,7 +206,7 @@ impl Gateway {
         self.until("acknowledgement", |inner| inner.mail[mail as usize - 1].acknowledged.then_some(())).await;
     }
 
-    /// Asks for an echo. When it comes, everything sent before has been taken in.
+    /// Requests an echo. When it arrives, everything sent before has been handled.
     pub async fn echo(&self, request_id: &str) {
         self.post("connection_test", json!({ "request_id": request_id }));
         self.until("echo", |inner| {

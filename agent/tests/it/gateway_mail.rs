@@ -22,7 +22,7 @@ pub async fn websocket(State(shared): Gate, upgrade: WebSocketUpgrade) -> Respon
     upgrade.on_upgrade(async move |socket| {
         shared.change(|inner| {
             inner.websockets += 1;
-            // What the last connection did not acknowledge comes again.
+            // Messages that the last connection did not acknowledge are delivered again.
             inner.mail.iter_mut().filter(|mail| !mail.acknowledged).for_each(|mail| mail.delivered = false);
         });
         converse(&shared, socket).await;
@@ -47,6 +47,9 @@ async fn converse(shared: &Arc<Shared>, mut socket: WebSocket) {
                     }
                     shared.change(|inner| receive(inner, "websocket", message, is_first));
                     is_first = false;
+                    if shared.lock().faults.falls_silent {
+                        return std::future::pending().await;
+                    }
                 }
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return,
                 Some(Ok(_)) => {}

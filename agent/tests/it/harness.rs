@@ -1,4 +1,4 @@
-//! A running agent with short pauses, its folder and its gateway.
+//! A running agent with short delays, its folder and its gateway.
 
 use crate::{
     folder::Folder,
@@ -13,7 +13,7 @@ pub struct Agent {
     task: JoinHandle<()>,
 }
 
-/// An agent's configuration with pauses that suit a test.
+/// An agent's configuration with delays that suit a test.
 pub fn config(url: &str, token: &str, root: &Path, transport: &str) -> Config {
     let mut settings = toml::Table::new();
     for (key, value) in [("url", url), ("token", token), ("transport", transport)] {
@@ -74,7 +74,7 @@ pub fn bytes(length: usize) -> Vec<u8> {
     (0..length as u64).map(|place| (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
-/// Looks time and again, for what nobody tells: files on disk.
+/// Polls, for conditions without a notification: files on disk.
 pub async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..4_000 {
         if is_so() {

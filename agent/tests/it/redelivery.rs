@@ -1,4 +1,4 @@
-//! Messages that come twice, and reports that must not be lost.
+//! Repeated messages, and reports that must not be lost.
 
 use crate::harness::{Site, bytes};
 use serde_json::{Value, json};
@@ -97,6 +97,17 @@ async fn a_message_whose_acknowledgement_was_lost_does_its_work_once() {
     site.gateway.acknowledged(mail).await;
     assert_eq!(site.gateway.report(1).await["type"], "transfer_complete");
     assert_eq!(site.gateway.calls("PUT"), 1);
+}
+
+#[tokio::test]
+async fn transfers_that_ended_without_a_connection_are_named_after_a_new_one() {
+    let site = Site::start("websocket").await;
+    site.folder.write("in/f", bytes(100));
+    site.gateway.faults(|faults| faults.hangs_up_on = Some(("transfer_complete", 1)));
+    site.gateway.request("upload", 31, json!({ "source_path": "f" }));
+    let info = site.gateway.nth("agent_info", 2).await;
+    assert_eq!(info["active_transfers"], json!(["31"]));
+    assert_eq!(site.gateway.report(31).await["type"], "transfer_complete");
 }
 
 #[tokio::test]

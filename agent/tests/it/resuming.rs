@@ -26,7 +26,7 @@ fn download(content: &[u8], attempt: u32) -> Value {
 }
 
 #[tokio::test]
-async fn an_upload_goes_on_where_the_connection_broke() {
+async fn an_upload_resumes_where_the_connection_broke() {
     let (gateway, proxy, folder, _agent) = site().await;
     let content = bytes(SIZE);
     folder.write("in/f", &content);
@@ -40,7 +40,7 @@ async fn an_upload_goes_on_where_the_connection_broke() {
 }
 
 #[tokio::test]
-async fn a_download_goes_on_where_the_connection_broke() {
+async fn a_download_resumes_where_the_connection_broke() {
     let (gateway, proxy, folder, _agent) = site().await;
     let content = bytes(SIZE);
     gateway.stage(1, "f", &content);

@@ -5,6 +5,7 @@ use crate::{
     harness::{Site, bytes},
 };
 use serde_json::json;
+use std::time::Duration;
 
 async fn uploads_a_file(transport: &str) {
     let site = Site::start(transport).await;
@@ -41,7 +42,7 @@ async fn an_empty_file_is_uploaded() {
 }
 
 #[tokio::test]
-async fn faults_of_the_source_are_told_and_not_tried_again() {
+async fn faults_of_the_source_are_reported_and_not_retried() {
     let site = Site::start("auto").await;
     site.folder.write("in/file", "x");
     site.folder.write("secret", "x");
@@ -61,7 +62,7 @@ async fn faults_of_the_source_are_told_and_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_kept_other_bytes_is_told() {
+async fn a_gateway_that_stored_other_bytes_is_reported() {
     let site = Site::start("auto").await;
     site.folder.write("in/file", "content");
     site.gateway.faults(|faults| faults.lies_about_digests = true);
@@ -74,13 +75,13 @@ async fn a_gateway_that_kept_other_bytes_is_told() {
 #[tokio::test]
 async fn a_transfer_that_is_gone_ends_in_silence() {
     let site = Site::start_with("auto", |config| config.concurrent_transfers = 1).await;
-    // Large enough that the answer comes while the body is still on its way.
+    // Large enough that the answer arrives while the body is still being sent.
     site.folder.write("in/file", bytes(16 << 20));
     for (id, status) in [(1, 404), (2, 409)] {
         site.gateway.answer(id, status);
         site.gateway.request("upload", id, json!({ "source_path": "file" }));
     }
-    // With one transfer at a time, the third one's end comes after that of the others.
+    // With one transfer at a time, the third one finishes after the others.
     site.gateway.request("upload", 3, json!({ "source_path": "file" }));
     assert_eq!(site.gateway.report(3).await["type"], "transfer_complete");
     assert!(site.gateway.reports(1).is_empty() && site.gateway.reports(2).is_empty());
@@ -108,7 +109,24 @@ async fn a_gateway_without_its_database_is_tried_again() {
 }
 
 #[tokio::test]
-async fn progress_is_told_while_bytes_move() {
+async fn an_upload_is_tried_again_when_the_connection_has_broken() {
+    let site = Site::start_with("websocket", |config| {
+        config.timing.connect = Duration::from_millis(500);
+        config.timing.heartbeat = Duration::from_millis(100);
+    })
+    .await;
+    site.folder.write("in/file", bytes(100));
+    // The gateway has all bytes and never answers, as when the network fell silent.
+    site.gateway.faults(|faults| faults.uploads_stall_after = Some(100));
+    site.gateway.request("upload", 1, json!({ "source_path": "file" }));
+    site.gateway.until("the upload", |inner| (!inner.calls.is_empty()).then_some(())).await;
+    site.gateway.faults(|faults| faults.hangs_up_on = Some(("heartbeat", 1)));
+    assert_eq!(site.gateway.report(1).await["type"], "transfer_complete");
+    assert_eq!(site.gateway.calls("PUT"), 2);
+}
+
+#[tokio::test]
+async fn progress_is_reported_while_bytes_move() {
     let site = Site::start("auto").await;
     site.folder.write("in/file", bytes(8 << 20));
     site.gateway.faults(|faults| faults.uploads_stall_after = Some(1 << 20));
@@ -117,4 +135,14 @@ async fn progress_is_told_while_bytes_move() {
     assert_eq!(progress["total_bytes"], 8 << 20);
     site.gateway.faults(|faults| faults.uploads_stall_after = None);
     assert_eq!(site.gateway.report(1).await["type"], "transfer_complete");
+}
+
+#[tokio::test]
+async fn a_refusal_is_reported_with_the_gateways_reason() {
+    let site = Site::start("auto").await;
+    site.folder.write("in/file", "content");
+    site.gateway.answer(1, 403);
+    site.gateway.request("upload", 1, json!({ "source_path": "file" }));
+    let report = site.gateway.report(1).await;
+    assert_eq!(report["data"]["error"], "The gateway answered 403 Forbidden: on purpose.", "{report}");
 }

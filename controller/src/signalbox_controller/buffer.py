@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_PATIENCE = 30.0
+_LOCK_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Buffer:
     def __init__(self, path: Path, most: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._most = most
-        self._database = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
+        self._database = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_SECONDS, isolation_level=None)
         self._database.execute("PRAGMA journal_mode = WAL")
         # A process that is killed loses nothing. Only a machine that loses its power may lose the newest values.
         self._database.execute("PRAGMA synchronous = NORMAL")
@@ -62,7 +62,7 @@ class Buffer:
 
     @property
     def dropped(self) -> int:
-        """How many values were dropped because there was no room, and nobody has been told."""
+        """Number of values that were dropped for lack of room and have not been reported."""
         return self._total("dropped")
 
     def add(self, values: Iterable[Value]) -> None:
@@ -104,7 +104,7 @@ class Buffer:
             database.execute("UPDATE totals SET waiting = waiting - ?", (gone,))
 
     def forget_dropped(self, count: int) -> None:
-        """So many dropped values have been told of."""
+        """Marks so many dropped values as reported."""
         self._database.execute("UPDATE totals SET dropped = dropped - ?", (count,))
 
     def close(self) -> None:

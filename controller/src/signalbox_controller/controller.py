@@ -1,4 +1,4 @@
-"""The controller: what is to be run, runs; what comes in, is sent; what outputs are to be, they are told."""
+"""The controller: runs the claimed instances, sends their values, and writes requested values to outputs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from signalbox_plugins.discovery import built_in_plugins
 
+from .backoff import Backoff
 from .buffer import Buffer
 from .packages import PackageError, Packages
-from .pause import Pause
 from .running import Running
 from .service import Away, Instance, Package, Refused, Service
 from .settings import Settings
@@ -56,35 +56,35 @@ class Controller:
             if isinstance(result, Exception):
                 raise result
 
-    # What is to be run.
+    # Instances.
 
     async def _sync_always(self) -> None:
-        pause = Pause(self._settings.poll)
+        backoff = Backoff(self._settings.poll)
         while True:
             try:
                 await self._sync()
             except Away as error:
                 self._note_away(error)
-                await pause.wait(error.seconds)
+                await backoff.wait(error.seconds)
                 continue
             except Refused as error:
                 _LOG.error("the list of instances cannot be read: %s", error)
-            pause.reset()
+            backoff.reset()
             await asyncio.sleep(self._settings.sync)
 
     async def _sync(self) -> None:
-        wanted = {instance.id: instance for instance in await asyncio.to_thread(self._service.instances)}
+        instances = {instance.id: instance for instance in await asyncio.to_thread(self._service.instances)}
         if self._settings.instances:
-            wanted = {id: one for id, one in wanted.items() if one.name in self._settings.instances}
-        mine = await asyncio.to_thread(self._service.claim, self._name, list(wanted))
+            instances = {id: one for id, one in instances.items() if one.name in self._settings.instances}
+        mine = await asyncio.to_thread(self._service.claim, self._name, list(instances))
         packages = await asyncio.to_thread(self._service.packages)
-        for id in [id for id in self._running if id not in wanted]:
+        for id in [id for id in self._running if id not in instances]:
             await self._stop(id)
         for id in [id for id in self._running if id not in mine]:
             # Another controller speaks of it now.
             await self._stop(id, say_so=False)
-        wanted = {id: one for id, one in wanted.items() if id in mine}
-        for instance in wanted.values():
+        instances = {id: one for id, one in instances.items() if id in mine}
+        for instance in instances.values():
             await self._ensure(instance, packages)
         await asyncio.to_thread(self._packages.keep_only, packages)
 
@@ -122,10 +122,10 @@ class Controller:
             if say_so:
                 await self._try_to(self._service.report, id, "inactive", None)
 
-    # What comes in.
+    # Values.
 
     async def _send_always(self) -> None:
-        pause = Pause(self._settings.poll)
+        backoff = Backoff(self._settings.poll)
         while True:
             try:
                 if not await self._send_one():
@@ -133,9 +133,9 @@ class Controller:
                     self._arrived.clear()
             except Away as error:
                 self._note_away(error)
-                await pause.wait(error.seconds)
+                await backoff.wait(error.seconds)
             else:
-                pause.reset()
+                backoff.reset()
 
     async def _send_one(self) -> bool:
         """Sends the next batch, if there is one."""
@@ -155,7 +155,7 @@ class Controller:
         self._buffer.done(batch)
         return True
 
-    # What outputs are told.
+    # Orders for outputs.
 
     async def _obey_always(self) -> None:
         while True:
@@ -171,10 +171,10 @@ class Controller:
             for running in list(self._running.values()):
                 running.obey(latest)
 
-    # What is said of instances.
+    # Statuses of instances.
 
     async def _report_always(self) -> None:
-        """Reports what has changed soon, and everything now and then: a status that nobody confirms is not believed."""
+        """Reports changes soon, and all statuses periodically: an unconfirmed status expires."""
         while True:
             for _ in range(max(int(self._settings.sync / self._settings.poll), 1)):
                 await asyncio.sleep(self._settings.poll)
@@ -194,9 +194,9 @@ class Controller:
         """Says how many values are lost because the buffer was full: here at once, to people when Signalbox is back."""
         dropped = self._buffer.dropped
         if dropped > self._dropped:
-            _LOG.warning("the buffer is full: %d values are lost that nobody was told of", dropped)
-        told = f"{dropped} values are lost: the controller's buffer of {self._settings.buffer} was full"
-        if dropped and await self._try_to(self._service.log, told, "error"):
+            _LOG.warning("the buffer is full: %d values are lost and not reported yet", dropped)
+        message = f"{dropped} values are lost: the controller's buffer of {self._settings.buffer} was full"
+        if dropped and await self._try_to(self._service.log, message, "error"):
             self._buffer.forget_dropped(dropped)
             dropped = 0
         self._dropped = dropped
@@ -229,7 +229,7 @@ class Controller:
 
 
 def _name(file: Path) -> str:
-    """What this controller calls itself: the same after every start."""
+    """The name of this controller: the same after every start."""
     file.parent.mkdir(parents=True, exist_ok=True)
     if not file.exists():
         written = file.with_suffix(".new")

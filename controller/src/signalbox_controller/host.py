@@ -36,7 +36,7 @@ class Host:
         self._plugin: DevicePlugin | None = None
         self._events: dict[str, str] = {}
         self._buffer: Buffer | None = None
-        self._wanted: dict[str, float] = {}
+        self._requested: dict[str, float] = {}
         self._written: dict[str, float] = {}
         self._changed = asyncio.Event()
 
@@ -48,7 +48,7 @@ class Host:
         live = asyncio.create_task(self._live(first))
         try:
             while line := await lines.readline():
-                self._wanted.update(json.loads(line)["write"])
+                self._requested.update(json.loads(line)["write"])
                 self._changed.set()
         finally:
             live.cancel()
@@ -61,26 +61,26 @@ class Host:
         try:
             self._plugin = plugin = _load(first)
         except Exception as error:
-            self._tell(status="error", error=str(error) or type(error).__name__)
+            self._send(status="error", error=str(error) or type(error).__name__)
             return
         policy = plugin.config.retry_policy if isinstance(plugin.config, PluginInstanceConfig) else None
         base, most, factor = (
             (policy.base_delay, policy.max_delay, policy.backoff_factor) if policy else (1.0, 60.0, 2.0)
         )
-        pause = base
+        delay = base
         while True:
             try:
                 await plugin.connect()
-                self._tell(status="demo" if plugin.is_demo_mode else "connected", error=None)
-                pause = base
+                self._send(status="demo" if plugin.is_demo_mode else "connected", error=None)
+                delay = base
                 # A device that was lost is in its safe state.
-                self._wanted = {**self._written, **self._wanted}
+                self._requested = {**self._written, **self._requested}
                 await self._work(plugin)
             except Exception as error:
-                self._tell(status="error", error=str(error) or type(error).__name__)
+                self._send(status="error", error=str(error) or type(error).__name__)
                 await plugin.disconnect()
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * factor, most)
+            await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+            delay = min(delay * factor, most)
 
     async def _work(self, plugin: DevicePlugin) -> None:
         """Reads and writes until too many readings in a row fail."""
@@ -120,20 +120,20 @@ class Host:
         ]
         if linked and self._buffer is not None:
             self._buffer.add(linked)
-            self._tell(kept=[[channel, time] for channel, _, time in values])
+            self._send(kept=[[channel, time] for channel, _, time in values])
 
     async def _write(self, plugin: DevicePlugin) -> None:
         self._changed.clear()
-        for channel in list(self._wanted):
-            value = self._wanted[channel]
+        for channel in list(self._requested):
+            value = self._requested[channel]
             await plugin.write(channel, value)
             self._written[channel] = value
-            # Kept until it was written: what is wanted outlives a lost device.
-            if self._wanted.get(channel) == value:
-                del self._wanted[channel]
+            # Kept until it was written, so that a lost device gets it later.
+            if self._requested.get(channel) == value:
+                del self._requested[channel]
 
-    def _tell(self, **told: Any) -> None:
-        self._out.write(json.dumps(told) + "\n")
+    def _send(self, **message: Any) -> None:
+        self._out.write(json.dumps(message) + "\n")
         self._out.flush()
 
 
@@ -148,7 +148,7 @@ def _load(first: dict[str, Any]) -> DevicePlugin:
 
 
 async def _main() -> None:
-    # What plugins print goes to the log, not to the controller.
+    # Plugins print to the log, not to the controller.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     reader = asyncio.StreamReader(limit=_LONGEST_LINE)

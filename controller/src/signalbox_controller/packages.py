@@ -80,6 +80,6 @@ def _unpack_all(archive: zipfile.ZipFile, folder: Path) -> None:
             target.mkdir(parents=True, exist_ok=True)
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
-        # What is read ends where the entry says that it does.
+        # The entry states the length of its content.
         with archive.open(entry) as source, target.open("xb") as file:
             shutil.copyfileobj(source, file)

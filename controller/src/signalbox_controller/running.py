@@ -1,4 +1,4 @@
-"""An instance at work: its process, what that says, and what it is told."""
+"""A running instance: its process, and the messages from and to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .settings import Settings
 _LOG = logging.getLogger("signalbox.controller")
 _LONGEST_LINE = 8 << 20
 _STOP_SECONDS = 10.0
-_LONGEST_PAUSE = 60.0
+_MAX_DELAY = 60.0
 _OWN = 1000
 
 
@@ -39,7 +39,7 @@ class Running:
         self._settings = settings
         self._arrived = arrived
         self._obeyed: dict[str, tuple[float, datetime]] = {}
-        # What the instance itself has sent of channels that go both ways is no order.
+        # Values that the instance itself has sent for bidirectional channels are not orders.
         self._own: dict[str, deque[datetime]] = {}
         self._process: asyncio.subprocess.Process | None = None
         self._task = asyncio.create_task(self._run())
@@ -64,7 +64,7 @@ class Running:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        pause = 1.0
+        delay = 1.0
         while True:
             begun = asyncio.get_running_loop().time()
             try:
@@ -74,11 +74,11 @@ class Running:
             except (ValueError, KeyError, TypeError):
                 # A plugin can write where its process does.
                 ended = "the plugin's process said what cannot be read"
-            if asyncio.get_running_loop().time() - begun > _LONGEST_PAUSE:
-                pause = 1.0
+            if asyncio.get_running_loop().time() - begun > _MAX_DELAY:
+                delay = 1.0
             self._note("error", ended)
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+            delay = min(delay * 2, _MAX_DELAY)
 
     async def _live(self) -> int | None:
         # The plugin is a stranger: it is not given the credential.
@@ -105,7 +105,7 @@ class Running:
             await _end(process)
 
     def _first(self) -> dict[str, Any]:
-        """What the process is to run."""
+        """The command line of the process."""
         instance = self.instance
         config = json.loads(instance.config) if instance.config else {}
         config = {**config, "demo_mode": instance.demo, "instance_name": instance.name}
@@ -117,15 +117,15 @@ class Running:
             "buffer": [str(self._settings.buffer_file), self._settings.buffer],
         }
 
-    def _say(self, told: dict[str, Any]) -> None:
+    def _say(self, message: dict[str, Any]) -> None:
         if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.write(json.dumps(told).encode() + b"\n")
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
 
-    def _hear(self, told: dict[str, Any]) -> None:
-        if "status" in told:
-            self._note(told["status"], told["error"])
+    def _hear(self, message: dict[str, Any]) -> None:
+        if "status" in message:
+            self._note(message["status"], message["error"])
             return
-        for channel, time in told["kept"]:
+        for channel, time in message["kept"]:
             self._own.setdefault(channel, deque(maxlen=_OWN)).append(datetime.fromisoformat(time))
         self._arrived()
 

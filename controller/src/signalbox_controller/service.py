@@ -134,17 +134,17 @@ class Service:
         headers: dict[str, str] | None = None,
         most: int = 64 << 20,
     ) -> bytes:
-        told = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json", **(headers or {})}
+        sent = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json", **(headers or {})}
         was_open = getattr(self._connections, "open", None) is not None
         try:
             connection = self._connection()
-            connection.request(method, self._url.path + path, body, told)
+            connection.request(method, self._url.path + path, body, sent)
             answer = connection.getresponse()
             content = answer.read(most + 1)
         except (OSError, http.client.HTTPException) as error:
             self._forget()
             if was_open:
-                # It may have been closed while it was not used; what comes twice is recognised.
+                # The idle connection may have been closed; a repeated request is recognised.
                 return self._call(method, path, body, headers, most)
             raise Away(f"{type(error).__name__}: {error}") from error
         if len(content) > most:

@@ -1,4 +1,4 @@
-"""What the controller is told at its start."""
+"""The settings of the controller, read at its start."""
 
 from __future__ import annotations
 

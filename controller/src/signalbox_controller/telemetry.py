@@ -1,6 +1,6 @@
 """How values reach Signalbox: over a WebSocket that stays open, or over HTTP while there is none.
 
-A batch is named by its key on both ways, and Signalbox takes it once, whichever way it came before and comes again. It
+A batch has the same key on both paths, and Signalbox accepts it once, whichever path a repetition takes. It
 is sent when Signalbox has said so, and not before.
 """
 
@@ -14,8 +14,8 @@ import time
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
+from .backoff import Backoff
 from .buffer import Batch
-from .pause import Pause
 from .service import Away, Service, points
 from .settings import Settings
 
@@ -32,7 +32,7 @@ class Telemetry:
         self._settings = settings
         self._service = service
         self._socket: ClientConnection | None = None
-        self._pause = Pause(settings.poll)
+        self._backoff = Backoff(settings.poll)
         self._not_before = 0.0
 
     async def send(self, batch: Batch) -> list[str]:
@@ -46,7 +46,7 @@ class Telemetry:
                 await self.close()
                 self._give_up_for_now(error)
             else:
-                self._pause.reset()
+                self._backoff.reset()
                 return reasons
         return await asyncio.to_thread(self._service.send, batch)
 
@@ -81,7 +81,7 @@ class Telemetry:
         )
 
     def _give_up_for_now(self, error: Exception) -> None:
-        seconds = self._pause.seconds()
+        seconds = self._backoff.seconds()
         self._not_before = time.monotonic() + seconds
         _LOG.info("values go over HTTP, as there is no WebSocket (%s: %s)", type(error).__name__, error)
 

@@ -75,7 +75,7 @@ PROFILES = ("sine_wave", "sawtooth", "random_walk", "step", "constant")
 
 @dataclass(frozen=True)
 class SimulationSpec:
-    """What a simulated channel shows."""
+    """The signal of a simulated channel."""
 
     profile: str = "sine_wave"
     base_value: float = 0.0
@@ -114,7 +114,7 @@ class ChannelDescriptor:
 
     @property
     def is_writable(self) -> bool:
-        """Whether the device can be told a value."""
+        """Whether values can be written to the device."""
         return self.direction is not ChannelDirection.INPUT
 
     @property
@@ -135,7 +135,7 @@ class Simulation:
         self._walks: dict[str, float] = {}
 
     def value(self, channel: ChannelDescriptor, seconds: float) -> float:
-        """What `channel` shows `seconds` after the beginning, within its bounds."""
+        """The value of `channel` `seconds` after the start, within its bounds."""
         spec = channel.simulation or SimulationSpec(base_value=(channel.min_value + channel.max_value) / 2)
         phase = (seconds % spec.period_seconds) / spec.period_seconds
         match spec.profile:

@@ -24,8 +24,8 @@ class _Logger:
         return self
 
     def _log(self, level: int, event: object, values: dict[str, Any], exc_info: bool = False) -> None:
-        told = " ".join(f"{key}={value!r}" for key, value in values.items())
-        self._logger.log(level, "%s %s", event, told, exc_info=exc_info)
+        text = " ".join(f"{key}={value!r}" for key, value in values.items())
+        self._logger.log(level, "%s %s", event, text, exc_info=exc_info)
 
     def debug(self, event: object = "", *_: Any, **values: Any) -> None:
         self._log(logging.DEBUG, event, values)
@@ -54,7 +54,7 @@ _STAND_INS: dict[str, dict[str, Any]] = {
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """The last to be asked for a module, so that what is installed comes first."""
+    """Asked last for a module, so that installed packages take precedence."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

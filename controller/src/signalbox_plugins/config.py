@@ -22,12 +22,12 @@ _LENGTHS = {"str": ("minLength", "maxLength"), "list": ("minItems", "maxItems")}
 
 
 class ConfigError(ValueError):
-    """A value that a field does not take; the message begins with the field's name."""
+    """A value that a field rejects; the message starts with the field's name."""
 
 
 @dataclass(frozen=True)
 class FieldInfo:
-    """What is known of a field besides its type."""
+    """Properties of a field besides its type."""
 
     default: Any = _MISSING
     default_factory: Any = None
@@ -65,7 +65,7 @@ def _extra(value: Any) -> dict[str, Any]:
 
 
 def _understand(declared: Any) -> FieldInfo:
-    """What stands to the right of an annotation, as a `FieldInfo`."""
+    """The default of an annotated attribute, as a `FieldInfo`."""
     if isinstance(declared, FieldInfo):
         return declared
     if type(declared).__name__ != "FieldInfo":
@@ -307,7 +307,7 @@ class RetryPolicy(Model):
 
 
 class PluginInstanceConfig(Model):
-    """What every instance can be told. A plugin that needs more declares a subclass as its `config_schema`."""
+    """Settings of every instance. A plugin that needs more declares a subclass as its `config_schema`."""
 
     instance_name: str = Field(default="", max_length=255, description="What people call the instance")
     demo_mode: bool = Field(default=True, description="Whether values are simulated")
@@ -317,7 +317,7 @@ class PluginInstanceConfig(Model):
 
 @dataclass(frozen=True)
 class PluginMeta:
-    """Who a plugin is."""
+    """Identity of a plugin."""
 
     id: str
     name: str

@@ -67,16 +67,16 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    # What plugins print is not part of the answer.
+    # Output of plugins is not part of the answer.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
-        told = answer(json.load(sys.stdin))
+        found = answer(json.load(sys.stdin))
     except MissingRequirementsError as error:
-        told = {"missing": error.missing}
+        found = {"missing": error.missing}
     except Exception as error:
-        told = {"error": str(error)[:1000] or type(error).__name__}
-    json.dump(told, out)
+        found = {"error": str(error)[:1000] or type(error).__name__}
+    json.dump(found, out)
     out.flush()
 
 

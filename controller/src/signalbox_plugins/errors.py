@@ -1,10 +1,10 @@
-"""What can go wrong with a plugin."""
+"""Errors of plugins."""
 
 from __future__ import annotations
 
 
 class PluginError(Exception):
-    """Anything that goes wrong with one plugin."""
+    """Any failure of one plugin."""
 
     def __init__(self, plugin_id: str, message: str) -> None:
         super().__init__(f"{plugin_id}: {message}")

@@ -67,7 +67,7 @@ class DevicePlugin(ABC):
         self._error_count = 0
         self._last_error: str | None = None
 
-    # What a plugin implements.
+    # Implemented by plugins.
 
     @abstractmethod
     def get_channels(self) -> list[ChannelDescriptor]:
@@ -83,13 +83,13 @@ class DevicePlugin(ABC):
 
     @abstractmethod
     async def _do_read(self, channel_id: str) -> ChannelValue | None:
-        """The raw value of a channel; none if there is none now."""
+        """The raw value of a channel; `None` if it has no value now."""
 
     @abstractmethod
     async def _do_write(self, channel_id: str, value: ChannelValue) -> None:
-        """Tells the device a raw value."""
+        """Writes a raw value to the device."""
 
-    # What a host uses.
+    # Used by hosts.
 
     @property
     def state(self) -> PluginState:
@@ -186,7 +186,7 @@ class DevicePlugin(ABC):
         return values
 
     async def write(self, channel_id: str, value: ChannelValue) -> None:
-        """Tells an output a value for people, brought within its bounds."""
+        """Writes a value in display units to an output, clamped to its bounds."""
         channel = self._channel(channel_id)
         if not channel.is_writable:
             raise PluginStateError(self.meta.id, f"{channel_id} is an input")
@@ -270,7 +270,7 @@ class SyncDevicePlugin(DevicePlugin):
 
     @abstractmethod
     def write_sync(self, channel_id: str, value: ChannelValue) -> None:
-        """Tells the device a raw value."""
+        """Writes a raw value to the device."""
 
     async def _do_connect(self) -> None:
         await self._in_thread(self.connect_sync)

@@ -1,4 +1,4 @@
-"""What a package needs besides itself, and what of it is missing. Nothing is installed here: whoever runs plugins
+"""The requirements of a package, and the missing ones. Nothing is installed here: a process that runs plugins
 decides what the Python that runs them has."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CLAUSE = re.compile(r"(===|==|!=|<=|>=|~=|<|>)\s*([^\s,]+)")
 
 
 def missing_requirements(paths: list[str]) -> list[str]:
-    """What the distributions in `paths` need that is neither there nor installed for this Python."""
+    """Requirements of the distributions in `paths` that are neither there nor installed for this Python."""
     found_here = importlib.metadata.distributions(path=[*paths, *sys.path])
     there = {_normal(found.name): found.version for found in found_here if found.name}
     needed = (needed for found in importlib.metadata.distributions(path=paths) for needed in found.requires or ())
@@ -35,7 +35,7 @@ def _is_met(requirement: str, there: dict[str, str]) -> bool:
     if _normal(name) in _PROVIDED:
         return True
     version = there.get(_normal(name))
-    return version is not None and all(_compare(version, sign, wanted) for sign, wanted in _CLAUSE.findall(versions))
+    return version is not None and all(_compare(version, sign, required) for sign, required in _CLAUSE.findall(versions))
 
 
 def _shown(requirement: str) -> str:
@@ -126,6 +126,6 @@ def _compare(left: str, sign: str, right: str) -> bool:
 
 
 def _release(version: str) -> tuple[int, ...] | None:
-    """The numbers of a version, whose other parts are left aside; none, if it is no version."""
+    """The numbers of a version, without its other parts; `None` if it is not a version."""
     match = re.match(r"v?(\d+(?:\.\d+)*)", version)
     return tuple(int(part) for part in match.group(1).split(".")) if match else None

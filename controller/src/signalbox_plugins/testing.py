@@ -18,7 +18,7 @@ from .plugin import DevicePlugin, PluginState
 
 
 class PluginConformanceSuite:
-    """What hosts rely on, checked in demo mode."""
+    """Checks, in demo mode, of the behaviour that hosts rely on."""
 
     plugin_class: ClassVar[type[DevicePlugin]]
     default_config: ClassVar[dict[str, Any]] = {"instance_name": "conformance", "demo_mode": True}

@@ -29,7 +29,7 @@ class PluginRegistry:
         return dict(self._classes)
 
     def get_plugin_class(self, plugin_id: str) -> type[DevicePlugin]:
-        """The class `plugin_id`; raises `PluginLoadError` where there is none."""
+        """The class `plugin_id`; raises `PluginLoadError` if it does not exist."""
         if plugin_id not in self._classes:
             raise PluginLoadError(plugin_id, "is not installed")
         return self._classes[plugin_id]
@@ -64,7 +64,7 @@ class PluginRegistry:
         return await self._instances[instance_id].read(channel_id)
 
     async def write(self, instance_id: str, channel_id: str, value: ChannelValue) -> None:
-        """Tells a channel a value."""
+        """Writes a value to a channel."""
         await self._instances[instance_id].write(channel_id, value)
 
     async def read_all_inputs(self) -> list[dict[str, Any]]:

@@ -1,9 +1,9 @@
 use serde::{Deserialize, Serialize};
 
-/// What a webhook can tell of.
+/// The events that a webhook can subscribe to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum EventType {
-    /// A value came in on a sensor; at most one in five seconds and channel.
+    /// A value arrived on a channel; at most one in five seconds per channel.
     #[serde(rename = "sensor.reading")]
     SensorReading,
     /// A rule fired.

@@ -38,22 +38,21 @@ pub struct HealthReport {
     pub components: BTreeMap<String, String>,
 }
 
-/// Whether the service works, as it has told. There is one of them.
+/// The service's health as last published. There is one aggregate.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Health {
     status: HealthStatus,
     since: Option<DateTime<Utc>>,
 }
 
-/// What can be asked of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum HealthCommand {
-    /// Note how the service is. What was seen before what is known already says nothing new, whoever saw it.
+    /// Report the current health. A report that is older than the newest one has no effect, whichever process sends
+    /// it.
     Report(HealthReport),
 }
 
-/// What can have happened to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum HealthEvent {
@@ -85,8 +84,8 @@ impl Decider for Health {
     type Event = HealthEvent;
 
     fn decide(&self, HealthCommand::Report(report): HealthCommand) -> Result<Vec<HealthEvent>, Rejection> {
-        let is_news = report.status != self.status && self.since.is_none_or(|since| report.since > since);
-        let changed = is_news.then_some(HealthEvent::HealthChanged { previous: self.status, report });
+        let is_change = report.status != self.status && self.since.is_none_or(|since| report.since > since);
+        let changed = is_change.then_some(HealthEvent::HealthChanged { previous: self.status, report });
         Ok(changed.into_iter().collect())
     }
 
@@ -116,6 +115,6 @@ mod tests {
         assert_eq!(report(2, Degraded), 1);
         assert_eq!(report(3, Degraded), 0, "another process saw it too");
         assert_eq!(report(9, Ok), 1);
-        assert_eq!(report(3, Degraded), 0, "a third one saw it, and tells it only now");
+        assert_eq!(report(3, Degraded), 0, "a late report of an older observation");
     }
 }

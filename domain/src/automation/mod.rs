@@ -1,20 +1,22 @@
-//! Rules that watch the values of channels, and webhooks that are told of what happens.
+//! Rules that watch the values of channels, and webhooks that publish events to subscribers.
 
 mod delivery;
 mod event_type;
 mod health;
 mod reading;
+mod report_window;
 mod reported;
 mod rule;
 mod webhook;
 
 pub use delivery::{
-    AttemptResult, Begun, CLAIM_SECONDS, CallbackDelivery, Consignment, ConsignmentCommand, ConsignmentEvent,
-    Ended, MAX_ATTEMPTS, NewDelivery, Requeued, Verdict,
+    AttemptResult, Begun, CLAIM_SECONDS, CallbackDelivery, DeliveryBatch, DeliveryBatchCommand,
+    DeliveryBatchEvent, Ended, MAX_ATTEMPTS, NewDelivery, Requeued, Verdict,
 };
 pub use event_type::EventType;
 pub use health::{Health, HealthCommand, HealthEvent, HealthReport, HealthStatus};
 pub use reading::{DatapointPlace, Reading};
+pub use report_window::ReportWindow;
 pub use reported::{REPORT_INTERVAL, ReadingCommand, ReadingEvent, ReportedReading};
 pub use rule::{
     ActionType, Condition, Firing, History, Judge, NewRule, Operator, Phase, Rule, RuleAction, RuleChanges,
@@ -23,3 +25,9 @@ pub use rule::{
 pub use webhook::{
     NewWebhook, Replay, SecretChange, Webhook, WebhookChanges, WebhookCommand, WebhookEvent, WebhookSpec,
 };
+
+/// The limits that the rules below keep, for those who describe or check them elsewhere.
+pub mod limits {
+    pub use super::delivery::MAX_ATTEMPTS as DELIVERY_ATTEMPTS;
+    pub use super::rule::limits::*;
+}

@@ -15,13 +15,13 @@ pub struct DatapointPlace {
 }
 
 impl DatapointPlace {
-    /// The end of the row at `position`, behind all of its points.
+    /// The end of the row at `position`, after all of its points.
     pub fn end_of(position: i64) -> Self {
         Self { position, index: i32::MAX as u32 }
     }
 }
 
-/// A value that came in on a channel, with what its receivers want to know.
+/// A value that arrived on a channel, with the context that receivers need.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
     /// The datapoint's public id.
@@ -33,10 +33,9 @@ pub struct Reading {
     pub channel_id: ChannelId,
     /// The channel's name at that time.
     pub channel_name: String,
-    /// What was measured.
     pub value: f64,
-    /// Who sent it: the name of an API token, or `api`.
+    /// Sender of the value: the name of an API token, or `api`.
     pub device: String,
-    /// When it came in.
+    /// Time of arrival.
     pub occurred_at: DateTime<Utc>,
 }

@@ -2,23 +2,22 @@ use chrono::{DateTime, TimeDelta, Utc};
 use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 
-use super::{DatapointPlace, Reading};
+use super::{DatapointPlace, Reading, report_window::is_interval_over};
 use crate::kernel::{Decider, Rejection};
 
 /// Least time between two reports of a channel.
 pub const REPORT_INTERVAL: TimeDelta = TimeDelta::seconds(5);
 
-/// What of a channel's values webhooks were told last. Its key is the channel's.
+/// The value of a channel that was last reported to webhooks. It has the channel's id.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct ReportedReading {
     last: Option<(DatapointPlace, DateTime<Utc>)>,
 }
 
-/// What can be asked of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum ReadingCommand {
-    /// Report a value, unless it is not newer than the last one, or comes too soon after it.
+    /// Report a value, unless it is not newer than the last one, or follows it too soon.
     Report {
         /// The value.
         reading: Reading,
@@ -27,7 +26,6 @@ pub enum ReadingCommand {
     },
 }
 
-/// What can have happened to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ReadingEvent {
@@ -36,7 +34,7 @@ pub enum ReadingEvent {
         /// The value.
         #[serde(flatten)]
         reading: Reading,
-        /// When, which is later than it came in if others came in just before.
+        /// Later than its arrival if other values arrived just before.
         reported_at: DateTime<Utc>,
     },
 }
@@ -64,7 +62,7 @@ impl Decider for ReportedReading {
         let ReadingCommand::Report { reading, at } = command;
         let is_due = self
             .last
-            .is_none_or(|(place, reported_at)| reading.place > place && at - reported_at >= REPORT_INTERVAL);
+            .is_none_or(|(place, reported_at)| reading.place > place && is_interval_over(reported_at, at));
         let report = ReadingEvent::ReadingReported { reading, reported_at: at };
         Ok(if is_due { vec![report] } else { Vec::new() })
     }
@@ -105,8 +103,8 @@ mod tests {
     #[test]
     fn a_newer_value_is_reported_once_in_five_seconds() {
         let mut state = ReportedReading::default();
-        let told = [(3, 0), (4, 4_999), (3, 6_000), (4, 5_000), (4, 60_000), (5, 60_000)]
+        let reported = [(3, 0), (4, 4_999), (3, 6_000), (4, 5_000), (4, 60_000), (5, 60_000)]
             .map(|(position, milliseconds)| report(&mut state, position, milliseconds));
-        assert_eq!(told, [true, false, false, true, false, true]);
+        assert_eq!(reported, [true, false, false, true, false, true]);
     }
 }

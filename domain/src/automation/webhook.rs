@@ -5,30 +5,28 @@ use uuid::Uuid;
 use super::EventType;
 use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId};
 
-/// What an admin says of a subscription.
+/// The settings of a subscription that an admin chooses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookSpec {
     /// Where events are posted to; unique.
     pub url: String,
     /// Signs deliveries; encrypted, and only the worker that signs opens it.
     pub sealed_secret: Option<String>,
-    /// What it is told of: at least one, each once, sorted.
+    /// The subscribed event types: at least one, each once, sorted.
     pub events: Vec<EventType>,
-    /// Whether it is told anything.
+    /// Whether events are delivered.
     pub enabled: bool,
 }
 
 /// A new subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewWebhook {
-    /// Who made it.
     pub owner: UserId,
-    /// What an admin says of it.
     #[serde(flatten)]
     pub spec: WebhookSpec,
 }
 
-/// What becomes of a secret.
+/// A change of the secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SecretChange {
@@ -41,12 +39,11 @@ pub enum SecretChange {
     Seal(String),
 }
 
-/// Changes of a subscription; what is absent stays as it is.
+/// Changes of a subscription; absent fields stay unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookChanges {
     /// New address.
     pub url: Option<String>,
-    /// What becomes of the secret.
     pub secret: SecretChange,
     /// New list.
     pub events: Option<Vec<EventType>>,
@@ -54,7 +51,7 @@ pub struct WebhookChanges {
     pub enabled: Option<bool>,
 }
 
-/// A stretch of the log whose events a subscription is to be told although they are past.
+/// A range of the log whose past events are delivered to a subscription on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replay {
     /// Its key.
@@ -65,35 +62,33 @@ pub struct Replay {
     pub last: i64,
 }
 
-/// An address that is told of events.
+/// A webhook subscription.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Webhook {
     spec: Option<WebhookSpec>,
     replay: Option<Replay>,
 }
 
-/// What can be asked of a subscription.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum WebhookCommand {
     /// Create it.
     Create(NewWebhook),
-    /// Change what is present.
+    /// Change the fields that are present.
     Change(WebhookChanges),
-    /// Tell it of past events; one stretch at a time.
+    /// Deliver past events; one replay at a time.
     Replay(Replay),
-    /// The stretch has been worked off up to a position.
+    /// The replay has been processed up to a position.
     AdvanceReplay {
         /// Which.
         id: Uuid,
         /// How far.
         to: i64,
     },
-    /// Remove it; what waits for it is not delivered any more.
+    /// Remove it; its pending deliveries are dropped.
     Delete,
 }
 
-/// What can have happened to a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum WebhookEvent {
@@ -106,11 +101,11 @@ pub enum WebhookEvent {
         /// Now.
         to: WebhookSpec,
     },
-    /// It is to be told of past events.
+    /// A replay of past events was requested.
     WebhookReplayRequested(Replay),
-    /// It has been told of them up to a position.
+    /// The replay was processed up to a position.
     WebhookReplayAdvanced {
-        /// Which stretch.
+        /// Id of the replay.
         id: Uuid,
         /// How far.
         to: i64,
@@ -254,8 +249,7 @@ impl WebhookSpec {
     }
 }
 
-/// What two spellings of one address have in common: scheme and host mean the same in any case of letters, and the empty
-/// path the same as `/`.
+/// The canonical form of an address: scheme and host in lower case, and `/` for the empty path.
 fn without_spelling(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let host_ends = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -320,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn one_stretch_of_the_past_at_a_time_and_its_progress_only_forward() {
+    fn only_one_replay_runs_and_its_progress_never_falls() {
         let (mut webhook, id) = (created(), Uuid::from_u128(7));
         let replay = Replay { id, after: 10, last: 30 };
         let mut run = |command| {

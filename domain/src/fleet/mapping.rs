@@ -3,11 +3,11 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::{ChannelId, Rejection, present, required_text};
 
 /// Longest id of a plugin's channel, in characters.
-pub(super) const MAX_ID: usize = 100;
+pub const MAX_ID: usize = 100;
 /// Longest name of a plugin's channel, in characters.
-pub(super) const MAX_NAME: usize = 255;
+pub const MAX_NAME: usize = 255;
 /// Longest unit, in characters.
-pub(super) const MAX_UNIT: usize = 50;
+pub const MAX_UNIT: usize = 50;
 
 /// Which way values go, as the plugin sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,19 +35,19 @@ impl Direction {
 /// A channel of a plugin instance, and the event that it feeds or obeys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MappingSpec {
-    /// What the plugin calls it; unique within the instance, 1–100 characters.
+    /// The plugin's own key for the channel; unique within the instance, 1–100 characters.
     pub channel_id: String,
-    /// What people call it, 1–255 characters.
+    /// Display name, 1–255 characters.
     pub channel_name: String,
     /// Which way values go.
     pub direction: Direction,
-    /// Unit of its values; empty for none.
+    /// Unit of its values; may be empty.
     pub unit: String,
     /// The linked channel of the service.
     pub event: Option<ChannelId>,
 }
 
-/// Changes of a mapping; what is absent stays as it is.
+/// Changes of a mapping; absent fields stay unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MappingChanges {
     /// New name.
@@ -86,8 +86,8 @@ impl MappingSpec {
 }
 
 impl MappingChanges {
-    /// What differs between `from` and `to`. A channel that was named is set again: it may have been deleted since, which
-    /// the aggregate does not hear of.
+    /// The difference between `from` and `to`. A channel that was named is always included: it may have been deleted
+    /// since, and the aggregate is not notified of that.
     pub(super) fn between(from: &MappingSpec, to: MappingSpec, event: Option<Option<ChannelId>>) -> Self {
         Self {
             channel_name: (to.channel_name != from.channel_name).then_some(to.channel_name),

@@ -1,5 +1,5 @@
-//! What makes values flow: packages of plugins, and instances of plugins with the channels that they feed. And the firmware
-//! of the machines that do it.
+//! Sources of values: plugin packages, and plugin instances with the channels that they feed. Also the firmware of
+//! the machines.
 
 mod firmware;
 mod instance;
@@ -18,3 +18,10 @@ pub use mapping::{Direction, MappingChanges, MappingSpec};
 pub use package::{
     NewPackage, PluginChannel, PluginClass, PluginPackage, PluginPackageCommand, PluginPackageEvent,
 };
+
+/// The limits that the rules below keep, for those who describe or check them elsewhere.
+pub mod limits {
+    pub use super::firmware::limits::*;
+    pub use super::instance::limits::*;
+    pub use super::mapping::{MAX_ID as CHANNEL_ID, MAX_NAME as CHANNEL_NAME, MAX_UNIT as CHANNEL_UNIT};
+}

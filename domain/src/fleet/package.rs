@@ -28,9 +28,7 @@ pub struct PluginClass {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Who makes it.
     pub vendor: String,
-    /// What it is for.
     pub description: String,
     /// Where there is more about it.
     pub url: String,
@@ -49,7 +47,7 @@ pub struct PluginChannel {
     pub name: String,
     /// Which way values go.
     pub direction: Direction,
-    /// Unit of its values; empty for none.
+    /// Unit of its values; may be empty.
     pub unit: String,
     /// Lowest value.
     pub min_value: f64,
@@ -60,19 +58,19 @@ pub struct PluginChannel {
 /// A new package.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewPackage {
-    /// Who uploaded it.
+    /// The user who uploaded it.
     pub owner: UserId,
     /// Name of the distribution, in its normal form.
     pub name: String,
     /// Version of the distribution.
     pub version: String,
-    /// What the wheel is called; never a path.
+    /// File name of the wheel; never a path.
     pub file_name: String,
     /// Size of the wheel in bytes.
     pub size: u64,
     /// Digest of the wheel.
     pub sha256: Sha256Hex,
-    /// What was found in it.
+    /// The plugin classes found in the wheel.
     pub classes: Vec<PluginClass>,
 }
 
@@ -83,7 +81,6 @@ pub struct PluginPackage {
     installed: Option<(String, Vec<String>)>,
 }
 
-/// What can be asked of a package.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum PluginPackageCommand {
@@ -93,7 +90,6 @@ pub enum PluginPackageCommand {
     Uninstall,
 }
 
-/// What can have happened to a package.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum PluginPackageEvent {
@@ -214,7 +210,7 @@ impl PluginClass {
     /// The class as it may be recorded.
     ///
     /// # Errors
-    /// A [`Rejection`] that says what the plugin has to change.
+    /// A [`Rejection`] that states the required change of the plugin.
     pub fn validate(self) -> Result<Self, Rejection> {
         let text = |field: &str, text: &str| {
             clean_text(text, MAX_TEXT).map_err(|error| {
@@ -242,7 +238,7 @@ impl PluginChannel {
     /// The channels of one plugin as they may be mapped.
     ///
     /// # Errors
-    /// A [`Rejection`] that says what the plugin has to change.
+    /// A [`Rejection`] that states the required change of the plugin.
     pub fn validate_all(channels: Vec<Self>) -> Result<Vec<Self>, Rejection> {
         if channels.len() > MAX_CHANNELS {
             let message = format!("The plugin has more than {MAX_CHANNELS} channels.");

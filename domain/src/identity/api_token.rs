@@ -4,16 +4,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::{Decider, Rejection, Sha256Hex, UserId, required_text};
 
+/// Longest name, in characters.
+pub const MAX_NAME: usize = 255;
+
 /// A credential that a user has made for a program.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct ApiToken {
     live: bool,
+    #[serde(default)]
+    controller: Option<bool>,
 }
 
 /// A new token; the secret itself is never part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewApiToken {
-    /// Whose token it is; it may do what its owner may do at that moment.
+    /// Owner of the token. The token carries the owner's current permissions.
     pub user: UserId,
     /// Display name, 1–255 characters.
     pub name: String,
@@ -21,24 +26,29 @@ pub struct NewApiToken {
     pub secret_sha256: Sha256Hex,
     /// When it stops working; `None` for never.
     pub expires_at: Option<DateTime<Utc>>,
+    /// Whether it is for a controller, which reads the secrets of plugin instances; `None` in events of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<bool>,
 }
 
-/// What can be asked of a token.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum ApiTokenCommand {
     /// Create the token.
     Create(NewApiToken),
+    /// Note that a token of an earlier version is a controller's; no change for others.
+    NoteController,
     /// Make it void.
     Revoke,
 }
 
-/// What can have happened to a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ApiTokenEvent {
     /// A token exists now.
     ApiTokenCreated(NewApiToken),
+    /// The token, which is of an earlier version, is a controller's.
+    ApiTokenControllerNoted,
     /// The token is void.
     ApiTokenRevoked,
 }
@@ -47,6 +57,7 @@ impl DomainEvent for ApiTokenEvent {
     fn event_type(&self) -> String {
         match self {
             Self::ApiTokenCreated(_) => "api_token_created",
+            Self::ApiTokenControllerNoted => "api_token_controller_noted",
             Self::ApiTokenRevoked => "api_token_revoked",
         }
         .to_owned()
@@ -60,7 +71,7 @@ impl DomainEvent for ApiTokenEvent {
 impl Decider for ApiToken {
     const TYPE: &'static str = "api_token";
     const CONTEXT: &'static str = "identity";
-    const STATE_VERSION: i32 = 1;
+    const STATE_VERSION: i32 = 2;
     type Command = ApiTokenCommand;
     type Event = ApiTokenEvent;
 
@@ -70,16 +81,25 @@ impl Decider for ApiToken {
                 Err(Rejection::conflict("token_exists", "This token exists already."))
             }
             ApiTokenCommand::Create(new) => {
-                let name = required_text("name", &new.name, 255)?;
+                let name = required_text("name", &new.name, MAX_NAME)?;
                 Ok(vec![ApiTokenEvent::ApiTokenCreated(NewApiToken { name, ..new })])
             }
+            ApiTokenCommand::NoteController if self.live => {
+                let is_undecided = self.controller.is_none();
+                Ok(is_undecided.then_some(ApiTokenEvent::ApiTokenControllerNoted).into_iter().collect())
+            }
+            ApiTokenCommand::NoteController => Err(Rejection::not_found("Token")),
             ApiTokenCommand::Revoke if self.live => Ok(vec![ApiTokenEvent::ApiTokenRevoked]),
             ApiTokenCommand::Revoke => Err(Rejection::not_found("Token")),
         }
     }
 
     fn evolve(&mut self, event: ApiTokenEvent) {
-        self.live = matches!(event, ApiTokenEvent::ApiTokenCreated(_));
+        match event {
+            ApiTokenEvent::ApiTokenCreated(new) => (self.live, self.controller) = (true, new.controller),
+            ApiTokenEvent::ApiTokenControllerNoted => self.controller = Some(true),
+            ApiTokenEvent::ApiTokenRevoked => self.live = false,
+        }
     }
 }
 
@@ -95,7 +115,22 @@ mod tests {
             name: name.to_owned(),
             secret_sha256: Sha256Hex::from_bytes(&[0; 32]),
             expires_at: None,
+            controller: None,
         }
+    }
+
+    #[test]
+    fn only_a_token_of_an_earlier_version_is_noted_as_a_controllers() {
+        let mut token = ApiToken::default();
+        assert!(token.decide(ApiTokenCommand::NoteController).is_err());
+        token.evolve(ApiTokenEvent::ApiTokenCreated(new("old")));
+        let noted = vec![ApiTokenEvent::ApiTokenControllerNoted];
+        assert_eq!(token.decide(ApiTokenCommand::NoteController).unwrap(), noted);
+        token.evolve(ApiTokenEvent::ApiTokenControllerNoted);
+        assert_eq!(token.decide(ApiTokenCommand::NoteController).unwrap(), vec![]);
+        let mut other = ApiToken::default();
+        other.evolve(ApiTokenEvent::ApiTokenCreated(NewApiToken { controller: Some(false), ..new("new") }));
+        assert_eq!(other.decide(ApiTokenCommand::NoteController).unwrap(), vec![]);
     }
 
     #[test]

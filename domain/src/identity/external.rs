@@ -4,10 +4,10 @@ use crate::kernel::{Claim, ClaimOp, Rejection, required_text};
 
 pub(super) const IDENTITY_CLAIM: &str = "user.identity";
 
-/// Who a user is at an OpenID provider.
+/// A user's identity at an OpenID provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalIdentity {
-    /// What people call the provider.
+    /// Display name of the provider.
     pub provider: String,
     /// The provider's `iss`.
     pub issuer: String,
@@ -33,7 +33,7 @@ impl ExternalIdentity {
         Ok(())
     }
 
-    /// The claim that nobody else is this person. No issuer has a space in it.
+    /// Reserves the identity for one user. An issuer contains no space, so the key is unambiguous.
     pub(super) fn claim(&self, op: ClaimOp) -> Claim {
         Claim::new(op, IDENTITY_CLAIM, format!("{} {}", self.issuer, self.subject))
     }

@@ -11,3 +11,9 @@ pub use external::ExternalIdentity;
 pub use role::Role;
 pub use session::{Session, SessionCommand, SessionEvent};
 pub use user::{NewUser, User, UserChanges, UserCommand, UserEvent};
+
+/// The limits that the rules below keep, for those who describe or check them elsewhere.
+pub mod limits {
+    pub use super::api_token::MAX_NAME as TOKEN_NAME;
+    pub use super::user::{MAX_EMAIL, USERNAME};
+}

@@ -11,13 +11,11 @@ pub struct Session {
     ended: bool,
 }
 
-/// What can be asked of a session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum SessionCommand {
     /// A user has logged in.
     Start {
-        /// Who.
         user: UserId,
         /// When the first JWT expires.
         expires_at: DateTime<Utc>,
@@ -31,13 +29,11 @@ pub enum SessionCommand {
     End,
 }
 
-/// What can have happened to a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SessionEvent {
     /// A user has logged in.
     SessionStarted {
-        /// Who.
         user: UserId,
         /// When the first JWT expires.
         expires_at: DateTime<Utc>,

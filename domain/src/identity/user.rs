@@ -1,9 +1,16 @@
+use std::ops::RangeInclusive;
+
 use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{ExternalIdentity, Role, external::IDENTITY_CLAIM};
 use crate::kernel::{Claim, ClaimOp, Decider, Rejection, required_text};
+
+/// Longest e-mail address, in characters.
+pub const MAX_EMAIL: usize = 255;
+/// Characters of a user name.
+pub const USERNAME: RangeInclusive<usize> = 2..=50;
 
 /// A person (or program) that may log in.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -30,9 +37,8 @@ pub struct NewUser {
     pub email: String,
     /// Second login name; unique, case-insensitive.
     pub username: String,
-    /// What the user may do.
     pub role: Role,
-    /// Argon2id hash in PHC format; empty for a user who has no password.
+    /// Argon2id hash in PHC format; empty for a user without a password.
     pub password_hash: String,
 }
 
@@ -49,17 +55,16 @@ pub struct UserChanges {
     pub password_hash: Option<String>,
 }
 
-/// What can be asked of a user.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum UserCommand {
     /// Create the user.
     Create(NewUser),
-    /// Create a user who logs in at an OpenID provider.
+    /// Create a user who logs in through an OpenID provider.
     CreateLinked {
         /// The user.
         user: NewUser,
-        /// Who that is at the provider.
+        /// The user's identity at the provider.
         identity: ExternalIdentity,
     },
     /// From now on this identity logs in as the user; in place of one at another provider.
@@ -70,7 +75,7 @@ pub enum UserCommand {
     Delete,
 }
 
-/// What can have happened to a user. Changes name the old value too, for the audit and for claims.
+/// Events of a user. Changes also carry the old value, for the audit and for claims.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum UserEvent {
@@ -109,7 +114,7 @@ pub enum UserEvent {
         /// The one that does now.
         to: ExternalIdentity,
     },
-    /// The identity of a user who is deleted; it does not get a new account by itself.
+    /// The identity of a deleted user; it does not get a new account automatically.
     UserIdentityRemoved(ExternalIdentity),
     /// The user is gone.
     UserDeleted {
@@ -297,7 +302,7 @@ impl User {
 
 /// Loose on purpose: one `@` with something on both sides and no white space; only delivery proves an address.
 fn valid_email(text: &str) -> Result<String, Rejection> {
-    let email = required_text("email", text, 255)?;
+    let email = required_text("email", text, MAX_EMAIL)?;
     let well_formed = email.split_once('@').is_some_and(|(local, host)| {
         !local.is_empty() && !host.is_empty() && !host.contains('@') && !email.contains(char::is_whitespace)
     });
@@ -309,8 +314,8 @@ fn valid_email(text: &str) -> Result<String, Rejection> {
 }
 
 fn valid_username(text: &str) -> Result<String, Rejection> {
-    let name = required_text("username", text, 50)?;
-    if name.chars().count() < 2 {
+    let name = required_text("username", text, *USERNAME.end())?;
+    if name.chars().count() < *USERNAME.start() {
         return Err(Rejection::invalid("invalid_field", "username must be at least 2 characters long"));
     }
     Ok(name)

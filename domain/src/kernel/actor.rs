@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AgentId, UserId};
 
-/// Who caused an event. Written to the log as `user:<id>`, `agent:<id>` or `system:<part>`.
+/// The originator of an event. Written to the log as `user:<id>`, `agent:<id>` or `system:<part>`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Actor {

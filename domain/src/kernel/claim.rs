@@ -1,14 +1,14 @@
 use serde::{Deserialize, Serialize};
 
-/// What an event does to a claim.
+/// The effect of an event on a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimOp {
     /// The key must be free and is taken.
     Take,
-    /// The key is given back.
+    /// The key is released.
     Release,
-    /// The key is given back, but another key of the kind must remain (the last admin stays).
+    /// The key is released, but another key of the kind must remain (the last admin stays).
     ReleaseNotLast,
     /// The key must be taken (a referenced aggregate exists).
     Require,
@@ -16,10 +16,9 @@ pub enum ClaimOp {
     RequireNone,
 }
 
-/// A system-wide fact that one aggregate alone cannot guard, checked when its event is appended.
+/// A constraint that a single aggregate cannot check; it is checked when the event is appended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// What happens to the key.
     pub op: ClaimOp,
     /// Name space of the key, e.g. `user.email`.
     pub kind: String,

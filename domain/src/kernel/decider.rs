@@ -17,13 +17,15 @@ pub trait Decider: Default + Clone + Serialize + DeserializeOwned + Send + Sync 
     /// Events between two snapshots, where long streams make them pay; `None` for no snapshots.
     const SNAPSHOT_EVERY: Option<i64> = None;
 
-    /// Whether its life is one story: what the system does with it follows from its newest event, unless the command names
-    /// another cause.
-    const ONE_STORY: bool = false;
+    /// Whether the stream is one causal trace: each of the system's actions follows from the aggregate's newest
+    /// event, unless the command names another cause.
+    const IS_ONE_TRACE: bool = false;
 
-    /// What can be asked of the aggregate.
+    /// Kinds of events that the state can do without if this program cannot read them: their effect is missing, and
+    /// the rest of the stream is folded. Any other unreadable event makes the aggregate reject all commands.
+    const DISPENSABLE: &'static [&'static str] = &[];
+
     type Command: Clone + Serialize + DeserializeOwned + Send + Sync + std::fmt::Debug;
-    /// What can have happened to it.
     type Event: DomainEvent + 'static;
 
     /// Events that follow from `command` in this state; empty when it changes nothing.
@@ -41,7 +43,7 @@ pub trait Decider: Default + Clone + Serialize + DeserializeOwned + Send + Sync 
         Vec::new()
     }
 
-    /// What to tell the caller when the claim `op` on `kind` does not hold.
+    /// The rejection reported when the claim `op` on `kind` conflicts.
     fn claim_rejection(_op: ClaimOp, _kind: &str) -> Rejection {
         Rejection::conflict("conflict", "The change contradicts another resource.")
     }

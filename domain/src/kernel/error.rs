@@ -24,11 +24,24 @@ pub struct Rejection {
     pub kind: ErrorKind,
     /// Stable word for programs, snake_case.
     pub code: String,
-    /// One sentence for people: what happened, why, what to do.
+    /// One sentence for users: what happened, why, what to do.
     pub message: String,
 }
 
+const UNREADABLE_HISTORY: &str = "unreadable_history";
+
 impl Rejection {
+    /// The history of the aggregate cannot be read.
+    pub fn unreadable_history() -> Self {
+        let message = "The history of this resource cannot be read by this version of the service.";
+        Self::new(ErrorKind::Conflict, UNREADABLE_HISTORY, message)
+    }
+
+    /// Whether the history of the aggregate cannot be read, so that it refuses every command.
+    pub fn is_unreadable_history(&self) -> bool {
+        self.code == UNREADABLE_HISTORY
+    }
+
     /// A rejection of `kind` with its stable `code`.
     pub fn new(kind: ErrorKind, code: &str, message: impl Into<String>) -> Self {
         Self { kind, code: code.to_owned(), message: message.into() }

@@ -1,4 +1,4 @@
-//! What every context shares: the aggregate trait, ids, actors, claims and the error kinds.
+//! Code that every context shares: the aggregate trait, ids, actors, claims and the error kinds.
 
 mod actor;
 mod claim;
@@ -9,6 +9,7 @@ mod metadata;
 mod patch;
 mod sha256;
 mod text;
+mod time;
 mod version;
 
 pub use actor::Actor;
@@ -23,4 +24,5 @@ pub use metadata::{CommandOutcome, Metadata};
 pub use patch::present;
 pub use sha256::{InvalidSha256, Sha256Hex};
 pub use text::{TextError, clean_text, required_text};
-pub use version::{InvalidVersion, ReleaseVersion};
+pub use time::{is_in_range, optional_time, parse_time, time};
+pub use version::{InvalidVersion, MAX_LENGTH as VERSION_LENGTH, ReleaseVersion};

@@ -32,7 +32,7 @@ pub fn clean_text(text: &str, max: usize) -> Result<String, TextError> {
 /// Like [`clean_text`], for a field that must not be empty; the rejection names `field`.
 ///
 /// # Errors
-/// A [`Rejection`] of kind `Invalid` that says what is wrong with `field`.
+/// A [`Rejection`] of kind `Invalid` that names the fault of `field`.
 pub fn required_text(field: &str, text: &str, max: usize) -> Result<String, Rejection> {
     let cleaned =
         clean_text(text, max).and_then(|text| if text.is_empty() { Err(TextError::Empty) } else { Ok(text) });

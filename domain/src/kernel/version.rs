@@ -3,7 +3,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 /// Longest version, in characters.
-const MAX_LENGTH: usize = 50;
+pub const MAX_LENGTH: usize = 50;
 
 /// The version of a release: three numbers, in the order of semantic versioning. As text it holds digits and dots only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -5,9 +5,9 @@ use uuid::Uuid;
 use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId, clean_text, present, required_text};
 
 /// Longest name and unit, in characters.
-const MAX_TEXT: usize = 255;
+pub const MAX_TEXT: usize = 255;
 
-/// What a channel carries.
+/// The type of a channel's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChannelType {
@@ -39,12 +39,11 @@ impl ChannelType {
     }
 }
 
-/// What people say about a channel.
+/// The settings of a channel that users choose.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChannelSpec {
     /// Unique name, 1–255 characters.
     pub name: String,
-    /// What it carries.
     #[serde(rename = "channel_type")]
     pub kind: ChannelType,
     /// Unit of its values, up to 255 characters.
@@ -58,17 +57,15 @@ pub struct ChannelSpec {
 /// A new channel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewChannel {
-    /// The integer that stands for it in the datapoint log; drawn by the command handler.
+    /// Its integer in the datapoint log; assigned by the command handler.
     #[serde(default)]
     pub number: i32,
-    /// Who made it.
     pub owner: UserId,
-    /// What people say about it.
     #[serde(flatten)]
     pub spec: ChannelSpec,
 }
 
-/// Changes of a channel; what is absent stays as it is, `Some(None)` clears.
+/// Changes of a channel; absent fields stay unchanged, `Some(None)` clears.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChannelChanges {
     /// New name.
@@ -93,25 +90,23 @@ pub struct Channel {
     spec: Option<ChannelSpec>,
 }
 
-/// What can be asked of a channel.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum ChannelCommand {
     /// Create the channel.
     Create(NewChannel),
-    /// Change what people say about it.
+    /// Change its settings.
     Change(ChannelChanges),
     /// Remove it; its datapoints stay.
     Delete,
 }
 
-/// What can have happened to a channel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ChannelEvent {
     /// A channel exists now.
     ChannelCreated(NewChannel),
-    /// People say something else about it.
+    /// Its settings were changed.
     ChannelUpdated {
         /// Before.
         from: ChannelSpec,
@@ -141,8 +136,8 @@ impl DomainEvent for ChannelEvent {
 }
 
 const NAME_CLAIM: &str = "channel.name";
-/// Taken as long as the channel exists; others require it.
-pub(crate) const CHANNEL_CLAIM: &str = "channel";
+/// Kind of the claim that a channel holds as long as it exists; others require it.
+pub const CHANNEL_CLAIM: &str = "channel";
 
 impl Decider for Channel {
     const TYPE: &'static str = "channel";

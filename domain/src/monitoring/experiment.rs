@@ -5,7 +5,7 @@ use uuid::Uuid;
 use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId, required_text};
 
 /// Longest name, in characters.
-const MAX_NAME: usize = 255;
+pub const MAX_NAME: usize = 255;
 
 /// A named span of time, whose datapoints belong together. One runs at a time.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -22,13 +22,11 @@ struct Present {
 /// A new experiment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewExperiment {
-    /// Who starts it.
     pub owner: UserId,
     /// Unique name, 1–255 characters.
     pub name: String,
 }
 
-/// What can be asked of an experiment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum ExperimentCommand {
@@ -45,7 +43,6 @@ pub enum ExperimentCommand {
     Delete,
 }
 
-/// What can have happened to an experiment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ExperimentEvent {
@@ -209,7 +206,7 @@ mod tests {
         };
         assert_eq!(claims(after([]).decide(ExperimentCommand::Stop).unwrap()), vec![free.clone()]);
         assert!(claims(after([]).decide(ExperimentCommand::Delete).unwrap()).contains(&free));
-        // What is stopped no longer holds the key, and must not give it back for another one.
+        // A stopped experiment has released its key, and must not release the key of its successor.
         let stopped = after([ExperimentEvent::ExperimentStopped]);
         assert!(!claims(stopped.decide(ExperimentCommand::Delete).unwrap()).contains(&free));
     }

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::{Decider, Rejection, UserId, required_text};
 
 /// Longest content, in characters.
-const MAX_CONTENT: usize = 500;
+pub const MAX_CONTENT: usize = 500;
 /// Longest source, in characters.
-const MAX_SOURCE: usize = 100;
+pub const MAX_SOURCE: usize = 100;
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,20 +14,18 @@ const MAX_SOURCE: usize = 100;
 pub enum LogType {
     /// Something failed.
     Error,
-    /// Something may fail, or looks wrong.
+    /// A possible or impending failure.
     Warning,
     /// Something happened.
     #[default]
     Info,
 }
 
-/// Whether somebody has taken note.
+/// Whether the entry has been read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogStatus {
-    /// Somebody has.
     Read,
-    /// Nobody yet.
     #[default]
     Unread,
 }
@@ -53,7 +51,7 @@ impl LogStatus {
     }
 }
 
-/// A sentence for the people who watch over the plant.
+/// A message for the plant's operators.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct LogEntry {
     present: Option<Present>,
@@ -65,7 +63,7 @@ struct Present {
     content: String,
 }
 
-/// A new entry, which nobody has read yet.
+/// A new, unread entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewLogEntry {
     /// How bad it is.
@@ -73,19 +71,18 @@ pub struct NewLogEntry {
     pub kind: LogType,
     /// The sentence, 1–500 characters.
     pub content: String,
-    /// What it comes from, 1–100 characters, e.g. `auth`.
+    /// The reporting component, 1–100 characters, e.g. `auth`.
     pub source: String,
-    /// Whom it is about, or who wrote it.
+    /// The user concerned, or the author.
     pub user: Option<UserId>,
 }
 
-/// What can be asked of an entry.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum LogEntryCommand {
     /// Write it.
     Write(NewLogEntry),
-    /// Change what is present.
+    /// Change the fields that are present.
     Change {
         /// Whether it has been read.
         status: Option<LogStatus>,
@@ -94,18 +91,14 @@ pub enum LogEntryCommand {
     },
 }
 
-/// What can have happened to an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum LogEntryEvent {
-    /// It was written.
+    /// The entry was written.
     LogEntryWritten(NewLogEntry),
-    /// Somebody has read it, or says that it is to be read again.
-    LogEntryMarked {
-        /// What it is now.
-        status: LogStatus,
-    },
-    /// The sentence is another one.
+    /// Marked as read or unread.
+    LogEntryMarked { status: LogStatus },
+    /// The text was changed.
     LogEntryEdited {
         /// Before.
         from: String,

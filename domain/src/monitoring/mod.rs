@@ -6,7 +6,8 @@ mod experiment;
 mod log_entry;
 
 pub use channel::{
-    Channel, ChannelChanges, ChannelCommand, ChannelEvent, ChannelSpec, ChannelType, NewChannel,
+    CHANNEL_CLAIM, Channel, ChannelChanges, ChannelCommand, ChannelEvent, ChannelSpec, ChannelType,
+    NewChannel,
 };
 pub use dashboard::{
     Dashboard, DashboardCommand, DashboardEvent, NewDashboard, PlacedWidget, WidgetChanges, WidgetSpec,
@@ -14,3 +15,11 @@ pub use dashboard::{
 };
 pub use experiment::{Experiment, ExperimentCommand, ExperimentEvent, NewExperiment};
 pub use log_entry::{LogEntry, LogEntryCommand, LogEntryEvent, LogStatus, LogType, NewLogEntry};
+
+/// The limits that the rules below keep, for those who describe or check them elsewhere.
+pub mod limits {
+    pub use super::channel::MAX_TEXT as CHANNEL_TEXT;
+    pub use super::dashboard::limits::*;
+    pub use super::experiment::MAX_NAME as EXPERIMENT_NAME;
+    pub use super::log_entry::{MAX_CONTENT as LOG_CONTENT, MAX_SOURCE as LOG_SOURCE};
+}

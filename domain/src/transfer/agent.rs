@@ -4,6 +4,11 @@ use uuid::Uuid;
 
 use crate::kernel::{AgentId, Claim, ClaimOp, Decider, Rejection, clean_text, required_text};
 
+/// Longest name, in characters.
+pub const MAX_NAME: usize = 255;
+/// Longest description of an agent, a token or a job, in characters.
+pub const MAX_DESCRIPTION: usize = 2000;
+
 /// Kind of machine; informative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -25,7 +30,7 @@ pub enum TransportMode {
     Polling,
 }
 
-/// What people say about an agent.
+/// The settings of an agent that users choose.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentProfile {
     /// Display name, 1–255 characters.
@@ -37,7 +42,7 @@ pub struct AgentProfile {
     pub description: Option<String>,
 }
 
-/// What an agent says about its machine.
+/// An agent's description of its machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentSystem {
     /// Version of the agent program.
@@ -53,12 +58,27 @@ pub struct AgentSystem {
     pub capabilities: Vec<String>,
 }
 
+impl AgentSystem {
+    /// This description, completed with the values of `known`.
+    fn completed_by(self, known: &Self) -> Self {
+        Self {
+            version: self.version.or_else(|| known.version.clone()),
+            hostname: self.hostname.or_else(|| known.hostname.clone()),
+            system: self.system.or_else(|| known.system.clone()),
+            ip_address: self.ip_address.or_else(|| known.ip_address.clone()),
+            capabilities: self.capabilities,
+        }
+    }
+}
+
 /// A machine that holds files.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Agent {
     profile: Option<AgentProfile>,
     system: AgentSystem,
     session: Option<Uuid>,
+    #[serde(default)]
+    warning: Option<String>,
 }
 
 /// A new agent.
@@ -67,18 +87,16 @@ pub struct NewAgent {
     /// The integer that clients see; drawn by the command handler.
     #[serde(default)]
     pub number: i64,
-    /// What people say about it.
     #[serde(flatten)]
     pub profile: AgentProfile,
 }
 
-/// What can be asked of an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum AgentCommand {
     /// Create the agent.
     Create(NewAgent),
-    /// Replace what people say about it.
+    /// Replace its settings.
     Update(AgentProfile),
     /// Remove it; refused while jobs use it.
     Delete,
@@ -89,8 +107,13 @@ pub enum AgentCommand {
         /// How it is connected.
         transport: TransportMode,
     },
-    /// The agent has described its machine.
+    /// The agent has described its machine. Values that are missing stay as they are; `capabilities` is replaced.
     Describe(AgentSystem),
+    /// Set or clear the warning that users see beside the agent.
+    Warn {
+        /// One sentence; `None` clears it.
+        warning: Option<String>,
+    },
     /// `session` has ended; ignored when another one has replaced it.
     Disconnect {
         /// Key of the session that ended.
@@ -100,13 +123,12 @@ pub enum AgentCommand {
     },
 }
 
-/// What can have happened to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AgentEvent {
     /// An agent exists now.
     AgentCreated(NewAgent),
-    /// People say something else about it.
+    /// Its settings were changed.
     AgentUpdated(AgentProfile),
     /// The agent is gone.
     AgentDeleted {
@@ -122,6 +144,11 @@ pub enum AgentEvent {
     },
     /// The machine is described differently than before.
     AgentDescribed(AgentSystem),
+    /// The warning beside the agent was set or cleared.
+    AgentWarningChanged {
+        /// One sentence.
+        warning: Option<String>,
+    },
     /// The present session has ended.
     AgentDisconnected {
         /// Key of the session.
@@ -139,6 +166,7 @@ impl DomainEvent for AgentEvent {
             Self::AgentDeleted { .. } => "agent_deleted",
             Self::AgentConnected { .. } => "agent_connected",
             Self::AgentDescribed(_) => "agent_described",
+            Self::AgentWarningChanged { .. } => "agent_warning_changed",
             Self::AgentDisconnected { .. } => "agent_disconnected",
         }
         .to_owned()
@@ -151,7 +179,7 @@ impl DomainEvent for AgentEvent {
 
 pub(super) const AGENT_CLAIM: &str = "agent";
 
-/// What others are told that refer to an agent which is not there.
+/// The rejection for references to an agent that does not exist.
 pub(super) fn unknown_agent() -> Rejection {
     Rejection::invalid("unknown_agent", "The agent does not exist.")
 }
@@ -185,8 +213,11 @@ impl Decider for Agent {
                 Ok(vec![AgentEvent::AgentConnected { session, transport }])
             }
             AgentCommand::Describe(system) => {
+                let system = system.completed_by(&self.system);
                 Ok(if system == self.system { Vec::new() } else { vec![AgentEvent::AgentDescribed(system)] })
             }
+            AgentCommand::Warn { warning } if warning == self.warning => Ok(Vec::new()),
+            AgentCommand::Warn { warning } => Ok(vec![AgentEvent::AgentWarningChanged { warning }]),
             // A late end of an old session must never unregister the new one.
             AgentCommand::Disconnect { session, .. } if self.session != Some(session) => Ok(Vec::new()),
             AgentCommand::Disconnect { session, reason } => {
@@ -202,6 +233,7 @@ impl Decider for Agent {
             AgentEvent::AgentDeleted { .. } => *self = Self::default(),
             AgentEvent::AgentConnected { session, .. } => self.session = Some(session),
             AgentEvent::AgentDescribed(system) => self.system = system,
+            AgentEvent::AgentWarningChanged { warning } => self.warning = warning,
             AgentEvent::AgentDisconnected { .. } => self.session = None,
         }
     }
@@ -234,16 +266,16 @@ impl Agent {
 
 fn valid_profile(profile: AgentProfile) -> Result<AgentProfile, Rejection> {
     Ok(AgentProfile {
-        name: required_text("name", &profile.name, 255)?,
+        name: required_text("name", &profile.name, MAX_NAME)?,
         description: optional_text("description", profile.description)?,
         kind: profile.kind,
     })
 }
 
-/// `text` cleaned; empty means none.
+/// `text` trimmed; empty text becomes `None`.
 pub(super) fn optional_text(field: &str, text: Option<String>) -> Result<Option<String>, Rejection> {
     let Some(text) = text else { return Ok(None) };
-    let text = clean_text(&text, 2000)
+    let text = clean_text(&text, MAX_DESCRIPTION)
         .map_err(|error| Rejection::invalid("invalid_field", format!("{field} {error}")))?;
     Ok((!text.is_empty()).then_some(text))
 }
@@ -268,6 +300,35 @@ mod tests {
         }
         let late = AgentCommand::Disconnect { session: old, reason: "closed".into() };
         assert_eq!(agent.decide(late).unwrap(), vec![]);
+    }
+
+    #[test]
+    fn an_empty_description_erases_no_value() {
+        let mut agent = agent();
+        let known = AgentSystem {
+            hostname: Some("press".into()),
+            capabilities: vec!["ack".into()],
+            ..Default::default()
+        };
+        agent.evolve(AgentEvent::AgentDescribed(known.clone()));
+        let empty = AgentSystem { capabilities: known.capabilities.clone(), ..Default::default() };
+        assert_eq!(agent.decide(AgentCommand::Describe(empty)).unwrap(), vec![]);
+        // The protocol is agreed again with each description.
+        let plain = AgentCommand::Describe(AgentSystem::default());
+        let described = AgentSystem { capabilities: Vec::new(), ..known };
+        assert_eq!(agent.decide(plain).unwrap(), vec![AgentEvent::AgentDescribed(described)]);
+    }
+
+    #[test]
+    fn a_warning_is_recorded_when_it_changes() {
+        let mut agent = agent();
+        let warn = |text: Option<&str>| AgentCommand::Warn { warning: text.map(str::to_owned) };
+        assert_eq!(agent.decide(warn(None)).unwrap(), vec![]);
+        let events = agent.decide(warn(Some("two"))).unwrap();
+        assert_eq!(events.len(), 1);
+        events.into_iter().for_each(|event| agent.evolve(event));
+        assert_eq!(agent.decide(warn(Some("two"))).unwrap(), vec![]);
+        assert_eq!(agent.decide(warn(None)).unwrap().len(), 1);
     }
 
     #[test]

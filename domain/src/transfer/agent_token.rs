@@ -9,6 +9,9 @@ use super::{
 };
 use crate::kernel::{Claim, ClaimOp, Decider, Rejection, Sha256Hex, required_text};
 
+/// Longest name, in characters.
+pub const MAX_NAME: usize = 255;
+
 /// A credential of one agent.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct AgentToken {
@@ -23,7 +26,6 @@ pub struct NewAgentToken {
     pub number: i64,
     /// Display name, 1–255 characters.
     pub name: String,
-    /// Whose token it is.
     pub agent: AgentRef,
     /// Free text.
     pub description: Option<String>,
@@ -33,7 +35,6 @@ pub struct NewAgentToken {
     pub expires_at: Option<DateTime<Utc>>,
 }
 
-/// What can be asked of a token.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum AgentTokenCommand {
@@ -43,7 +44,6 @@ pub enum AgentTokenCommand {
     Revoke,
 }
 
-/// What can have happened to a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AgentTokenEvent {
@@ -80,7 +80,7 @@ impl Decider for AgentToken {
                 Err(Rejection::conflict("token_exists", "This token exists already."))
             }
             AgentTokenCommand::Create(new) => {
-                let name = required_text("name", &new.name, 255)?;
+                let name = required_text("name", &new.name, MAX_NAME)?;
                 let description = optional_text("description", new.description)?;
                 Ok(vec![AgentTokenEvent::AgentTokenCreated(NewAgentToken { name, description, ..new })])
             }

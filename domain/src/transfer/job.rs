@@ -1,3 +1,5 @@
+use std::ops::RangeInclusive;
+
 use chrono::{DateTime, Utc};
 use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
@@ -5,9 +7,17 @@ use uuid::Uuid;
 
 use super::{
     agent::{AGENT_CLAIM, jobs_of_agent, optional_text, unknown_agent},
-    schedule::Schedule,
+    path::valid_path,
+    schedule::{Schedule, validate_timezone},
 };
 use crate::kernel::{AgentId, Claim, ClaimOp, Decider, Rejection, UserId, required_text};
+
+/// Longest name, in characters.
+pub const MAX_NAME: usize = 255;
+/// How often a transfer may be tried.
+pub const ATTEMPTS: RangeInclusive<u32> = 1..=10;
+/// Longest backoff before the next attempt, in seconds: a day.
+pub const MAX_BACKOFF: u32 = 86_400;
 
 /// An agent as other aggregates name it: its key and the integer that clients see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,11 +35,11 @@ pub enum JobType {
     /// The source starts.
     #[default]
     Push,
-    /// The destination comes first: a run waits until that agent is connected.
+    /// The destination initiates: a run waits until that agent is connected.
     Pull,
 }
 
-/// What happens when a job is due while its last transfer still runs.
+/// The reaction when a job is due while its last transfer still runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
@@ -45,7 +55,7 @@ pub enum Overlap {
 pub struct Retry {
     /// 1–10 attempts.
     pub max_attempts: u32,
-    /// Pause before the next attempt, in seconds, at most a day.
+    /// Delay before the next attempt, in seconds, at most a day.
     pub backoff_seconds: u32,
 }
 
@@ -61,10 +71,10 @@ impl Retry {
     /// # Errors
     /// A [`Rejection`] that names the field.
     pub fn validate(self) -> Result<Self, Rejection> {
-        if !(1..=10).contains(&self.max_attempts) {
+        if !ATTEMPTS.contains(&self.max_attempts) {
             return Err(Rejection::invalid("invalid_field", "retry.max_attempts must be between 1 and 10"));
         }
-        if self.backoff_seconds > 86_400 {
+        if self.backoff_seconds > MAX_BACKOFF {
             return Err(Rejection::invalid(
                 "invalid_field",
                 "retry.backoff_seconds must be between 0 and 86400",
@@ -74,12 +84,12 @@ impl Retry {
     }
 }
 
-/// What a job moves, and when.
+/// The files that a job moves, and its schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpec {
     /// Display name, 1–255 characters.
     pub name: String,
-    /// Who starts.
+    /// The side that initiates.
     #[serde(rename = "job_type")]
     pub kind: JobType,
     /// Agent that holds the files.
@@ -90,13 +100,15 @@ pub struct JobSpec {
     pub source_path: String,
     /// Path on the destination.
     pub destination_path: String,
-    /// When it runs by itself; `None` for by hand only.
+    /// Absent for a job that runs only on request.
     pub schedule: Option<Schedule>,
+    /// IANA name of the zone of this job's schedules. Absent in events from before it was a field of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<String>,
     /// Whether the schedule is followed.
     pub enabled: bool,
     /// How its transfers are retried.
     pub retry: Retry,
-    /// What happens when it is due while still running.
     pub overlap: Overlap,
     /// Free text.
     pub description: Option<String>,
@@ -108,9 +120,7 @@ pub struct NewJob {
     /// The integer that clients see; drawn by the command handler.
     #[serde(default)]
     pub number: i64,
-    /// Who owns it.
     pub owner: UserId,
-    /// What it moves, and when.
     #[serde(flatten)]
     pub spec: JobSpec,
 }
@@ -128,17 +138,16 @@ pub struct Job {
 pub enum SkipReason {
     /// The last transfer was still running.
     Overlap,
-    /// It was noticed too late, after the service had been down.
+    /// The firing was noticed too late, after the service had been down.
     TooLate,
 }
 
-/// What can be asked of a job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum JobCommand {
     /// Create the job.
     Create(NewJob),
-    /// Replace what it moves, and when.
+    /// Replace its settings.
     Update(JobSpec),
     /// Remove it; its transfers stay.
     Delete,
@@ -151,9 +160,12 @@ pub enum JobCommand {
     },
 }
 
-/// What can have happened to a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an event is made, written and dropped; it is not kept in numbers"
+)]
 pub enum JobEvent {
     /// A job exists now.
     JobCreated(NewJob),
@@ -165,10 +177,7 @@ pub enum JobEvent {
         to: JobSpec,
     },
     /// The job is gone.
-    JobDeleted {
-        /// What it was.
-        spec: JobSpec,
-    },
+    JobDeleted { spec: JobSpec },
     /// A firing made no transfer.
     JobFiringSkipped {
         /// The firing.
@@ -210,7 +219,7 @@ impl Decider for Job {
             JobCommand::Create(_) => Ok(Vec::new()),
             JobCommand::Update(to) => {
                 let to = to.validate()?;
-                Ok(if to == *from {
+                Ok(if to == from.clone().with_timezone() {
                     Vec::new()
                 } else {
                     vec![JobEvent::JobUpdated { from: from.clone(), to }]
@@ -265,24 +274,28 @@ impl Job {
 
 impl JobSpec {
     fn validate(self) -> Result<Self, Rejection> {
-        if let Some(schedule) = &self.schedule {
+        let checked = self.with_timezone();
+        if let Some(timezone) = &checked.timezone {
+            validate_timezone(timezone)?;
+        }
+        if let Some(schedule) = &checked.schedule {
             schedule.validate()?;
         }
+        valid_path("source_path", &checked.source_path)?;
+        valid_path("destination_path", &checked.destination_path)?;
         Ok(Self {
-            name: required_text("name", &self.name, 255)?,
-            source_path: valid_path("source_path", &self.source_path)?,
-            destination_path: valid_path("destination_path", &self.destination_path)?,
-            description: optional_text("description", self.description)?,
-            retry: self.retry.validate()?,
-            ..self
+            name: required_text("name", &checked.name, MAX_NAME)?,
+            description: optional_text("description", checked.description)?,
+            retry: checked.retry.validate()?,
+            ..checked
         })
     }
-}
 
-/// A path as it was given; white space belongs to it.
-pub(super) fn valid_path(field: &str, path: &str) -> Result<String, Rejection> {
-    required_text(field, path, 4096)?;
-    Ok(path.to_owned())
+    /// The zone as a field of its own, also where only the schedule names one.
+    fn with_timezone(self) -> Self {
+        let of_schedule = self.schedule.as_ref().map(|schedule| schedule.timezone.clone());
+        Self { timezone: self.timezone.or(of_schedule), ..self }
+    }
 }
 
 fn agents(spec: &JobSpec) -> Vec<AgentId> {
@@ -326,6 +339,7 @@ mod tests {
             source_path: "/data/".into(),
             destination_path: "/in/".into(),
             schedule: None,
+            timezone: None,
             enabled: true,
             retry: Retry::default(),
             overlap: Overlap::Skip,
@@ -351,6 +365,22 @@ mod tests {
     fn paths_keep_their_spaces() {
         let spaced = JobSpec { source_path: " with space ".into(), ..spec(1, 2) };
         assert_eq!(spaced.validate().unwrap().source_path, " with space ");
+    }
+
+    #[test]
+    fn an_update_to_the_same_writes_nothing_for_jobs_of_before_the_timezone_field() {
+        let schedule = Schedule { cron: "0 0 2 * * *".into(), timezone: "Europe/Berlin".into() };
+        let mut job = Job::default();
+        let old = JobSpec { schedule: Some(schedule), ..spec(1, 2) };
+        let owner = UserId(Uuid::nil());
+        job.evolve(JobEvent::JobCreated(NewJob { number: 1, owner, spec: old.clone() }));
+        assert_eq!(job.decide(JobCommand::Update(old)).unwrap(), []);
+    }
+
+    #[test]
+    fn a_timezone_without_a_schedule_is_checked() {
+        let unknown = JobSpec { timezone: Some("Mars/Olympus".into()), ..spec(1, 2) };
+        assert_eq!(unknown.validate().unwrap_err().code, "invalid_timezone");
     }
 
     #[test]

@@ -10,13 +10,14 @@ use axum::{
 use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 use signalbox_clock::Clock;
+use signalbox_database::SharedServerClock;
 use signalbox_domain::kernel::{Actor, AgentId, Sha256Hex};
 use signalbox_projections::transfer::{AgentTokenRow, queries};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::memory::Memory;
-use crate::{limits::Rate, problem::Problem, state::AppState};
+use super::answers::{Answers, Charge};
+use crate::{connections::Connection, limits::Rate, problem::Problem, state::AppState};
 
 /// An agent with a valid token.
 #[derive(Debug, Clone)]
@@ -37,26 +38,40 @@ impl AgentAuth {
 pub(crate) struct AgentTokens {
     pool: PgPool,
     clock: Clock,
-    known: Memory<String, Option<AgentAuth>>,
+    server_clock: SharedServerClock,
+    known: Answers<AgentAuth>,
     used: Mutex<HashMap<Uuid, DateTime<Utc>>>,
 }
 
 impl AgentTokens {
-    pub(crate) fn new(pool: PgPool, clock: Clock) -> Self {
-        Self { pool, clock, known: Memory::default(), used: Mutex::default() }
+    pub(crate) fn new(pool: PgPool, clock: Clock, server_clock: SharedServerClock) -> Self {
+        Self { pool, clock, server_clock, known: Answers::default(), used: Mutex::default() }
     }
 
     /// The agent whose token `secret` is, unless it is void.
     pub(crate) async fn agent(&self, secret: &str) -> Result<Option<AgentAuth>, sqlx::Error> {
-        let (hash, now) = (hash_secret(secret).to_string(), self.clock.now());
-        let known = match self.known.recall(&hash, now) {
+        let hash = hash_secret(secret).to_string();
+        let known = match self.known.recall(&hash, self.clock.monotonic()) {
             Some(known) => known,
-            None => self.look_up(hash, now).await?,
+            None => self.look_up(hash).await?,
         };
         if let Some(agent) = &known {
-            self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(agent.token, now);
+            self.used
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(agent.token, self.server_clock.now());
         }
         Ok(known)
+    }
+
+    /// Whether the database has to be asked about `secret`, and it may be made up.
+    fn is_stranger(&self, secret: &str) -> bool {
+        self.known.is_stranger(&hash_secret(secret).to_string(), self.clock.monotonic())
+    }
+
+    /// Forgets what it has seen: a token was made or revoked.
+    pub(crate) fn forget(&self) {
+        self.known.clear();
     }
 
     /// Tokens used since the last call, and when.
@@ -64,19 +79,20 @@ impl AgentTokens {
         std::mem::take(&mut self.used.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn look_up(&self, hash: String, now: DateTime<Utc>) -> Result<Option<AgentAuth>, sqlx::Error> {
-        let found = queries::live_agent_token(&self.pool, &hash, now).await?;
+    async fn look_up(&self, hash: String) -> Result<Option<AgentAuth>, sqlx::Error> {
+        let begun = self.clock.monotonic();
+        let found = queries::live_agent_token(&self.pool, &hash, self.server_clock.now()).await?;
         let agent = found.map(|row: AgentTokenRow| AgentAuth {
             agent: AgentId(row.agent_id),
             number: row.agent_number,
             token: row.id,
         });
-        self.known.remember(hash, agent.clone(), now);
+        self.known.remember(hash, agent.clone(), begun);
         Ok(agent)
     }
 }
 
-/// What is stored of a token. Its 256 bits of randomness need no salt.
+/// The stored hash of a token. Its 256 bits of randomness need no salt.
 pub(crate) fn hash_secret(secret: &str) -> Sha256Hex {
     Sha256Hex::from_bytes(&Sha256::digest(secret.as_bytes()))
 }
@@ -85,15 +101,26 @@ impl FromRequestParts<AppState> for AgentAuth {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+        if let Some(agent) = parts.extensions.get::<Self>() {
+            return Ok(agent.clone());
+        }
         let refused = || Problem::unauthenticated("invalid agent token");
         let secret = token(&parts.headers).ok_or_else(refused)?;
+        let is_stranger = state.agent_tokens.is_stranger(secret);
+        let charge = if is_stranger { Charge::take(parts, state)? } else { Charge::NONE };
         let agent = state.agent_tokens.agent(secret).await?.ok_or_else(refused)?;
+        charge.give_back(state);
         let limits = &state.config.limits;
         let rate = Rate { per_minute: limits.agent_requests_per_minute, burst: limits.agent_request_burst };
         state
             .limiter
             .take(&format!("agent:{}", agent.token), rate, state.clock.now())
             .map_err(Problem::too_many)?;
+        if let Some(connection) = parts.extensions.get::<Connection>() {
+            state.connections.note_agent(connection);
+        }
+        // Counted once per request, however many layers ask.
+        parts.extensions.insert(agent.clone());
         Ok(agent)
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -10,12 +11,16 @@ use chrono::{DateTime, Utc};
 use rand::{TryRngCore, rngs::OsRng};
 use signalbox_clock::Clock;
 use signalbox_config::ApiTokenPrefix;
+use signalbox_database::SharedServerClock;
 use signalbox_domain::kernel::{Sha256Hex, UserId};
-use signalbox_projections::identity::queries::{LiveApiToken, live_api_token};
+use signalbox_projections::identity::queries::{LiveApiToken, api_token_expiry, live_api_token};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::{Credential, Who, hash_secret, memory::Memory};
+use super::{Credential, CurrentUser, answers::Answers, hash_secret};
+
+/// After what time the log is searched again for what a token of an earlier version has done.
+const LOOK_UP_AGAIN: Duration = Duration::from_secs(600);
 
 /// The secret of a new API token, and what is stored of it.
 ///
@@ -24,9 +29,14 @@ use super::{Credential, Who, hash_secret, memory::Memory};
 pub fn new_api_token(prefix: ApiTokenPrefix) -> std::io::Result<(String, Sha256Hex)> {
     let mut random = [0; 32];
     OsRng.try_fill_bytes(&mut random).map_err(std::io::Error::other)?;
-    let secret = format!("{}{}", prefix.as_str(), URL_SAFE_NO_PAD.encode(random));
+    let secret = api_token_text(prefix, &random);
     let hash = hash_secret(&secret);
     Ok((secret, hash))
+}
+
+/// How an API token of these bytes is written.
+pub(crate) fn api_token_text(prefix: ApiTokenPrefix, random: &[u8; 32]) -> String {
+    format!("{}{}", prefix.as_str(), URL_SAFE_NO_PAD.encode(random))
 }
 
 /// The API tokens that this gateway has seen lately, and which of them were used.
@@ -34,32 +44,53 @@ pub fn new_api_token(prefix: ApiTokenPrefix) -> std::io::Result<(String, Sha256H
 pub(crate) struct ApiTokens {
     pool: PgPool,
     clock: Clock,
-    known: Memory<String, Option<Who>>,
+    server_clock: SharedServerClock,
+    known: Answers<CurrentUser>,
     /// Holds tokens that exist, until they are noted: no more than there are.
     used: Mutex<HashMap<Uuid, DateTime<Utc>>>,
+    /// Tokens of earlier versions that were looked up in the log: whether they have run a controller. No more than there are.
+    controllers: Mutex<HashMap<Uuid, (bool, Duration)>>,
 }
 
 impl ApiTokens {
-    pub(crate) fn new(pool: PgPool, clock: Clock) -> Self {
-        Self { pool, clock, known: Memory::default(), used: Mutex::default() }
+    pub(crate) fn new(pool: PgPool, clock: Clock, server_clock: SharedServerClock) -> Self {
+        Self {
+            pool,
+            clock,
+            server_clock,
+            known: Answers::default(),
+            used: Mutex::default(),
+            controllers: Mutex::default(),
+        }
     }
 
     /// Whether `text` is an API token by its looks, and no JWT.
-    pub(super) fn looks_like_one(text: &str) -> bool {
+    pub(crate) fn looks_like_one(text: &str) -> bool {
         ApiTokenPrefix::ALL.iter().any(|prefix| text.starts_with(prefix.as_str()))
     }
 
     /// The user whose token `secret` is, unless it is void.
-    pub(super) async fn who(&self, secret: &str) -> Result<Option<Who>, sqlx::Error> {
-        let (hash, now) = (hash_secret(secret).to_string(), self.clock.now());
-        let who = match self.known.recall(&hash, now) {
+    pub(super) async fn user(&self, secret: &str) -> Result<Option<CurrentUser>, sqlx::Error> {
+        let hash = hash_secret(secret).to_string();
+        let user = match self.known.recall(&hash, self.clock.monotonic()) {
             Some(known) => known,
-            None => self.look_up(hash, now).await?,
+            None => self.look_up(hash).await?,
         };
-        if let Some(Who { credential: Credential::ApiToken(token), .. }) = &who {
-            self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(*token, now);
+        if let Some(CurrentUser { credential: Credential::ApiToken(token), .. }) = &user {
+            self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(*token, self.server_clock.now());
         }
-        Ok(who)
+        Ok(user)
+    }
+
+    /// Whether the database has to be asked about `secret`, and it may be made up.
+    pub(super) fn is_stranger(&self, secret: &str) -> bool {
+        self.known.is_stranger(&hash_secret(secret).to_string(), self.clock.monotonic())
+    }
+
+    /// Whether `secret` is a token that was not revoked and whose time has passed.
+    pub(super) async fn has_expired(&self, secret: &str) -> Result<bool, sqlx::Error> {
+        let expiry = api_token_expiry(&self.pool, &hash_secret(secret).to_string()).await?;
+        Ok(expiry.is_some_and(|expiry| expiry <= self.server_clock.now()))
     }
 
     /// Forgets what is remembered of the token with this hash.
@@ -72,15 +103,29 @@ impl ApiTokens {
         std::mem::take(&mut self.used.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn look_up(&self, hash: String, now: DateTime<Utc>) -> Result<Option<Who>, sqlx::Error> {
-        let who = live_api_token(&self.pool, &hash, now).await?.and_then(who);
-        self.known.remember(hash, who.clone(), now);
-        Ok(who)
+    /// Whether token `id`, which is of an earlier version, has run a controller; the log was searched some minutes
+    /// ago.
+    pub(crate) fn has_run_controller(&self, id: Uuid) -> Option<bool> {
+        let known = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+        let (found, at) = known.get(&id)?;
+        (self.clock.monotonic().saturating_sub(*at) < LOOK_UP_AGAIN).then_some(*found)
+    }
+
+    pub(crate) fn remember_controller(&self, id: Uuid, has_run: bool) {
+        let mut known = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(id, (has_run, self.clock.monotonic()));
+    }
+
+    async fn look_up(&self, hash: String) -> Result<Option<CurrentUser>, sqlx::Error> {
+        let begun = self.clock.monotonic();
+        let user = live_api_token(&self.pool, &hash, self.server_clock.now()).await?.and_then(user);
+        self.known.remember(hash, user.clone(), begun);
+        Ok(user)
     }
 }
 
-fn who(live: LiveApiToken) -> Option<Who> {
-    let LiveApiToken { token_id, user_id, number, email, username, role } = live;
+fn user(live: LiveApiToken) -> Option<CurrentUser> {
+    let LiveApiToken { token_id, user_id, number, email, username, role, controller } = live;
     let (credential, role) = (Credential::ApiToken(token_id), role.parse().ok()?);
-    Some(Who { user: UserId(user_id), credential, number, email, username, role })
+    Some(CurrentUser { id: UserId(user_id), credential, number, email, username, role, controller })
 }

@@ -7,21 +7,21 @@ use axum::{
 use percent_encoding::percent_decode_str;
 use signalbox_domain::identity::Role;
 
-use super::{ApiTokens, Who};
+use super::{ApiTokens, CurrentUser, RequiredRole, answers::Charge};
 use crate::{problem::Problem, state::AppState};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
-/// What stands before the token in a subprotocol of a WebSocket.
+/// Prefix of the token in a subprotocol of a WebSocket.
 const SOCKET_PROTOCOL: &str = "bearer.";
 
 /// Any user: may read.
-pub(crate) struct Reader(pub(crate) Who);
+pub(crate) struct Reader(pub(crate) CurrentUser);
 
 /// An operator or admin: may write.
-pub(crate) struct Writer(pub(crate) Who);
+pub(crate) struct Writer(pub(crate) CurrentUser);
 
 /// An admin.
-pub(crate) struct Admin(pub(crate) Who);
+pub(crate) struct Admin(pub(crate) CurrentUser);
 
 impl FromRequestParts<AppState> for Reader {
     type Rejection = Problem;
@@ -48,34 +48,49 @@ impl FromRequestParts<AppState> for Admin {
 }
 
 /// Checks the credential once per request, however many layers ask.
-async fn remember(parts: &mut Parts, state: &AppState) -> Result<Who, Problem> {
-    if let Some(who) = parts.extensions.get::<Who>() {
-        return Ok(who.clone());
+async fn remember(parts: &mut Parts, state: &AppState) -> Result<CurrentUser, Problem> {
+    if let Some(user) = parts.extensions.get::<CurrentUser>() {
+        return Ok(user.clone());
     }
-    let who = authenticate(parts, state).await?;
-    parts.extensions.insert(who.clone());
-    Ok(who)
+    let user = authenticate(parts, state).await?;
+    parts.extensions.insert(user.clone());
+    Ok(user)
 }
 
-async fn with_role(parts: &mut Parts, state: &AppState, least: Role) -> Result<Who, Problem> {
-    let who = remember(parts, state).await?;
-    if who.role >= least { Ok(who) } else { Err(Problem::forbidden()) }
+async fn with_role(parts: &mut Parts, state: &AppState, least: Role) -> Result<CurrentUser, Problem> {
+    let user = remember(parts, state).await?;
+    if let Some(required) = parts.extensions.get::<RequiredRole>() {
+        required.raise(least);
+    }
+    if user.role >= least { Ok(user) } else { Err(Problem::forbidden()) }
 }
 
-async fn authenticate(parts: &Parts, state: &AppState) -> Result<Who, Problem> {
+async fn authenticate(parts: &Parts, state: &AppState) -> Result<CurrentUser, Problem> {
     let token = presented(parts)
         .ok_or_else(|| Problem::unauthenticated("missing credentials: send Authorization: Bearer <token>"))?;
-    identify(&token, state).await
+    let is_stranger = ApiTokens::looks_like_one(&token) && state.api_tokens.is_stranger(&token);
+    let charge = if is_stranger { Charge::take(parts, state)? } else { Charge::NONE };
+    let user = identify(&token, state).await?;
+    charge.give_back(state);
+    Ok(user)
 }
 
 /// The user whose JWT or API token this is. A socket asks again while it is open.
-pub(crate) async fn identify(token: &str, state: &AppState) -> Result<Who, Problem> {
+pub(crate) async fn identify(token: &str, state: &AppState) -> Result<CurrentUser, Problem> {
     let refused = || Problem::unauthenticated("invalid or expired token");
     if ApiTokens::looks_like_one(token) {
-        return state.api_tokens.who(token).await?.ok_or_else(refused);
+        return state.api_tokens.user(token).await?.ok_or_else(refused);
     }
     let claims = state.keys.verify(token).ok_or_else(refused)?;
-    state.sessions.who(claims.sid).await?.filter(|who| who.user.0 == claims.sub).ok_or_else(refused)
+    state.sessions.user(claims.sid).await?.filter(|user| user.id.0 == claims.sub).ok_or_else(refused)
+}
+
+/// Whether a credential that is void is so because its time has passed.
+pub(crate) async fn has_expired(token: &str, state: &AppState) -> Result<bool, sqlx::Error> {
+    if ApiTokens::looks_like_one(token) {
+        return state.api_tokens.has_expired(token).await;
+    }
+    Ok(state.keys.has_expired(token))
 }
 
 /// The JWT or API token that the request carries: `Authorization: Bearer …` or `X-API-Key: …`. Browsers can give a

@@ -1,5 +1,6 @@
 //! Keys that sign and verify JWTs (HS256, RFC 7519), kept in the database, found by `kid`.
 
+use signalbox_boxed::boxed;
 use std::{
     collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
@@ -10,10 +11,11 @@ use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, deco
 use rand::{TryRngCore, rngs::OsRng};
 use serde::{Deserialize, Serialize};
 use signalbox_clock::Clock;
+use signalbox_database::SharedServerClock;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-/// What a JWT says. The role is for clients to look at; the gateway asks the read model.
+/// The claims of a JWT. The role is informative for clients; the gateway reads it from the read model.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Claims {
     pub(crate) sub: Uuid,
@@ -31,6 +33,7 @@ pub(crate) struct Claims {
 pub(crate) struct Keys {
     pool: PgPool,
     clock: Clock,
+    server_clock: SharedServerClock,
     issuer: String,
     ring: RwLock<Arc<Ring>>,
 }
@@ -43,8 +46,13 @@ struct Ring {
 
 impl Keys {
     /// Loads the keys; makes the first one if there is none.
-    pub(crate) async fn open(pool: PgPool, clock: Clock, issuer: String) -> Result<Self, sqlx::Error> {
-        let keys = Self { pool, clock, issuer, ring: RwLock::default() };
+    pub(crate) async fn open(
+        pool: PgPool,
+        clock: Clock,
+        server_clock: SharedServerClock,
+        issuer: String,
+    ) -> Result<Self, sqlx::Error> {
+        let keys = Self { pool, clock, server_clock, issuer, ring: RwLock::default() };
         keys.reload().await?;
         if keys.ring().newest.is_none() {
             rotate(&keys.pool, &keys.clock).await?;
@@ -82,7 +90,7 @@ impl Keys {
             role: role.to_owned(),
             iss: self.issuer.clone(),
             aud: self.issuer.clone(),
-            iat: self.clock.now().timestamp(),
+            iat: self.server_clock.now().timestamp(),
             exp: expires_at.timestamp(),
             jti: self.clock.new_id(),
         };
@@ -92,20 +100,28 @@ impl Keys {
 
     /// The claims of `token`, if it is ours and has not expired.
     pub(crate) fn verify(&self, token: &str) -> Option<Claims> {
+        self.decode(token).filter(|claims| claims.exp > self.server_clock.now().timestamp())
+    }
+
+    /// Whether `token` is ours, and its time has passed.
+    pub(crate) fn has_expired(&self, token: &str) -> bool {
+        self.decode(token).is_some_and(|claims| claims.exp <= self.server_clock.now().timestamp())
+    }
+
+    fn decode(&self, token: &str) -> Option<Claims> {
         let kid = decode_header(token).ok()?.kid?;
         let ring = self.ring();
         let secret = ring.secrets.get(&kid)?;
         let mut validation = Validation::new(Algorithm::HS256);
         validation.set_issuer(&[&self.issuer]);
         validation.set_audience(&[&self.issuer]);
-        // The injected clock decides, so that tests can move it.
+        // PostgreSQL's clock decides, because another gateway may have signed it.
         validation.validate_exp = false;
-        let claims = decode::<Claims>(token, &DecodingKey::from_secret(secret), &validation).ok()?.claims;
-        (claims.exp > self.clock.now().timestamp()).then_some(claims)
+        Some(decode::<Claims>(token, &DecodingKey::from_secret(secret), &validation).ok()?.claims)
     }
 
-    /// Secrets that follow from `seed` for `purpose`, so that a repeated request finds the same one without its being
-    /// stored: one by each key that is in force, the newest key's first.
+    /// Hashes of `seed` for `purpose`: one for each key in force, the newest key's first. Not for credentials: a
+    /// reader of the database could compute them.
     pub(crate) fn derive(&self, purpose: &str, seed: &[u8]) -> Vec<[u8; 32]> {
         let ring = self.ring();
         let is_newest = |kid: &str| ring.newest.as_deref() == Some(kid);
@@ -119,7 +135,8 @@ impl Keys {
     }
 }
 
-fn keyed_hash(secret: &[u8], purpose: &str, seed: &[u8]) -> Option<[u8; 32]> {
+/// HMAC-SHA256 of `purpose` and `seed`.
+pub(crate) fn keyed_hash(secret: &[u8], purpose: &str, seed: &[u8]) -> Option<[u8; 32]> {
     use hmac::{Hmac, KeyInit, Mac};
     // HMAC takes keys of any length; the error is for other constructions.
     let mut mac = Hmac::<sha2::Sha256>::new_from_slice(secret).ok()?;
@@ -129,21 +146,51 @@ fn keyed_hash(secret: &[u8], purpose: &str, seed: &[u8]) -> Option<[u8; 32]> {
     Some(mac.finalize().into_bytes().into())
 }
 
+/// A signing key without its secret.
+#[derive(Debug, sqlx::FromRow)]
+pub struct SigningKey {
+    /// Names it in JWTs.
+    pub kid: String,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// Since when it verifies nothing.
+    pub retired_at: Option<DateTime<Utc>>,
+}
+
+/// All signing keys, the newest first.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn signing_keys(pool: &PgPool) -> Result<Vec<SigningKey>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT kid, created_at, retired_at FROM ops.signing_keys ORDER BY created_at DESC, kid DESC",
+    )
+    .fetch_all(pool)
+    .await
+}
+
 /// Makes a new signing key, retires those before the last one, and gives back its `kid`.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn rotate(pool: &PgPool, clock: &Clock) -> Result<String, sqlx::Error> {
     let mut secret = [0; 32];
     OsRng.try_fill_bytes(&mut secret).map_err(|error| sqlx::Error::Io(std::io::Error::other(error)))?;
-    let (kid, now) = (clock.new_id().simple().to_string(), clock.now());
+    let (kid, now) =
+        (clock.new_id().simple().to_string(), signalbox_database::server_time(pool, clock).await?);
     let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
-    sqlx::query("INSERT INTO ops.signing_keys (kid, secret, created_at) VALUES ($1, $2, $3)")
-        .bind(&kid)
-        .bind(secret.as_slice())
-        .bind(now)
-        .execute(&mut *transaction)
-        .await?;
+    // Later than every other key, although one of them may have been made while the clock was ahead: the newest one signs.
+    sqlx::query(
+        "INSERT INTO ops.signing_keys (kid, secret, created_at)
+         SELECT $1, $2, greatest($3, max(created_at) + interval '1 microsecond') FROM ops.signing_keys",
+    )
+    .bind(&kid)
+    .bind(secret.as_slice())
+    .bind(now)
+    .execute(&mut *transaction)
+    .await?;
     sqlx::query(
         "UPDATE ops.signing_keys SET retired_at = $1 WHERE retired_at IS NULL AND kid NOT IN (
             SELECT kid FROM ops.signing_keys ORDER BY created_at DESC, kid DESC LIMIT 2)",

@@ -1,20 +1,25 @@
-//! Who is asking: users by JWT or API token, agents by token.
+//! Authentication: users by JWT or API token, agents by token.
 
 mod agent;
+mod answers;
 mod api_tokens;
+mod current_user;
+mod derived;
 mod extractors;
 mod keys;
 mod memory;
 mod passwords;
 mod sessions;
-mod who;
+mod turns;
 
 pub(crate) use agent::{AgentAuth, AgentTokens, hash_secret};
-pub(crate) use api_tokens::ApiTokens;
 pub use api_tokens::new_api_token;
-pub(crate) use extractors::{Admin, Reader, Writer, identify, presented};
-pub(crate) use keys::Keys;
-pub use keys::rotate;
-pub use passwords::{HashError, Passwords};
+pub(crate) use api_tokens::{ApiTokens, api_token_text};
+pub(crate) use current_user::{Credential, CurrentUser, RequiredRole};
+pub use derived::{DerivedTokens, derived_tokens};
+pub(crate) use extractors::{Admin, Reader, Writer, has_expired, identify, presented};
+pub(crate) use keys::{Keys, keyed_hash};
+pub use keys::{SigningKey, rotate, signing_keys};
+pub(crate) use passwords::PASSWORD;
+pub use passwords::{HashError, Passwords, WeakPassword, check_new_password};
 pub(crate) use sessions::Sessions;
-pub(crate) use who::{Credential, Who};

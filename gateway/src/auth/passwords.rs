@@ -1,16 +1,20 @@
-use std::sync::Arc;
+use signalbox_boxed::boxed;
+use std::{ops::RangeInclusive, sync::Arc, thread};
 
 use argon2::{
     Algorithm, Argon2, Block, Params, Version,
     password_hash::phc::{Output, ParamsString, PasswordHash, Salt},
 };
-use tokio::{sync::Semaphore, task::spawn_blocking};
+use tokio::{sync::oneshot, task::spawn_blocking};
 
-/// Logins that may wait for a place; more are turned away.
-const MAX_WAITING: usize = 256;
+use super::turns::Turns;
+use crate::client_address::Network;
+
 /// Bytes. The C library keeps freed memory of up to 32 MiB for itself, and gives back at once what was larger; of what is
 /// asked for beyond the need, no page is ever touched.
 const LARGE: usize = 40 << 20;
+/// Added to a thread's priority value, the lowest priority.
+const LOWEST: i32 = 19;
 
 /// Why a password could not be hashed or checked.
 #[derive(Debug, thiserror::Error)]
@@ -26,8 +30,7 @@ pub enum HashError {
 /// Argon2id with OWASP's parameters (19 MiB, 2 passes), off the async threads and bounded.
 #[derive(Debug, Clone)]
 pub struct Passwords {
-    places: Arc<Semaphore>,
-    waiting: Arc<Semaphore>,
+    turns: Turns,
     /// A hash of nothing, checked for unknown users, so that they take as long as known ones.
     decoy: Arc<str>,
 }
@@ -38,44 +41,98 @@ impl Passwords {
     /// # Errors
     /// [`HashError::Failed`] when the machine has no randomness.
     pub fn new(concurrent: usize) -> Result<Self, HashError> {
-        Ok(Self {
-            places: Arc::new(Semaphore::new(concurrent.max(1))),
-            waiting: Arc::new(Semaphore::new(MAX_WAITING)),
-            decoy: hash("").map_err(HashError::Failed)?.into(),
-        })
+        Ok(Self { turns: Turns::new(concurrent), decoy: hash("").map_err(HashError::Failed)?.into() })
     }
 
     /// The PHC string of `password`.
     ///
     /// # Errors
     /// [`HashError`].
+    #[boxed]
     pub async fn hash(&self, password: String) -> Result<String, HashError> {
-        self.run(move || hash(&password)).await
+        self.run(None, move || hash(&password)).await
     }
 
-    /// Whether `password` fits `stored`; without `stored`, or with none in it, it takes as long and is false.
+    /// Whether `password` fits `stored`; without `stored`, or with none in it, it takes as long and is false. The more of
+    /// those from `network` did not fit of late, the longer it waits; `None` is for a user who is logged in.
     ///
     /// # Errors
     /// [`HashError`].
-    pub async fn verify(&self, password: String, stored: Option<String>) -> Result<bool, HashError> {
+    pub(crate) async fn verify(
+        &self,
+        password: String,
+        stored: Option<String>,
+        network: Option<Network>,
+    ) -> Result<bool, HashError> {
         let stored = stored.filter(|stored| !stored.is_empty());
         let known = stored.is_some();
         let stored = stored.unwrap_or_else(|| self.decoy.to_string());
-        let fits = self.run(move || Ok(fits(&password, &stored))).await?;
-        Ok(fits && known)
+        let fits = known & self.run(network, move || Ok(fits(&password, &stored))).await?;
+        if let Some(network) = network.filter(|_| !fits) {
+            self.turns.note_failure(network);
+        }
+        Ok(fits)
     }
 
     async fn run<T: Send + 'static>(
         &self,
+        network: Option<Network>,
         work: impl FnOnce() -> Result<T, String> + Send + 'static,
     ) -> Result<T, HashError> {
-        let _waiting = self.waiting.try_acquire().map_err(|_| HashError::Busy)?;
-        let _place = self.places.acquire().await.map_err(|_| HashError::Busy)?;
+        let turn = self.turns.take(network).await.map_err(|_| HashError::Busy)?;
+        if turn.is_guesser() {
+            return run_in_idle_time(work).await;
+        }
         spawn_blocking(work)
             .await
             .map_err(|error| HashError::Failed(error.to_string()))?
             .map_err(HashError::Failed)
     }
+}
+
+/// Runs `work` in a thread of its own with the lowest priority: a thread that has given way cannot take its priority back.
+async fn run_in_idle_time<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, HashError> {
+    let (sender, result) = oneshot::channel();
+    let thread = thread::Builder::new().name("guessed password".to_owned());
+    let started = thread.spawn(move || {
+        let _ = rustix::process::nice(LOWEST);
+        // Without a receiver, the request has ended.
+        let _ = sender.send(work());
+    });
+    started.map_err(|error| HashError::Failed(error.to_string()))?;
+    let result = result.await.map_err(|error| HashError::Failed(error.to_string()))?;
+    result.map_err(HashError::Failed)
+}
+
+/// Why a new password is refused; follows the name of the field or setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WeakPassword {
+    /// Too short or too long.
+    #[error("must be 8 to 256 characters long")]
+    Length,
+    /// It stands in an example of ours.
+    #[error("must not be an example's: choose another one")]
+    Example,
+}
+
+/// Passwords that our examples of settings show, which everybody knows.
+const EXAMPLES: [&str; 1] = ["choose-one"];
+
+/// Characters of a new password.
+pub(crate) const PASSWORD: RangeInclusive<usize> = 8..=256;
+
+/// Checks a new password.
+///
+/// # Errors
+/// [`WeakPassword`].
+pub fn check_new_password(password: &str) -> Result<(), WeakPassword> {
+    if !PASSWORD.contains(&password.chars().count()) {
+        return Err(WeakPassword::Length);
+    }
+    let is_example = EXAMPLES.iter().any(|example| example.eq_ignore_ascii_case(password.trim()));
+    if is_example { Err(WeakPassword::Example) } else { Ok(()) }
 }
 
 fn hash(password: &str) -> Result<String, String> {
@@ -134,10 +191,21 @@ mod tests {
         let passwords = Passwords::new(1).unwrap();
         let stored = passwords.hash("right".into()).await.unwrap();
         assert!(stored.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{stored}");
-        assert!(passwords.verify("right".into(), Some(stored.clone())).await.unwrap());
-        assert!(!passwords.verify("wrong".into(), Some(stored)).await.unwrap());
-        assert!(!passwords.verify(String::new(), None).await.unwrap());
-        assert!(!passwords.verify(String::new(), Some(String::new())).await.unwrap());
+        assert!(passwords.verify("right".into(), Some(stored.clone()), None).await.unwrap());
+        assert!(!passwords.verify("wrong".into(), Some(stored), None).await.unwrap());
+        assert!(!passwords.verify(String::new(), None, None).await.unwrap());
+        assert!(!passwords.verify(String::new(), Some(String::new()), None).await.unwrap());
+    }
+
+    #[test]
+    fn the_password_of_an_example_is_refused() {
+        let settings = include_str!("../../../deploy/signalbox.env");
+        let example =
+            settings.lines().find_map(|line| line.strip_prefix("SIGNALBOX_ADMIN_PASSWORD=")).unwrap();
+        assert_eq!(check_new_password(example), Err(WeakPassword::Example));
+        assert_eq!(check_new_password("Choose-One "), Err(WeakPassword::Example));
+        assert_eq!(check_new_password("short"), Err(WeakPassword::Length));
+        assert_eq!(check_new_password("long enough"), Ok(()));
     }
 
     #[test]

@@ -1,38 +1,61 @@
 //! When a rule would have fired on what was recorded.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use signalbox_datapoint_log::recorded_times;
-use signalbox_domain::automation::{DatapointPlace, History, Judge, RuleSpec};
+use signalbox_datapoint_log::{moment, recorded_times};
+use signalbox_domain::{
+    automation::{DatapointPlace, History, Judge, RuleSpec},
+    kernel::UserId,
+};
 use signalbox_projections::monitoring::{
     queries::channel_number,
     series::{Datapoint, recorded},
 };
+use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
-use super::rules::find;
+use super::rules::{RuleIn, find};
 use crate::{
     auth::Admin,
     extract::{JsonBody, Text},
-    problem::{Problem, ProblemOut},
+    problem::{Problem, ProblemKind, ProblemOut},
     state::{AppState, State as Gateway},
 };
 
 /// Datapoints that one back-test judges at most.
 const MAX_POINTS: usize = 1_000_000;
 /// Firings that are shown at most.
-const MAX_FIRINGS: usize = 1000;
+pub(crate) const MAX_FIRINGS: usize = 1000;
 
 /// Which datapoints a rule is tested on.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct BacktestIn {
     /// Measured at or after, RFC 3339.
+    #[serde(deserialize_with = "signalbox_domain::kernel::time")]
     #[schema(value_type = String)]
     from: DateTime<Utc>,
     /// Measured before, RFC 3339.
+    #[serde(deserialize_with = "signalbox_domain::kernel::time")]
+    #[schema(value_type = String)]
+    to: DateTime<Utc>,
+}
+
+/// A rule that is not saved, and which datapoints it is tested on.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct DraftBacktestIn {
+    rule: RuleIn,
+    /// Measured at or after, RFC 3339.
+    #[serde(deserialize_with = "signalbox_domain::kernel::time")]
+    #[schema(value_type = String)]
+    from: DateTime<Utc>,
+    /// Measured before, RFC 3339.
+    #[serde(deserialize_with = "signalbox_domain::kernel::time")]
     #[schema(value_type = String)]
     to: DateTime<Utc>,
 }
@@ -44,7 +67,7 @@ pub(crate) struct BacktestOut {
     datapoints: usize,
     /// How often it would have fired.
     total: usize,
-    /// The first 1,000 firings, in the order in which the datapoints came in.
+    /// The first 1,000 firings, in the order in which the datapoints arrived.
     firings: Vec<BacktestFiringOut>,
 }
 
@@ -53,11 +76,15 @@ pub(crate) struct BacktestOut {
 pub(crate) struct BacktestFiringOut {
     datapoint_public_id: String,
     value: f64,
-    /// When the datapoint came in, which is what the cooldown counts from.
+    /// When the value was measured.
     time: DateTime<Utc>,
+    /// When the datapoint arrived, which is what the cooldown counts from.
+    received: DateTime<Utc>,
 }
 
-/// Tell when the rule as it is now, enabled, would have fired on recorded datapoints of its event.
+/// Show when the rule as it is now, enabled, would have fired on recorded datapoints of its event. `from`, `to` and `time` are
+/// times of measurement. The datapoints are judged in the order in which they arrived, and the cooldown counts from when they
+/// arrived, as it does live: `received`.
 #[utoipa::path(post, path = "/api/v1/rules/{id}/backtest", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,)), request_body = BacktestIn, operation_id = "backtest_rule",
     responses((status = 200, body = BacktestOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn backtest(
@@ -66,18 +93,67 @@ pub(crate) async fn backtest(
     Text(id): Text,
     JsonBody(window): JsonBody<BacktestIn>,
 ) -> Result<Json<BacktestOut>, Problem> {
-    if window.from >= window.to {
-        return Err(Problem::invalid("from must be before to"));
-    }
+    window.check()?;
     let row = find(&state, &id).await?;
     let spec = row.spec().ok_or_else(|| Problem::not_found("Rule"))?;
-    let points = match channel_number(&state.pool, row.channel_id).await? {
+    Ok(Json(test(&state, spec, &window).await?))
+}
+
+/// Show when a rule that is not saved would have fired, as `POST /api/v1/rules/{id}/backtest` does for one that is. A newer
+/// request of the same user cancels it: status 409, code `superseded`.
+#[utoipa::path(post, path = "/api/v1/rules/backtest", tag = "rules", security(("jwt" = [])), request_body = DraftBacktestIn, operation_id = "backtest_draft",
+    responses((status = 200, body = BacktestOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn backtest_draft(
+    State(state): State<AppState>,
+    Admin(current): Admin,
+    JsonBody(DraftBacktestIn { rule, from, to }): JsonBody<DraftBacktestIn>,
+) -> Result<Json<BacktestOut>, Problem> {
+    let window = BacktestIn { from, to };
+    window.check()?;
+    let superseded = state.backtests.begin(current.id);
+    let tested = async {
+        let spec = rule.specify(&state).await?;
+        test(&state, spec, &window).await
+    };
+    tokio::select! {
+        () = superseded.cancelled() => {
+            Err(Problem::new(ProblemKind::Conflict, "superseded", "A newer back-test of the same user has replaced this one."))
+        }
+        tested = tested => tested.map(Json),
+    }
+}
+
+/// The newest back-test of an unsaved rule of each admin at this gateway: a form asks faster than months of values are read.
+#[derive(Debug, Default)]
+pub(crate) struct Backtests(Mutex<HashMap<UserId, CancellationToken>>);
+
+impl Backtests {
+    /// Cancels the older back-test of `user`; the token is cancelled by the next one.
+    fn begin(&self, user: UserId) -> CancellationToken {
+        let token = CancellationToken::new();
+        let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(older) = newest.insert(user, token.clone()) {
+            older.cancel();
+        }
+        token
+    }
+}
+
+impl BacktestIn {
+    fn check(&self) -> Result<(), Problem> {
+        if self.from < self.to { Ok(()) } else { Err(Problem::invalid("from must be before to")) }
+    }
+}
+
+async fn test(state: &Gateway, spec: RuleSpec, window: &BacktestIn) -> Result<BacktestOut, Problem> {
+    let points = match channel_number(&state.pool, spec.channel.0).await? {
         Some(channel) => recorded(&state.pool, channel, (window.from, window.to), MAX_POINTS).await?,
         None => Some(Vec::new()),
     };
     let too_many = || Problem::invalid(format!("from and to span more than {MAX_POINTS} datapoints"));
     let points = points.ok_or_else(too_many)?;
-    Ok(Json(judge(&state, spec, &points).await?))
+    judge(state, spec, &points).await
 }
 
 async fn judge(state: &Gateway, spec: RuleSpec, points: &[Datapoint]) -> Result<BacktestOut, Problem> {
@@ -90,13 +166,14 @@ async fn judge(state: &Gateway, spec: RuleSpec, points: &[Datapoint]) -> Result<
     let (mut total, mut firings) = (0, Vec::new());
     for point in matters {
         let (place, value) = (point.place(), point.point.value);
-        let Some(time) = times.get(&place.position).copied() else { continue };
+        let Some(received) = times.get(&place.position).copied() else { continue };
         let at = DatapointPlace { position: place.position, index: place.index };
-        if judge.fires(at, value, time) {
+        if judge.fires(at, value, received) {
             total += 1;
             if firings.len() < MAX_FIRINGS {
                 let datapoint_public_id = state.datapoint_ids.id(place).to_string();
-                firings.push(BacktestFiringOut { datapoint_public_id, value, time });
+                let time = moment(point.point.time);
+                firings.push(BacktestFiringOut { datapoint_public_id, value, time, received });
             }
         }
     }

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
-    automation::{Consignment, ConsignmentCommand},
+    automation::{DeliveryBatch, DeliveryBatchCommand},
     kernel::DeliveryId,
 };
 use signalbox_projections::{
@@ -23,8 +23,8 @@ use crate::{
     answer::{self, Page},
     auth::Admin,
     context::RequestContext,
-    extract::{EnvelopeParams, JsonBody, Params, Text, Texts},
-    past::{AsOf, AtParams, key, there},
+    extract::{EnvelopeParams, JsonBody, Params, Sort, Text, Texts, key},
+    past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway, Written},
 };
@@ -42,6 +42,7 @@ pub(crate) struct DeliveryOut {
     event_id: String,
     event_type: String,
     /// `pending`, `delivered`, `failed` (another attempt follows) or `dead_letter`.
+    #[schema(value_type = crate::openapi::DeliveryStatus)]
     status: String,
     /// Attempts that have ended, at most 3.
     attempts: i32,
@@ -100,13 +101,15 @@ enum Status {
 #[into_params(parameter_in = Query)]
 pub(crate) struct DeliveryParams {
     /// `pending`, `delivered`, `failed` or `dead_letter`.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<crate::openapi::DeliveryStatus>)]
     status: Option<Status>,
     /// Type of the event.
     event_type: Option<String>,
     /// Queued at or after, RFC 3339.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     from: Option<DateTime<Utc>>,
     /// Queued before, RFC 3339.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     to: Option<DateTime<Utc>>,
 }
 
@@ -114,12 +117,14 @@ pub(crate) struct DeliveryParams {
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct RedeliverIn {
     /// Dead-lettered deliveries that were given up at this time or later, RFC 3339.
+    #[serde(deserialize_with = "signalbox_domain::kernel::time")]
     since: DateTime<Utc>,
 }
 
 /// What is delivered again.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RedeliveredOut {
+    #[schema(value_type = crate::openapi::Success)]
     status: &'static str,
     message: String,
     /// How many.
@@ -129,7 +134,7 @@ pub(crate) struct RedeliveredOut {
 }
 
 /// List the deliveries of a webhook subscription, newest first.
-#[utoipa::path(get, path = "/api/v1/webhooks/{id}/deliveries", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), EnvelopeParams, DeliveryParams), operation_id = "list_deliveries",
+#[utoipa::path(get, path = "/api/v1/webhooks/{id}/deliveries", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), EnvelopeParams, Sort<DeliveryRow>, DeliveryParams), operation_id = "list_deliveries",
     responses((status = 200, body = Page<DeliveryOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
@@ -137,13 +142,15 @@ pub(crate) async fn list(
     _: Admin,
     Text(id): Text,
     Params(envelope): Params<EnvelopeParams>,
+    sort: Sort<DeliveryRow>,
     Params(params): Params<DeliveryParams>,
 ) -> Result<Json<Page<DeliveryOut>>, Problem> {
     let page = envelope.page()?;
     let webhook = webhooks::find(&state, &id).await?;
     let DeliveryParams { status, event_type, from, to } = params;
     let filter = DeliveryFilter { status: status.map(Status::as_str), event_type, from, to };
-    let (rows, total) = state.read(|pool| deliveries::deliveries(pool, webhook.id, &filter, page)).await?;
+    let (rows, total) =
+        state.read(|pool| deliveries::deliveries(pool, webhook.id, &filter, sort.order(), page)).await?;
     Ok(Json(envelope.envelope(total, rows.iter().map(Into::into).collect())))
 }
 
@@ -159,10 +166,11 @@ pub(crate) async fn get(
     let now = find(&state, &path).await?;
     let row = find_at(&state, now, at).await?;
     let bodies = Bodies::at(&state.pool, &[row.position]).await;
-    let body = bodies.and_then(|mut bodies| bodies.take(row.id)).map_err(|error| match error {
-        BodyError::Database(error) => error.into(),
-        error => Problem::internal(&error),
-    })?;
+    let body =
+        bodies.and_then(|mut bodies| bodies.take(row.id, row.position)).map_err(|error| match error {
+            BodyError::Database(error) => error.into(),
+            error => Problem::internal(&error),
+        })?;
     let delivery = (&row).into();
     let attempt_log = row.history.0.into_iter().map(Into::into).collect();
     Ok(Json(DeliveryDetailOut { delivery, body, attempt_log }))
@@ -174,14 +182,15 @@ pub(crate) async fn get(
     responses((status = 200, body = DeliveryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut)))]
 pub(crate) async fn redeliver(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     path: Texts,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&state, &path).await?;
-    let command = ConsignmentCommand::Redeliver { at: state.clock.now(), ids: vec![DeliveryId(row.id)] };
-    let metadata = context.metadata(who.actor(), "redeliver");
-    let written = state.write::<Consignment>(row.consignment_id, None, &metadata, &command).await?;
+    let command =
+        DeliveryBatchCommand::Redeliver { at: state.server_time().await?, ids: vec![DeliveryId(row.id)] };
+    let metadata = context.metadata(user.actor(), "redeliver");
+    let written = state.write::<DeliveryBatch>(row.consignment_id, None, &metadata, &command).await?;
     let row = match written.unseen {
         None => find(&state, &path).await?,
         at => find_at(&state, row, at).await?,
@@ -195,7 +204,7 @@ pub(crate) async fn redeliver(
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn redeliver_failed(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
     JsonBody(wanted): JsonBody<RedeliverIn>,
@@ -203,17 +212,17 @@ pub(crate) async fn redeliver_failed(
     let webhook = webhooks::find(&state, &id).await?;
     let dead = deliveries::dead_since(&state.pool, webhook.id, wanted.since, MOST_AT_ONCE).await?;
     let (redelivered, more) = (dead.len(), dead.len() as i64 == MOST_AT_ONCE);
-    let mut consignments = BTreeMap::<Uuid, Vec<DeliveryId>>::new();
-    for (consignment, delivery) in dead {
-        consignments.entry(consignment).or_default().push(DeliveryId(delivery));
+    let mut batches = BTreeMap::<Uuid, Vec<DeliveryId>>::new();
+    for (batch, delivery) in dead {
+        batches.entry(batch).or_default().push(DeliveryId(delivery));
     }
-    let at = state.clock.now();
-    let sent = stream::iter(consignments).map(|(consignment, ids)| {
-        let metadata = context.metadata(who.actor(), &format!("redeliver {consignment}"));
+    let at = state.server_time().await?;
+    let sent = stream::iter(batches).map(|(batch, ids)| {
+        let metadata = context.metadata(user.actor(), &format!("redeliver {batch}"));
         let state = state.clone();
         async move {
-            let command = ConsignmentCommand::Redeliver { at, ids };
-            state.write::<Consignment>(consignment, None, &metadata, &command).await
+            let command = DeliveryBatchCommand::Redeliver { at, ids };
+            state.write::<DeliveryBatch>(batch, None, &metadata, &command).await
         }
     });
     let written: Vec<Written> = sent.buffer_unordered(CONCURRENT).try_collect().await?;

@@ -8,9 +8,15 @@ mod webhook_history;
 mod webhook_trials;
 mod webhooks;
 
+pub(crate) use backtest::Backtests;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::state::AppState;
+
+/// Limits that the description of the interface shows.
+pub(crate) mod limits {
+    pub(crate) use super::{backtest::MAX_FIRINGS, webhook_trials::SHOWN, webhooks::MAX_SECRET};
+}
 
 /// The routes of automation.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
@@ -20,6 +26,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(rule_history::history))
         .routes(routes!(rule_history::restore))
         .routes(routes!(backtest::backtest))
+        .routes(routes!(backtest::backtest_draft))
         .routes(routes!(webhooks::list, webhooks::create))
         .routes(routes!(webhooks::get, webhooks::update, webhooks::delete))
         .routes(routes!(webhook_history::history))

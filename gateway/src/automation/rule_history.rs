@@ -12,17 +12,17 @@ use crate::{
     answer::{self, Page},
     auth::Admin,
     context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text},
     history::{RestoreIn, VersionOut, content, earlier, restoring},
     problem::{Problem, ProblemOut},
     state::AppState,
 };
 
-/// What is different although nobody changed it.
+/// Fields that change without a user.
 const BY_ITSELF: [&str; 2] = ["last_triggered_at", "updated_on"];
 
 /// The versions of a rule, newest first, each with what is different from the one before. Firings are not among them.
-#[utoipa::path(get, path = "/api/v1/rules/{id}/history", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,), EnvelopeParams), operation_id = "rule_history",
+#[utoipa::path(get, path = "/api/v1/rules/{id}/history", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,), EnvelopeParams, Sort<VersionOut>), operation_id = "rule_history",
     responses((status = 200, body = Page<VersionOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn history(
@@ -30,13 +30,15 @@ pub(crate) async fn history(
     _: Admin,
     Text(id): Text,
     Params(envelope): Params<EnvelopeParams>,
+    sort: Sort<VersionOut>,
 ) -> Result<Json<Page<VersionOut>>, Problem> {
     let page = envelope.page()?;
     let row = find(&state, &id).await?;
-    let (versions, total) = register::history::<RuleRow, _>(&state.pool, row.id, page, |rows, id| {
-        content(&RuleOut::from(RuleRow::of(rows, id)?.clone()), &BY_ITSELF)
-    })
-    .await?;
+    let (versions, total) =
+        register::history::<RuleRow, _>(&state.pool, row.id, (sort.order(), page), |rows, id| {
+            content(&RuleOut::from(RuleRow::of(rows, id)?.clone()), &BY_ITSELF)
+        })
+        .await?;
     Ok(Json(envelope.envelope(total, versions.into_iter().map(Into::into).collect())))
 }
 
@@ -46,7 +48,7 @@ pub(crate) async fn history(
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn restore(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
@@ -57,7 +59,7 @@ pub(crate) async fn restore(
     let spec = then.spec().ok_or_else(|| Problem::internal(&"a rule of words that are not known"))?;
     channel(&state, &spec.channel.to_string()).await?;
     let command = RuleCommand::Change { changes: all_of(spec), after: 0 };
-    let metadata = restoring(context.metadata(who.actor(), "restore rule"), wanted);
+    let metadata = restoring(context.metadata(user.actor(), "restore rule"), wanted);
     let written = state.write::<Rule>(key, version, &metadata, &command).await?;
     let row = find_at(&state, &id, written.unseen).await?;
     let version = row.version;

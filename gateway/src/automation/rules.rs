@@ -19,9 +19,12 @@ use crate::{
     answer::{self, Page, StatusOut},
     auth::Admin,
     context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, present},
+    existence::{examples, judged},
+    extract::{
+        EnvelopeParams, IfMatch, JsonBody, Numeric, Params, Sort, Text, key, not_null, present, wanted,
+    },
     monitoring::channels,
-    past::{AsOf, AtParams, key, row_at},
+    past::{AsOf, AtParams, row_at},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -37,14 +40,17 @@ pub(crate) struct RuleOut {
     /// The event whose datapoints it watches.
     event_public_id: String,
     /// `gt`, `lt`, `gte`, `lte`, `eq`, `between` or `not_between`.
+    #[schema(value_type = crate::openapi::Operator)]
     operator: String,
     /// What values are compared with; the lower bound of a range.
     threshold: f64,
     /// Upper bound of a range.
     threshold_high: Option<f64>,
     /// `log` or `webhook`.
+    #[schema(value_type = crate::openapi::ActionType)]
     action_type: String,
     /// The webhook event that it dispatches.
+    #[schema(value_type = Option<crate::openapi::WebhookEvent>)]
     webhook_event_type: Option<String>,
     /// Least time between two firings.
     cooldown_seconds: i64,
@@ -65,47 +71,83 @@ pub(crate) struct RuleIn {
     /// The event whose datapoints it watches.
     event_public_id: String,
     /// `gt`, `lt`, `gte`, `lte`, `eq` (within 1e-9), `between` or `not_between`.
-    #[schema(value_type = String)]
+    #[schema(value_type = crate::openapi::Operator)]
     operator: Operator,
     /// What values are compared with; the lower bound of a range.
-    threshold: f64,
+    #[schema(value_type = f64)]
+    threshold: Numeric<f64>,
     /// Upper bound of a range: required by `between` and `not_between`, not less than `threshold`.
-    threshold_high: Option<f64>,
+    #[schema(value_type = Option<f64>)]
+    threshold_high: Option<Numeric<f64>>,
     /// `log` or `webhook`.
-    #[schema(value_type = String)]
+    #[schema(value_type = crate::openapi::ActionType)]
     action_type: ActionType,
     /// Required by `webhook`: the event type that is dispatched.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<crate::openapi::WebhookEvent>)]
     webhook_event_type: Option<EventType>,
     /// Least time between two firings, 60 if absent; with 0 it fires on every datapoint that matters.
-    cooldown_seconds: Option<u32>,
+    #[schema(value_type = Option<u32>)]
+    cooldown_seconds: Option<Numeric<u32>>,
     /// True, if absent.
     enabled: Option<bool>,
+}
+
+impl RuleIn {
+    /// The rule that the body describes. Its own faults are reported before its event is looked up.
+    pub(super) async fn specify(self, state: &Gateway) -> Result<RuleSpec, Problem> {
+        let spec = RuleSpec {
+            name: self.name,
+            channel: ChannelId(Uuid::nil()),
+            condition: Condition {
+                operator: self.operator,
+                threshold: self.threshold.get(),
+                threshold_high: self.threshold_high.map(Numeric::get),
+            },
+            action: RuleAction::of(self.action_type, self.webhook_event_type)?,
+            cooldown_seconds: self.cooldown_seconds.map_or(DEFAULT_COOLDOWN, Numeric::get),
+            enabled: self.enabled.unwrap_or(true),
+        };
+        let spec = spec.validate()?;
+        Ok(RuleSpec { channel: channel(state, &self.event_public_id).await?, ..spec })
+    }
 }
 
 /// Changes of a rule; absent fields stay as they are, null clears the upper bound and the event type.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct RuleChangesIn {
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     name: Option<String>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     event_public_id: Option<String>,
-    #[schema(value_type = Option<String>)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<crate::openapi::Operator>, nullable = false)]
     operator: Option<Operator>,
-    threshold: Option<f64>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<f64>, nullable = false)]
+    threshold: Option<Numeric<f64>>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<f64>)]
-    threshold_high: Option<Option<f64>>,
-    #[schema(value_type = Option<String>)]
+    threshold_high: Option<Option<Numeric<f64>>>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<crate::openapi::ActionType>, nullable = false)]
     action_type: Option<ActionType>,
     #[serde(default, deserialize_with = "present")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<crate::openapi::WebhookEvent>)]
     webhook_event_type: Option<Option<EventType>>,
-    cooldown_seconds: Option<u32>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<u32>, nullable = false)]
+    cooldown_seconds: Option<Numeric<u32>>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     enabled: Option<bool>,
 }
 
 /// A created rule.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RuleCreatedOut {
+    #[schema(value_type = crate::openapi::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -123,25 +165,29 @@ pub(crate) struct RuleParams {
     /// Whether they watch.
     enabled: Option<bool>,
     /// `log` or `webhook`.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<crate::openapi::ActionType>)]
     action_type: Option<ActionType>,
 }
 
 /// List rules, newest first.
-#[utoipa::path(get, path = "/api/v1/rules", tag = "rules", security(("jwt" = [])), params(EnvelopeParams, RuleParams), operation_id = "list_rules",
+#[utoipa::path(get, path = "/api/v1/rules", tag = "rules", security(("jwt" = [])), params(EnvelopeParams, Sort<RuleRow>, RuleParams), operation_id = "list_rules",
     responses((status = 200, body = Page<RuleOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
     _: Admin,
     Params(envelope): Params<EnvelopeParams>,
+    sort: Sort<RuleRow>,
     Params(params): Params<RuleParams>,
 ) -> Result<Json<Page<RuleOut>>, Problem> {
     let RuleParams { name, event_public_id, enabled, action_type } = params;
-    // What is no id names no event, and no rule watches that.
-    let channel = event_public_id.map(|id| Uuid::parse_str(&id).unwrap_or_default());
-    let filter = RuleFilter { name, channel, enabled, action_type: action_type.map(ActionType::as_str) };
-    let wanted = envelope.page()?;
-    let (rows, total) = state.read(|pool| rules::rules(pool, &filter, wanted)).await?;
+    let filter = RuleFilter {
+        name,
+        channel: wanted(event_public_id),
+        enabled,
+        action_type: action_type.map(ActionType::as_str),
+    };
+    let page = envelope.page()?;
+    let (rows, total) = state.read(|pool| rules::rules(pool, &filter, sort.order(), page)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -164,28 +210,13 @@ pub(crate) async fn get(
         (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     context: RequestContext,
     JsonBody(rule): JsonBody<RuleIn>,
 ) -> Result<Response, Problem> {
-    let action = RuleAction::of(rule.action_type, rule.webhook_event_type)?;
-    let spec = RuleSpec {
-        name: rule.name,
-        channel: ChannelId(Uuid::nil()),
-        condition: Condition {
-            operator: rule.operator,
-            threshold: rule.threshold,
-            threshold_high: rule.threshold_high,
-        },
-        action,
-        cooldown_seconds: rule.cooldown_seconds.unwrap_or(DEFAULT_COOLDOWN),
-        enabled: rule.enabled.unwrap_or(true),
-    };
-    // What is wrong with the body is said before what it names is looked up.
-    let spec = spec.validate()?;
-    let spec = RuleSpec { channel: channel(&state, &rule.event_public_id).await?, ..spec };
-    let command = RuleCommand::Create(NewRule { owner: who.user, spec, after: 0 });
-    let metadata = context.metadata(who.actor(), "create rule");
+    let spec = rule.specify(&state).await?;
+    let command = RuleCommand::Create(NewRule { owner: user.id, spec, after: 0 });
+    let metadata = context.metadata(user.actor(), "create rule");
     let written = state.write::<Rule>(context.resource, None, &metadata, &command).await?;
     let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/rules/{}", row.id));
@@ -199,35 +230,38 @@ pub(crate) async fn create(
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
     JsonBody(changes): JsonBody<RuleChangesIn>,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
     let event = changes.event_public_id;
     let mut changes = RuleChanges {
         name: changes.name,
         channel: None,
         operator: changes.operator,
-        threshold: changes.threshold,
-        threshold_high: changes.threshold_high,
+        threshold: changes.threshold.map(Numeric::get),
+        threshold_high: changes.threshold_high.map(|high| high.map(Numeric::get)),
         action_type: changes.action_type,
         webhook_event_type: changes.webhook_event_type,
-        cooldown_seconds: changes.cooldown_seconds,
+        cooldown_seconds: changes.cooldown_seconds.map(Numeric::get),
         enabled: changes.enabled,
     };
-    // What is wrong with the body is said before what it names is looked up.
+    let row = find(&state, &id).await.map_err(|missing| {
+        let change = RuleCommand::Change { changes: changes.clone(), after: 0 };
+        judged::<Rule>(missing, [examples::rule(), change])
+    })?;
+    // The body is validated before the names in it are looked up.
     if let Some(spec) = row.spec() {
         spec.with(changes.clone())?;
     }
     if let Some(id) = &event {
         changes.channel = Some(channel(&state, id).await?);
     }
-    // What is left out is left to the aggregate, so changes at once lose nothing.
+    // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = RuleCommand::Change { changes, after: 0 };
-    let metadata = context.metadata(who.actor(), "change rule");
+    let metadata = context.metadata(user.actor(), "change rule");
     let written = state.write::<Rule>(row.id, version, &metadata, &command).await?;
     let row = find_at(&state, &id, written.unseen).await?;
     let version = row.version;
@@ -239,13 +273,13 @@ pub(crate) async fn update(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&state, &id).await?;
-    let metadata = context.metadata(who.actor(), "delete rule");
+    let metadata = context.metadata(user.actor(), "delete rule");
     let written = state.write::<Rule>(row.id, version, &metadata, &RuleCommand::Delete { after: 0 }).await?;
     Ok(answer::success(written, "Rule successfully deleted."))
 }

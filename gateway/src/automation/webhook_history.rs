@@ -13,18 +13,18 @@ use crate::{
     answer::{self, Page},
     auth::Admin,
     context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text},
     history::{RestoreIn, SECRET, VersionOut, content, earlier, restoring},
     problem::{Problem, ProblemOut},
     state::AppState,
 };
 
-/// What is different although nobody changed it, and what the secret tells.
+/// Fields that change without a user, and the field that is derived from the secret.
 const BY_ITSELF: [&str; 4] = ["failing_since", "replaying", "updated_on", "has_secret"];
 
 /// The versions of a webhook subscription, newest first, each with what is different from the one before. Of the secret they
 /// tell that it is another one.
-#[utoipa::path(get, path = "/api/v1/webhooks/{id}/history", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), EnvelopeParams), operation_id = "webhook_history",
+#[utoipa::path(get, path = "/api/v1/webhooks/{id}/history", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), EnvelopeParams, Sort<VersionOut>), operation_id = "webhook_history",
     responses((status = 200, body = Page<VersionOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn history(
@@ -32,13 +32,15 @@ pub(crate) async fn history(
     _: Admin,
     Text(id): Text,
     Params(envelope): Params<EnvelopeParams>,
+    sort: Sort<VersionOut>,
 ) -> Result<Json<Page<VersionOut>>, Problem> {
     let page = envelope.page()?;
     let row = find(&state, &id).await?;
-    let (versions, total) = register::history::<WebhookRow, _>(&state.pool, row.id, page, |rows, id| {
-        shown(WebhookRow::of(rows, id)?.clone())
-    })
-    .await?;
+    let (versions, total) =
+        register::history::<WebhookRow, _>(&state.pool, row.id, (sort.order(), page), |rows, id| {
+            shown(WebhookRow::of(rows, id)?.clone())
+        })
+        .await?;
     Ok(Json(envelope.envelope(total, versions.into_iter().map(Into::into).collect())))
 }
 
@@ -55,7 +57,7 @@ fn shown(row: WebhookRow) -> Option<Value> {
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn restore(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
@@ -69,7 +71,7 @@ pub(crate) async fn restore(
         events: Some(then.events.iter().filter_map(|word| EventType::parse(word)).collect()),
         enabled: Some(then.enabled),
     };
-    let metadata = restoring(context.metadata(who.actor(), "restore webhook"), wanted);
+    let metadata = restoring(context.metadata(user.actor(), "restore webhook"), wanted);
     let written = state.write::<Webhook>(key, version, &metadata, &WebhookCommand::Change(changes)).await?;
     let row = find_at(&state, &id, written.unseen).await?;
     let version = row.version;

@@ -5,13 +5,15 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use signalbox_domain::{
-    automation::{Consignment, ConsignmentCommand, EventType, NewDelivery, Replay, Webhook, WebhookCommand},
+    automation::{
+        DeliveryBatch, DeliveryBatchCommand, EventType, NewDelivery, Replay, Webhook, WebhookCommand,
+    },
     kernel::{DeliveryId, WebhookId},
 };
 use signalbox_event_store::{head_position, position_before, read_all_with};
 use signalbox_projections::automation::{
     deliveries,
-    outgoing::{Background, TOLD},
+    outgoing::{Background, PUBLISHED},
     past_delivery,
 };
 use utoipa::ToSchema;
@@ -30,7 +32,7 @@ use crate::{
 /// Type of the event that a test delivery carries; no subscription lists it.
 const TEST_EVENT: &str = "webhook.test";
 /// Events that a dry run shows.
-const SHOWN: usize = 100;
+pub(crate) const SHOWN: usize = 100;
 /// Events of the log that a dry run looks at, all kinds of events counted.
 const LOOKED_AT: i64 = 100_000;
 /// Events of the log that are read at once.
@@ -40,8 +42,10 @@ const PORTION: i64 = 10_000;
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct ReplayIn {
     /// What happened at this time or later, RFC 3339.
+    #[serde(deserialize_with = "signalbox_domain::kernel::time")]
     from: DateTime<Utc>,
     /// What happened before, RFC 3339; now, if absent.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     to: Option<DateTime<Utc>>,
 }
 
@@ -49,11 +53,13 @@ pub(crate) struct ReplayIn {
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct DryRunIn {
     /// What happened at this time or later, RFC 3339; a day ago, if absent.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     from: Option<DateTime<Utc>>,
     /// What happened before, RFC 3339; now, if absent.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     to: Option<DateTime<Utc>>,
     /// Another list than the subscription's.
-    #[schema(value_type = Option<Vec<String>>)]
+    #[schema(value_type = Option<Vec<crate::openapi::WebhookEvent>>)]
     events: Option<Vec<EventType>>,
 }
 
@@ -72,6 +78,7 @@ pub(crate) struct DryRunOut {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DryRunEventOut {
     event_id: String,
+    #[schema(value_type = crate::openapi::WebhookEvent)]
     event_type: &'static str,
     time: DateTime<Utc>,
     /// What would have been posted, byte for byte.
@@ -83,7 +90,7 @@ pub(crate) struct DryRunEventOut {
     responses((status = 201, body = DeliveryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut)))]
 pub(crate) async fn test(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
@@ -93,13 +100,13 @@ pub(crate) async fn test(
         return Err(Problem::conflict("webhook_disabled", message));
     }
     let event_id = context.resource;
-    let time = state.clock.now().to_rfc3339_opts(SecondsFormat::Micros, false);
+    let time = state.server_clock.now().to_rfc3339_opts(SecondsFormat::Micros, false);
     let body = json!({"type": TEST_EVENT, "time": time, "id": event_id}).to_string();
     let event_type = TEST_EVENT.to_owned();
     let delivery = NewDelivery { id: DeliveryId(event_id), event_id, event_type, body };
-    let command = ConsignmentCommand::Queue { webhook: WebhookId(webhook.id), deliveries: vec![delivery] };
-    let metadata = context.metadata(who.actor(), "test webhook");
-    let written = state.write::<Consignment>(event_id, None, &metadata, &command).await?;
+    let command = DeliveryBatchCommand::Queue { webhook: WebhookId(webhook.id), deliveries: vec![delivery] };
+    let metadata = context.metadata(user.actor(), "test webhook");
+    let written = state.write::<DeliveryBatch>(event_id, None, &metadata, &command).await?;
     let row = match written.unseen {
         None => deliveries::delivery(&state.pool, webhook.id, event_id).await?,
         Some(at) => Some(there("Delivery", past_delivery(&state.pool, event_id, event_id, at).await?)?),
@@ -115,15 +122,16 @@ pub(crate) async fn test(
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn replay(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
     JsonBody(wanted): JsonBody<ReplayIn>,
 ) -> Result<Response, Problem> {
+    in_order(wanted.from, wanted.to)?;
     let webhook = webhooks::find(&state, &id).await?;
     let (after, last) = stretch(&state, wanted.from, wanted.to).await?;
     let command = WebhookCommand::Replay(Replay { id: context.resource, after, last });
-    let metadata = context.metadata(who.actor(), "replay webhook");
+    let metadata = context.metadata(user.actor(), "replay webhook");
     let written = state.write::<Webhook>(webhook.id, None, &metadata, &command).await?;
     let row = webhooks::find_at(&state, &id, written.unseen).await?;
     Ok(answer::written(written, StatusCode::ACCEPTED, None, &WebhookOut::from(row)))
@@ -139,8 +147,9 @@ pub(crate) async fn dry_run(
     Text(id): Text,
     JsonBody(wanted): JsonBody<DryRunIn>,
 ) -> Result<Json<DryRunOut>, Problem> {
+    let from = wanted.from.unwrap_or_else(|| state.server_clock.now() - TimeDelta::days(1));
+    in_order(from, wanted.to)?;
     let webhook = webhooks::find(&state, &id).await?;
-    let from = wanted.from.unwrap_or_else(|| state.clock.now() - TimeDelta::days(1));
     let (mut after, last) = stretch(&state, from, wanted.to).await?;
     let lists = |event: EventType| match &wanted.events {
         Some(events) => events.contains(&event),
@@ -149,13 +158,17 @@ pub(crate) async fn dry_run(
     let end = last.min(after + LOOKED_AT);
     let mut out = DryRunOut { matched: 0, complete: end == last, data: Vec::new() };
     while after < end {
-        let events = read_all_with(&state.pool, after, PORTION.min(end - after), &TOLD).await?;
-        let Some(reached) = events.last() else { break };
-        after = reached.position;
+        let mut connection = state.pool.acquire().await?;
+        let slice = read_all_with(&mut connection, after, PORTION.min(end - after), &PUBLISHED).await?;
+        drop(connection);
+        let Some(reached) = slice.last() else { break };
+        after = reached;
+        let events = slice.events;
         let background = Background::of(&state.pool, &events).await?;
         for recorded in events.iter().filter(|event| !event.payload.is_null()) {
-            let told = background.outgoing(recorded).map_err(|error| Problem::internal(&error))?;
-            let Some(event) = told.filter(|event| lists(event.event_type)) else { continue };
+            // An event that cannot be read is not sent either.
+            let published = background.outgoing(recorded).ok().flatten();
+            let Some(event) = published.filter(|event| lists(event.event_type)) else { continue };
             out.matched += 1;
             if out.data.len() < SHOWN {
                 out.data.push(DryRunEventOut {
@@ -170,6 +183,13 @@ pub(crate) async fn dry_run(
     Ok(Json(out))
 }
 
+fn in_order(from: DateTime<Utc>, to: Option<DateTime<Utc>>) -> Result<(), Problem> {
+    match to {
+        Some(to) if to < from => Err(Problem::invalid("to must not be before from")),
+        _ => Ok(()),
+    }
+}
+
 /// The positions of what was recorded from `from` to `to`: after the first and up to the second.
 async fn stretch(
     state: &AppState,
@@ -178,7 +198,6 @@ async fn stretch(
 ) -> Result<(i64, i64), Problem> {
     let after = position_before(&state.pool, from).await?;
     let last = match to {
-        Some(to) if to < from => return Err(Problem::invalid("to must not be before from")),
         Some(to) => position_before(&state.pool, to).await?,
         None => head_position(&state.pool).await?,
     };

@@ -20,14 +20,16 @@ use crate::{
     answer::{self, Page, StatusOut},
     auth::Admin,
     context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, present},
-    past::{AsOf, AtParams, key, there},
+    existence::{examples, judged},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, not_null, present},
+    past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
+    target,
 };
 
 /// Longest secret, in characters.
-const MAX_SECRET: usize = 255;
+pub(crate) const MAX_SECRET: usize = 255;
 
 /// A webhook subscription.
 #[derive(Debug, Serialize, ToSchema)]
@@ -36,6 +38,7 @@ pub(crate) struct WebhookOut {
     /// Where events are posted to.
     url: String,
     /// What it is told of.
+    #[schema(value_type = Vec<crate::openapi::WebhookEvent>)]
     events: Vec<String>,
     enabled: bool,
     /// Whether deliveries are signed; the secret itself is never shown.
@@ -58,7 +61,7 @@ pub(crate) struct WebhookIn {
     /// Signs deliveries, at most 255 characters.
     secret: Option<String>,
     /// What it is told of, at least one.
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<crate::openapi::WebhookEvent>)]
     events: Vec<EventType>,
     /// True, if absent.
     enabled: Option<bool>,
@@ -67,18 +70,24 @@ pub(crate) struct WebhookIn {
 /// Changes of a webhook subscription; absent fields stay as they are, null clears the secret.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct WebhookChangesIn {
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     url: Option<String>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
     secret: Option<Option<String>>,
-    #[schema(value_type = Option<Vec<String>>)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<Vec<crate::openapi::WebhookEvent>>, nullable = false)]
     events: Option<Vec<EventType>>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     enabled: Option<bool>,
 }
 
 /// A created webhook subscription.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookCreatedOut {
+    #[schema(value_type = crate::openapi::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -93,23 +102,24 @@ pub(crate) struct WebhookParams {
     url: Option<String>,
     enabled: Option<bool>,
     /// What they are told of.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<crate::openapi::WebhookEvent>)]
     event: Option<EventType>,
 }
 
 /// List webhook subscriptions, newest first.
-#[utoipa::path(get, path = "/api/v1/webhooks", tag = "webhooks", security(("jwt" = [])), params(EnvelopeParams, WebhookParams), operation_id = "list_webhooks",
+#[utoipa::path(get, path = "/api/v1/webhooks", tag = "webhooks", security(("jwt" = [])), params(EnvelopeParams, Sort<WebhookRow>, WebhookParams), operation_id = "list_webhooks",
     responses((status = 200, body = Page<WebhookOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
     _: Admin,
     Params(envelope): Params<EnvelopeParams>,
+    sort: Sort<WebhookRow>,
     Params(params): Params<WebhookParams>,
 ) -> Result<Json<Page<WebhookOut>>, Problem> {
     let WebhookParams { url, enabled, event } = params;
     let filter = WebhookFilter { url, enabled, event: event.map(|event| event.as_str().to_owned()) };
     let wanted = envelope.page()?;
-    let (rows, total) = state.read(|pool| webhooks::webhooks(pool, &filter, wanted)).await?;
+    let (rows, total) = state.read(|pool| webhooks::webhooks(pool, &filter, sort.order(), wanted)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -132,7 +142,7 @@ pub(crate) async fn get(
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     context: RequestContext,
     JsonBody(webhook): JsonBody<WebhookIn>,
 ) -> Result<Response, Problem> {
@@ -146,8 +156,8 @@ pub(crate) async fn create(
         events: webhook.events,
         enabled: webhook.enabled.unwrap_or(true),
     };
-    let command = WebhookCommand::Create(NewWebhook { owner: who.user, spec });
-    let metadata = context.metadata(who.actor(), "create webhook");
+    let command = WebhookCommand::Create(NewWebhook { owner: user.id, spec });
+    let metadata = context.metadata(user.actor(), "create webhook");
     let written = state.write::<Webhook>(context.resource, None, &metadata, &command).await?;
     let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/webhooks/{}", row.id));
@@ -165,7 +175,7 @@ pub(crate) async fn create(
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
@@ -173,15 +183,20 @@ pub(crate) async fn update(
 ) -> Result<Response, Problem> {
     let url = changes.url.as_deref().map(valid_url).transpose()?;
     let secret = changes.secret.map(valid_secret).transpose()?;
-    let row = find(&state, &id).await?;
+    let changes =
+        WebhookChanges { url, secret: SecretChange::Keep, events: changes.events, enabled: changes.enabled };
+    let row = find(&state, &id).await.map_err(|missing| {
+        let change = WebhookCommand::Change(changes.clone());
+        judged::<Webhook>(missing, [examples::webhook(), change])
+    })?;
     let secret = match secret {
         None => SecretChange::Keep,
         Some(None) => SecretChange::Clear,
         Some(Some(secret)) => SecretChange::Seal(seal(&state, row.id, &secret)?),
     };
-    let changes = WebhookChanges { url, secret, events: changes.events, enabled: changes.enabled };
-    let metadata = context.metadata(who.actor(), "change webhook");
-    // What is left out is left to the aggregate, so changes at once lose nothing.
+    let changes = WebhookChanges { secret, ..changes };
+    let metadata = context.metadata(user.actor(), "change webhook");
+    // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = WebhookCommand::Change(changes);
     let written = state.write::<Webhook>(row.id, version, &metadata, &command).await?;
     let row = find_at(&state, &id, written.unseen).await?;
@@ -194,13 +209,13 @@ pub(crate) async fn update(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&state, &id).await?;
-    let metadata = context.metadata(who.actor(), "delete webhook");
+    let metadata = context.metadata(user.actor(), "delete webhook");
     let written = state.write::<Webhook>(row.id, version, &metadata, &WebhookCommand::Delete).await?;
     Ok(answer::success(written, "Webhook successfully deleted."))
 }
@@ -220,14 +235,15 @@ pub(super) async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result
 }
 
 fn valid_url(text: &str) -> Result<String, Problem> {
-    let text = clean_text(text, 2048).map_err(|error| Problem::invalid(format!("url {error}")))?;
+    let text =
+        clean_text(text, target::MAX_LENGTH).map_err(|error| Problem::invalid(format!("url {error}")))?;
     match text.parse::<Target>() {
         Ok(_) => Ok(text),
         Err(error) => Err(Problem::invalid(format!("url {error}"))),
     }
 }
 
-/// An empty secret is none. It is not trimmed: receivers compare every character.
+/// An empty secret means no secret. It is not trimmed: receivers compare every character.
 fn valid_secret(secret: Option<String>) -> Result<Option<String>, Problem> {
     let secret = secret.filter(|secret| !secret.is_empty());
     match &secret {

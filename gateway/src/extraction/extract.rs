@@ -1,4 +1,4 @@
-use std::time::Instant;
+use std::time::Duration;
 
 use axum::{
     Json,
@@ -9,30 +9,37 @@ use axum::{
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_documents::{Extraction, Options, OutputFormat, Processor, Source};
-use signalbox_texts::CacheKey;
+use signalbox_texts::{CacheKey, Origin, TextError, Texts};
+use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 
 use super::{
     Caller, documents,
     options::{self, DocumentIn, OptionsIn, Pairs},
+    quota,
     upload::{self, Upload},
 };
 use crate::{
-    auth::Who,
+    client_address::Network,
     problem::{Problem, ProblemOut},
     state::AppState,
 };
+
+/// How long an answer waits for its text to be remembered.
+const REMEMBER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The text of a document and how it was got.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ExtractOut {
     id: String,
     /// `completed`.
+    #[schema(value_type = crate::openapi::Extracted)]
     status: &'static str,
     filename: String,
     /// Found from the bytes.
     mime_type: String,
     size_bytes: u64,
+    #[schema(value_type = crate::openapi::OutputFormat)]
     output_format: &'static str,
     /// The text; for `json` a JSON document `{content, metadata, blocks, pages}`.
     content: String,
@@ -41,6 +48,7 @@ pub(super) struct ExtractOut {
     processing_time_ms: u64,
     created_at: DateTime<Utc>,
     /// That was asked for.
+    #[schema(value_type = crate::openapi::ExtractionEngine)]
     extraction_engine: &'static str,
     extractor_used: String,
     /// Null when no page had to be recognised.
@@ -52,6 +60,7 @@ pub(super) struct ExtractOut {
     confidence: f32,
     /// Numbers of the pages that were recognised.
     pages_ocred: Vec<usize>,
+    #[schema(value_type = Vec<crate::openapi::TextProcessor>)]
     processors_applied: Vec<String>,
     warnings: Vec<String>,
     /// Of the document, in hexadecimal.
@@ -77,11 +86,11 @@ struct Read {
         (status = 503, body = ProblemOut), (status = 504, body = ProblemOut)))]
 pub(super) async fn extract(
     State(state): State<AppState>,
-    Caller { who, .. }: Caller,
+    caller: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
-    let created_at = state.clock.now();
-    Ok(Json(out(&state, created_at, read(&state, who.as_ref(), request).await?)).into_response())
+    let created_at = state.server_clock.now();
+    Ok(Json(out(&state, created_at, read(&state, &caller, request).await?)).into_response())
 }
 
 /// The same as extract; the name that goes with background jobs for documents.
@@ -107,10 +116,10 @@ pub(super) async fn document(
         (status = 504, body = ProblemOut)))]
 pub(super) async fn raw(
     State(state): State<AppState>,
-    Caller { who, .. }: Caller,
+    caller: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
-    let read = read(&state, who.as_ref(), request).await?;
+    let read = read(&state, &caller, request).await?;
     Ok(bare(read.options.output_format, read.extraction.content))
 }
 
@@ -126,22 +135,21 @@ pub(super) fn bare(format: OutputFormat, content: String) -> Response {
     response
 }
 
-async fn read(state: &AppState, who: Option<&Who>, request: Request) -> Result<Read, Problem> {
+async fn read(state: &AppState, caller: &Caller, request: Request) -> Result<Read, Problem> {
     let documents = documents(state)?;
     let query = query(&request)?;
-    // What the query asks for wrongly is told before the document is sent.
+    // Invalid options in the query are reported before the document is sent.
     options::read(&query, &Pairs::new())?;
-    let place = state.uploads.try_acquire();
-    let _place = place
-        .map_err(|_| Problem::unavailable("Too many documents are being received: try again in a moment."))?;
+    let place = caller.begin_upload(state, &request).await?;
     let mut upload = upload::receive(state, request).await?;
+    drop(place);
     let options = options::read(&query, &upload.form)?;
     if options.processors.contains(&Processor::Llm) {
         return Err(Problem::invalid("processors must not contain llm here: submit a job instead"));
     }
     let begun = Instant::now();
     documents.check(&options)?;
-    let owner = who.map(|who| who.user.0);
+    let owner = caller.user.as_ref().map(|user| user.id.0);
     let key = CacheKey::new(owner, &upload.sha256, &upload.filename, &options)
         .map_err(|error| Problem::internal(&error))?;
     let known = state.texts.recall(&key).await.unwrap_or_else(|error| {
@@ -152,28 +160,70 @@ async fn read(state: &AppState, who: Option<&Who>, request: Request) -> Result<R
     if let Some(extraction) = known {
         return Ok(Read { upload, options, extraction, cached: true, milliseconds: milliseconds() });
     }
-    let source = Source { bytes: &mut upload.bytes, length: upload.length, name: &upload.filename };
+    let source = Source {
+        bytes: &mut upload.bytes,
+        length: upload.length,
+        name: &upload.filename,
+        share: caller.share(),
+    };
     let extraction = documents.extract(source, &options, &mut |_, _| {}).await?;
-    remember(state, key, &options, &extraction);
+    remember(state, caller.stranger, key, &options, &extraction).await;
     Ok(Read { upload, options, extraction, cached: false, milliseconds: milliseconds() })
 }
 
-/// What the query says.
+/// The parameters of the query.
 pub(super) fn query(request: &Request) -> Result<Pairs, Problem> {
     let query = Query::<Pairs>::try_from_uri(request.uri());
     query.map(|Query(query)| query).map_err(|_| Problem::invalid("query parameters are not valid"))
 }
 
-/// Remembers the text beside the answer, unless there is too much to remember.
-fn remember(state: &AppState, key: CacheKey, options: &Options, extraction: &Extraction) {
-    let Ok(place) = state.remembering.clone().try_acquire_owned() else { return };
-    let (texts, options, extraction) = (state.texts.clone(), options.clone(), extraction.clone());
-    tokio::spawn(async move {
-        if let Err(error) = texts.remember(&key, &options, &extraction).await {
+/// Remembers the text before it is answered, so that the next identical request finds it. The answer waits at most for
+/// `REMEMBER_TIMEOUT`: then the text is stored in the background, or not at all if too many others are being stored.
+async fn remember(
+    state: &AppState,
+    network: Option<Network>,
+    key: CacheKey,
+    options: &Options,
+    extraction: &Extraction,
+) {
+    let deadline = Instant::now() + REMEMBER_TIMEOUT;
+    let places = state.remembering.clone();
+    let Ok(Ok(place)) = timeout_at(deadline, places.acquire_owned()).await else {
+        tracing::warn!("a text was not remembered: too many are being stored");
+        return;
+    };
+    let (state, options, extraction) = (state.clone(), options.clone(), extraction.clone());
+    // A caller that hangs up does not undo it.
+    let stored = tokio::spawn(async move {
+        if let Err(error) = store(&state, network, &key, &options, &extraction).await {
             tracing::warn!(%error, "a text was not remembered");
         }
         drop(place);
     });
+    if timeout_at(deadline, stored).await.is_err() {
+        tracing::warn!("a text is remembered late: the blob store or the database is slow");
+    }
+}
+
+async fn store(
+    state: &AppState,
+    network: Option<Network>,
+    key: &CacheKey,
+    options: &Options,
+    extraction: &Extraction,
+) -> Result<(), TextError> {
+    let origin = match network {
+        None => Origin::User,
+        Some(network) => match quota::has_room(state, network, Texts::encode(extraction)?.len()).await {
+            Ok(true) => Origin::Network(network.to_string()),
+            Ok(false) => return Ok(()),
+            Err(problem) => {
+                tracing::warn!(?problem, "a text was not remembered");
+                return Ok(());
+            }
+        },
+    };
+    state.texts.remember(key, options, extraction, &origin).await
 }
 
 fn out(state: &AppState, created_at: DateTime<Utc>, read: Read) -> ExtractOut {

@@ -9,15 +9,19 @@ use crate::state::AppState;
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct FormatsOut {
     /// `auto` and those that work: `pdfium`, `native`, `tika`.
+    #[schema(value_type = Vec<crate::openapi::ExtractionEngine>)]
     extraction_engines: Vec<String>,
     /// `none` and those that work: `tesseract`, `google_vision`.
+    #[schema(value_type = Vec<crate::openapi::OcrEngine>)]
     ocr_engines: Vec<String>,
+    #[schema(value_type = Vec<crate::openapi::OutputFormat>)]
     output_formats: Vec<&'static str>,
     /// In units of 1,048,576 bytes.
     max_file_size_mb: u64,
     /// ISO 639-3 codes of the languages that can be recognised.
     languages: Vec<String>,
     /// Those that work; `llm` in background jobs alone.
+    #[schema(value_type = Vec<crate::openapi::TextProcessor>)]
     processors: Vec<String>,
     /// Types of documents that are read.
     mime_types: Vec<String>,

@@ -1,6 +1,6 @@
 use axum::{
     Json,
-    extract::{FromRequestParts, Path, State},
+    extract::{FromRequestParts, State},
     http::request::Parts,
     response::Response,
 };
@@ -12,7 +12,6 @@ use signalbox_domain::{
     kernel::Actor,
 };
 use signalbox_projections::{
-    Page,
     extraction::{
         ExtractionJobRow,
         queries::{self, JobCounts, JobFilter},
@@ -25,9 +24,9 @@ use uuid::Uuid;
 use super::{Visitor, extract::bare};
 use crate::{
     answer,
-    auth::Who,
+    auth::CurrentUser,
     context::RequestContext,
-    extract::{IfMatch, Params},
+    extract::{EnvelopeParams, IfMatch, Params, Sort, Text, id},
     past::{AsOf, AtParams, there},
     problem::{JobNotFoundOut, Problem, ProblemOut},
     state::{AppState, State as Gateway},
@@ -35,7 +34,7 @@ use crate::{
 
 /// Longest text that is shown with the state of its job, in bytes; longer ones are fetched from `/result`.
 const INLINE: i64 = 4 << 20;
-/// What the bytes are while nobody has looked.
+/// Type of a document that has not been read yet.
 const UNKNOWN_TYPE: &str = "application/octet-stream";
 
 /// A document that is read in the background.
@@ -43,6 +42,7 @@ const UNKNOWN_TYPE: &str = "application/octet-stream";
 pub(crate) struct ExtractionJobOut {
     id: String,
     /// `queued`, `processing`, `completed`, `failed` or `cancelled`.
+    #[schema(value_type = crate::openapi::ExtractionStatus)]
     status: String,
     filename: String,
     /// Found from the bytes; `application/octet-stream` until they have been read.
@@ -50,12 +50,16 @@ pub(crate) struct ExtractionJobOut {
     size_bytes: i64,
     /// Of the document, in hexadecimal.
     sha256: String,
+    #[schema(value_type = crate::openapi::OutputFormat)]
     output_format: String,
     /// That was asked for.
+    #[schema(value_type = crate::openapi::ExtractionEngine)]
     extraction_engine: String,
     /// That was asked for.
+    #[schema(value_type = crate::openapi::OcrEngine)]
     ocr_engine: String,
     language: String,
+    #[schema(value_type = Vec<crate::openapi::TextProcessor>)]
     processors: Vec<String>,
     /// The text, once the job has completed and while it is kept. Null in lists, and if it is longer than 4 MiB: then
     /// `/result` has it.
@@ -105,7 +109,7 @@ pub(crate) struct ExtractionJobsOut {
     data: Vec<ExtractionJobOut>,
 }
 
-/// How many jobs there are: the caller's, or those of all who sent no login.
+/// How many jobs the caller has. Like the list, it has none for callers without a login.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ExtractionStatsOut {
     /// Jobs of anybody that wait for a worker.
@@ -134,29 +138,27 @@ enum Status {
 #[into_params(parameter_in = Query)]
 pub(crate) struct JobParams {
     /// `queued`, `processing`, `completed`, `failed` or `cancelled`.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<crate::openapi::ExtractionStatus>)]
     status: Option<Status>,
     /// Part of the file's name, in any case of letters.
     filename: Option<String>,
     /// Submitted at or after, RFC 3339.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     from: Option<DateTime<Utc>>,
     /// Submitted before, RFC 3339.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     to: Option<DateTime<Utc>>,
-    /// From 1.
-    page: Option<i64>,
-    /// 1 to 100; 50 if absent.
-    page_size: Option<i64>,
 }
 
-/// `{id}`; what is no text names no job.
+/// `{id}` of a job, whose absence is answered in a form of its own.
 pub(super) struct JobKey(String);
 
 impl<S: Send + Sync> FromRequestParts<S> for JobKey {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let path = Path::<String>::from_request_parts(parts, state).await;
-        path.map(|Path(id)| Self(id)).map_err(|_| job_not_found())
+        let text = Text::from_request_parts(parts, state).await;
+        text.map(|Text(id)| Self(id)).map_err(|_| job_not_found())
     }
 }
 
@@ -165,30 +167,28 @@ fn job_not_found() -> Problem {
 }
 
 /// List the caller's extraction jobs, newest first. Jobs that were sent without a login are in no list.
-#[utoipa::path(get, path = "/api/v1/jobs", tag = "extraction jobs", security((), ("jwt" = [])), params(JobParams), operation_id = "list_extraction_jobs",
+#[utoipa::path(get, path = "/api/v1/jobs", tag = "extraction jobs", security((), ("jwt" = [])), params(EnvelopeParams<50>, Sort<ExtractionJobRow>, JobParams), operation_id = "list_extraction_jobs",
     responses((status = 200, body = ExtractionJobsOut), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(super) async fn list(
     State(state): State<AppState>,
-    Visitor(who): Visitor,
+    Visitor(user): Visitor,
+    Params(envelope): Params<EnvelopeParams<50>>,
+    sort: Sort<ExtractionJobRow>,
     Params(params): Params<JobParams>,
 ) -> Result<Json<ExtractionJobsOut>, Problem> {
-    let (number, page_size) = (params.page.unwrap_or(1), params.page_size.unwrap_or(50));
-    if !(1..=1_000_000).contains(&number) {
-        return Err(Problem::invalid("page must be between 1 and 1000000"));
-    }
-    if !(1..=100).contains(&page_size) {
-        return Err(Problem::invalid("page_size must be between 1 and 100"));
-    }
-    let JobParams { status, filename, from, to, .. } = params;
+    let wanted = envelope.page()?;
+    let JobParams { status, filename, from, to } = params;
     let filter = JobFilter { status: status.map(Status::as_str), filename, from, to };
-    let page = Page { limit: page_size, offset: (number - 1) * page_size };
-    let (rows, total) = match who {
-        Some(who) => state.read(|pool| queries::jobs(pool, who.user.0, &filter, page)).await?,
+    let (rows, total) = match user {
+        Some(user) => {
+            state.read(|pool| queries::jobs(pool, user.id.0, &filter, sort.order(), wanted)).await?
+        }
         None => (Vec::new(), 0),
     };
     let shown = || rows.iter().map(|row| ExtractionJobOut::new(&state, row, None)).collect();
-    let has_next = number * page_size < total;
-    Ok(Json(ExtractionJobsOut { items: shown(), data: shown(), total, page: number, page_size, has_next }))
+    let (page, page_size) = envelope.numbers();
+    let has_next = page * page_size < total;
+    Ok(Json(ExtractionJobsOut { items: shown(), data: shown(), total, page, page_size, has_next }))
 }
 
 /// How an extraction job stands, with its text once it has completed. With `at`, how it stood; a text is shown as long as it
@@ -197,15 +197,15 @@ pub(super) async fn list(
     responses((status = 200, body = ExtractionJobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 422, body = ProblemOut)))]
 pub(super) async fn get(
     State(state): State<AppState>,
-    Visitor(who): Visitor,
+    Visitor(user): Visitor,
     JobKey(id): JobKey,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let mut row = find(&state, who.as_ref(), &id).await?;
+    let mut row = find(&state, user.as_ref(), &id).await?;
     if let Some(at) = at {
         let is_kept = row.result_kept;
         row = find_past(&state, row.id, at).await?;
-        // What has been removed since cannot be shown any more.
+        // A result removed since cannot be shown any more.
         row.result_kept &= is_kept;
     }
     let is_short = row.result_size.is_some_and(|size| size <= INLINE);
@@ -218,12 +218,12 @@ pub(super) async fn get(
     responses((status = 200, body = ExtractionJobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 412, body = ProblemOut)))]
 pub(super) async fn cancel(
     State(state): State<AppState>,
-    Visitor(who): Visitor,
+    Visitor(user): Visitor,
     IfMatch(version): IfMatch,
     JobKey(id): JobKey,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    change(&state, who.as_ref(), &id, version, &context, ExtractionJobCommand::Cancel).await
+    change(&state, user.as_ref(), &id, version, &context, ExtractionJobCommand::Cancel).await
 }
 
 /// Read a document again whose job has failed; any other job stays as it is.
@@ -231,11 +231,11 @@ pub(super) async fn cancel(
     responses((status = 200, body = ExtractionJobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 409, body = ProblemOut)))]
 pub(super) async fn retry(
     State(state): State<AppState>,
-    Visitor(who): Visitor,
+    Visitor(user): Visitor,
     JobKey(id): JobKey,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    change(&state, who.as_ref(), &id, None, &context, ExtractionJobCommand::Retry).await
+    change(&state, user.as_ref(), &id, None, &context, ExtractionJobCommand::Retry).await
 }
 
 /// The text of an extraction job alone.
@@ -244,10 +244,10 @@ pub(super) async fn retry(
         (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 409, body = ProblemOut)))]
 pub(super) async fn result(
     State(state): State<AppState>,
-    Visitor(who): Visitor,
+    Visitor(user): Visitor,
     JobKey(id): JobKey,
 ) -> Result<Response, Problem> {
-    let row = find(&state, who.as_ref(), &id).await?;
+    let row = find(&state, user.as_ref(), &id).await?;
     if row.status != Status::Completed.as_str() {
         let detail = format!("Job is not completed (status: {})", row.status);
         return Err(Problem::conflict("job_not_completed", detail));
@@ -262,9 +262,9 @@ pub(super) async fn result(
     responses((status = 200, body = ExtractionStatsOut), (status = 401, body = ProblemOut)))]
 pub(super) async fn stats(
     State(state): State<AppState>,
-    Visitor(who): Visitor,
+    Visitor(user): Visitor,
 ) -> Result<Json<ExtractionStatsOut>, Problem> {
-    let counts = state.read(|pool| queries::counts(pool, who.as_ref().map(|who| who.user.0))).await?;
+    let counts = state.read(|pool| queries::counts(pool, user.as_ref().map(|user| user.id.0))).await?;
     let JobCounts { queue_depth, total, completed, failed, processing, queued, cancelled } = counts;
     Ok(Json(ExtractionStatsOut {
         queue_depth,
@@ -279,33 +279,33 @@ pub(super) async fn stats(
 
 async fn change(
     state: &Gateway,
-    who: Option<&Who>,
+    user: Option<&CurrentUser>,
     id: &str,
     version: Option<i64>,
     context: &RequestContext,
     command: ExtractionJobCommand,
 ) -> Result<Response, Problem> {
-    let row = find(state, who, id).await?;
-    let metadata = context.metadata(actor(who), "change extraction job");
+    let row = find(state, user, id).await?;
+    let metadata = context.metadata(actor(user), "change extraction job");
     let written = state.write::<ExtractionJob>(row.id, version, &metadata, &command).await?;
     let row = match written.unseen {
-        None => find(state, who, id).await?,
+        None => find(state, user, id).await?,
         Some(at) => find_past(state, row.id, at).await?,
     };
     Ok(answer::changed(written, row.version, &ExtractionJobOut::new(state, &row, None)))
 }
 
-/// Who acts, in the log.
-pub(super) fn actor(who: Option<&Who>) -> Actor {
-    who.map_or_else(|| Actor::system("anonymous"), Who::actor)
+/// The actor in the log.
+pub(super) fn actor(user: Option<&CurrentUser>) -> Actor {
+    user.map_or_else(|| Actor::system("anonymous"), CurrentUser::actor)
 }
 
 /// The job that a client calls `id`: its own, or one that was sent without a login.
-async fn find(state: &Gateway, who: Option<&Who>, id: &str) -> Result<ExtractionJobRow, Problem> {
-    let id = Uuid::parse_str(id).map_err(|_| job_not_found())?;
+async fn find(state: &Gateway, user: Option<&CurrentUser>, text: &str) -> Result<ExtractionJobRow, Problem> {
+    let id = id(text).ok_or_else(job_not_found)?;
     let row = state.read(|pool| queries::job(pool, id)).await?;
     let is_visible =
-        |row: &ExtractionJobRow| row.owner_id.is_none_or(|owner| who.is_some_and(|who| who.user.0 == owner));
+        |row: &ExtractionJobRow| row.owner_id.is_none_or(|owner| user.is_some_and(|user| user.id.0 == owner));
     row.filter(is_visible).ok_or_else(job_not_found)
 }
 

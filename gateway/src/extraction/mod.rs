@@ -4,28 +4,41 @@ mod extract;
 mod formats;
 mod jobs;
 mod options;
+mod quota;
 mod receive;
 mod submit;
 mod upload;
 
-use std::net::IpAddr;
+use std::time::Duration;
 
-use axum::{extract::FromRequestParts, http::request::Parts};
-use signalbox_documents::{Documents, Failure};
+use axum::{
+    extract::{FromRequestParts, Request},
+    http::{header, request::Parts},
+};
+use signalbox_documents::{Documents, Failure, FairPlaces, Place, Share, Sizes};
+use tokio::time::timeout;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    auth::{Reader, Who, presented},
-    client_address::ClientAddress,
+    auth::{CurrentUser, Reader, presented},
+    client_address::{ClientAddress, Network, is_proxied},
+    connections::Connection,
     limits::Rate,
     problem::{Problem, ProblemKind},
     state::{AppState, State as Gateway},
 };
 
-/// Documents that are received at the same time; each may lie on disk.
-pub(crate) const UPLOADS: usize = 64;
+/// Limits that the description of the interface shows.
+pub(crate) mod limits {
+    pub(crate) use super::{receive::BATCH, submit::MAX_SECRET};
+}
 
-/// Texts that are being remembered at the same time; what comes meanwhile is not remembered.
+/// Files that are received at the same time; each may lie on disk.
+const UPLOADS: Sizes = Sizes { places: 64, anonymous_each: 8, anonymous: 48 };
+/// Bytes a second that a document must arrive with, on average: it holds a place meanwhile.
+const LEAST_RATE: u32 = 4_000;
+
+/// Limit of texts being cached at the same time; others wait.
 pub(crate) const REMEMBERING: usize = 4;
 
 /// The routes of extraction.
@@ -52,24 +65,24 @@ pub(crate) fn takes_documents(path: &str) -> bool {
         || matches!(path, "/api/v1/jobs" | "/api/v1/jobs/batch")
 }
 
-/// Whoever may have documents read: anybody, unless that is closed. A credential that is shown has to be valid, and
-/// takes the place of the limit for strangers.
+/// A caller of extraction: anyone, unless anonymous access is closed. A presented credential has to be valid, and
+/// replaces the limit for anonymous callers.
 pub(crate) struct Caller {
-    pub(crate) who: Option<Who>,
+    pub(crate) user: Option<CurrentUser>,
     /// Where a stranger sends from.
-    stranger: Option<IpAddr>,
+    stranger: Option<Network>,
 }
 
-/// Whoever may ask about jobs; the limits of all requests are enough for that.
-pub(crate) struct Visitor(pub(crate) Option<Who>);
+/// A caller who may query jobs; the general rate limits suffice for that.
+pub(crate) struct Visitor(pub(crate) Option<CurrentUser>);
 
 impl FromRequestParts<AppState> for Visitor {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
         if presented(parts).is_some() || state.config.extraction.require_auth {
-            let Reader(who) = Reader::from_request_parts(parts, state).await?;
-            return Ok(Self(Some(who)));
+            let Reader(user) = Reader::from_request_parts(parts, state).await?;
+            return Ok(Self(Some(user)));
         }
         Ok(Self(None))
     }
@@ -79,15 +92,69 @@ impl FromRequestParts<AppState> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
-        let Visitor(who) = Visitor::from_request_parts(parts, state).await?;
-        let ClientAddress(address) = ClientAddress::from_request_parts(parts, state).await?;
-        let caller = Self { stranger: who.is_none().then_some(address), who };
+        let Visitor(user) = Visitor::from_request_parts(parts, state).await?;
+        if let (None, Some(documents)) = (&user, &state.documents) {
+            documents.check_anonymous()?;
+        }
+        let address = ClientAddress::from_request_parts(parts, state).await?;
+        let caller = Self { stranger: user.is_none().then_some(address.network()), user };
         caller.count(state, 1)?;
         Ok(caller)
     }
 }
 
+/// The places of all files that are being received.
+pub(crate) fn upload_places() -> FairPlaces {
+    FairPlaces::new(UPLOADS)
+}
+
+/// A place to receive a file of `share`, for which it waits as long as a document waits for a parser.
+pub(crate) async fn upload_place(state: &Gateway, share: &Share) -> Result<Place, Problem> {
+    let full = || Problem::unavailable("Too many files are being received: try again in a moment.");
+    let limit = Duration::from_secs(state.config.extraction.patience_seconds);
+    timeout(limit, state.uploads.take(share)).await.map_err(|_| full())?.map_err(|_| full())
+}
+
 impl Caller {
+    /// The principal that a document of this caller counts against.
+    pub(crate) fn share(&self) -> Share {
+        match (&self.user, self.stranger) {
+            (None, Some(network)) => Share::anonymous(network),
+            (Some(user), _) => Share::user(user.id),
+            (None, None) => Share::operator(),
+        }
+    }
+
+    /// Whether a callback of `request` may not go to this machine itself: without a login only a caller that is on this
+    /// machine too may name it, if no other machine can reach the server, and no page in a browser on it.
+    fn must_not_reach_loopback(&self, state: &Gateway, request: &Request) -> bool {
+        let server = &state.config.server;
+        let mut listeners = [Some(server.address), server.metrics_address].into_iter().flatten();
+        let is_alone = listeners.all(|listener| listener.ip().is_loopback());
+        let is_here = request.extensions().get::<Connection>().is_some_and(|connection| {
+            let peer = connection.peer();
+            peer.is_loopback() && !is_proxied(peer, request.headers(), &server.trusted_proxies)
+        });
+        self.user.is_none() && (!is_alone || !is_here || request.headers().contains_key(header::ORIGIN))
+    }
+
+    /// A place to receive the documents of `request`, which must not arrive too slowly.
+    fn begin_upload<'a>(
+        &self,
+        state: &'a Gateway,
+        request: &Request,
+    ) -> impl Future<Output = Result<Place, Problem>> + use<'a> {
+        let share = self.share();
+        let connection = request.extensions().get::<Connection>().cloned();
+        async move {
+            let place = upload_place(state, &share).await?;
+            if let Some(connection) = connection {
+                connection.require_rate(LEAST_RATE);
+            }
+            Ok(place)
+        }
+    }
+
     /// Counts documents that a stranger sends.
     fn count(&self, state: &Gateway, documents: usize) -> Result<(), Problem> {
         let Some(address) = self.stranger else { return Ok(()) };
@@ -100,7 +167,7 @@ impl Caller {
     }
 }
 
-/// Who reads documents, if that works here.
+/// The document parsers, if they work here.
 fn documents(state: &Gateway) -> Result<&Documents, Problem> {
     state.documents.as_ref().ok_or_else(|| {
         Problem::unavailable("Documents cannot be read on this machine: the log of the service says why.")

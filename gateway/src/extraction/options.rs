@@ -15,10 +15,13 @@ pub(super) type Pairs = Vec<(String, String)>;
 #[expect(dead_code, reason = "describes the parameters; their values are read by name")]
 pub(super) struct OptionsIn {
     /// `markdown` if absent, `json` or `plaintext`.
+    #[param(value_type = Option<crate::openapi::OutputFormat>)]
     output_format: Option<String>,
     /// `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`.
+    #[param(value_type = Option<crate::openapi::ExtractionEngine>)]
     extraction_engine: Option<String>,
     /// `tesseract` if absent, `google_vision` or `none`.
+    #[param(value_type = Option<crate::openapi::OcrEngine>)]
     ocr_engine: Option<String>,
     /// `true` if absent; `false` leaves text in pictures alone.
     ocr_enabled: Option<bool>,
@@ -38,8 +41,11 @@ pub(super) struct DocumentIn {
     #[schema(format = Binary, value_type = String)]
     file: Vec<u8>,
     /// As in the query, like the other fields.
+    #[schema(value_type = Option<crate::openapi::OutputFormat>)]
     output_format: Option<String>,
+    #[schema(value_type = Option<crate::openapi::ExtractionEngine>)]
     extraction_engine: Option<String>,
+    #[schema(value_type = Option<crate::openapi::OcrEngine>)]
     ocr_engine: Option<String>,
     ocr_enabled: Option<bool>,
     language: Option<String>,
@@ -66,8 +72,11 @@ pub(super) struct ExtractionJobIn {
     #[schema(format = Binary, value_type = String)]
     file: Vec<u8>,
     /// As in the query, like the other fields.
+    #[schema(value_type = Option<crate::openapi::OutputFormat>)]
     output_format: Option<String>,
+    #[schema(value_type = Option<crate::openapi::ExtractionEngine>)]
     extraction_engine: Option<String>,
+    #[schema(value_type = Option<crate::openapi::OcrEngine>)]
     ocr_engine: Option<String>,
     ocr_enabled: Option<bool>,
     language: Option<String>,
@@ -85,8 +94,11 @@ pub(super) struct ExtractionJobsIn {
     #[schema(format = Binary, value_type = Vec<String>)]
     files: Vec<Vec<u8>>,
     /// As in the query, like the other fields.
+    #[schema(value_type = Option<crate::openapi::OutputFormat>)]
     output_format: Option<String>,
+    #[schema(value_type = Option<crate::openapi::ExtractionEngine>)]
     extraction_engine: Option<String>,
+    #[schema(value_type = Option<crate::openapi::OcrEngine>)]
     ocr_engine: Option<String>,
     ocr_enabled: Option<bool>,
     language: Option<String>,
@@ -96,7 +108,7 @@ pub(super) struct ExtractionJobsIn {
     callback_secret: Option<String>,
 }
 
-/// What `query` says of `name`, or else `form`.
+/// The values of `name` in `query`, or else in `form`.
 fn given(query: &Pairs, form: &Pairs, name: &str) -> Option<Vec<String>> {
     let of = |pairs: &Pairs| {
         let values: Vec<String> = pairs

@@ -1,12 +1,20 @@
 //! Receives documents of jobs, straight into the blob store: checked for their size and hashed on the way.
 
 use axum::extract::Request;
-use multer::Field;
+use futures::TryStreamExt;
+use multer::{Field, Multipart};
 use signalbox_blob_store::{BlobKey, Receive, Received, Start};
+use signalbox_documents::TypeProbe;
 use signalbox_domain::kernel::Sha256Hex;
 
-use super::{options::Pairs, upload::missing};
+use super::{
+    options::Pairs,
+    quota::{self, Coming},
+    upload::missing,
+};
 use crate::{
+    client_address::Network,
+    extract::content_length,
     form::{OPTIONS, empty, filename, multipart, option, refused, unreadable},
     problem::Problem,
     staged::Staged,
@@ -14,15 +22,17 @@ use crate::{
 };
 
 /// Documents of one batch.
-pub(super) const BATCH: usize = 100;
+pub(crate) const BATCH: usize = 100;
 /// A batch may have so many times the bytes of one document.
 const BATCH_BYTES: u64 = 10;
 
-/// What a form brought.
+/// The content of a form.
 pub(super) struct Form {
     pub(super) documents: Vec<Document>,
     /// The other fields.
     pub(super) fields: Pairs,
+    /// How the documents of an anonymous caller are counted.
+    pub(super) coming: Option<Coming>,
 }
 
 /// A document in the blob store.
@@ -31,14 +41,40 @@ pub(super) struct Document {
     pub(super) filename: String,
     pub(super) size: u64,
     pub(super) sha256: Sha256Hex,
+    pub(super) probe: TypeProbe,
 }
 
-/// Reads the form of `request`, with one document in the part `file`; or, as a batch, with many in parts `files`.
-pub(super) async fn receive(state: &AppState, request: Request, is_batch: bool) -> Result<Form, Problem> {
+/// Reads the form of `request`, with one document in the part `file`; or, as a batch, with many in parts `files`. The
+/// bytes of a `stranger` count against the quota before they are read.
+pub(super) async fn receive(
+    state: &AppState,
+    request: Request,
+    is_batch: bool,
+    stranger: Option<Network>,
+) -> Result<Form, Problem> {
     let most = state.config.extraction.max_file_bytes;
     let whole = if is_batch { most.saturating_mul(BATCH_BYTES) } else { most };
-    let mut parts = multipart(request, whole, most, missing)?;
-    let mut form = Form { documents: Vec::new(), fields: Pairs::new() };
+    let length = content_length(request.headers());
+    // A form without a length counts with the largest size that is accepted, so its limit is lower than usual.
+    let whole = match stranger {
+        Some(_) if length.is_none() => most.min(quota::most(state)),
+        _ => whole,
+    };
+    let parts = multipart(request, whole, most, missing)?;
+    let Some(network) = stranger else { return read(state, parts, most, is_batch).await };
+    let coming = Coming::expect(state, network, length.unwrap_or(whole)).await?;
+    let mut form = coming.until(read(state, parts, most, is_batch)).await?;
+    form.coming = Some(coming);
+    Ok(form)
+}
+
+async fn read(
+    state: &AppState,
+    mut parts: Multipart<'static>,
+    most: u64,
+    is_batch: bool,
+) -> Result<Form, Problem> {
+    let mut form = Form { documents: Vec::new(), fields: Pairs::new(), coming: None };
     while let Some(field) = parts.next_field().await.map_err(|error| unreadable(&error, most))? {
         let name = field.name().unwrap_or_default().to_owned();
         if name == "file" || (is_batch && name == "files") {
@@ -49,7 +85,9 @@ pub(super) async fn receive(state: &AppState, request: Request, is_batch: bool) 
         }
     }
     match form.documents.is_empty() {
-        true if is_batch => Err(Problem::malformed("No files provided")),
+        true if is_batch => {
+            Err(Problem::invalid("files is required: send each document in a part named files"))
+        }
         true => Err(missing()),
         false => Ok(form),
     }
@@ -67,7 +105,7 @@ impl Form {
         }
     }
 
-    /// What tells this form from others that were sent to the same address.
+    /// Distinguishes this form from others sent to the same address.
     pub(super) fn digest(&self, query: &Pairs) -> Vec<u8> {
         let documents: Vec<_> =
             self.documents.iter().map(|document| (&document.filename, document.sha256.as_str())).collect();
@@ -79,10 +117,12 @@ async fn receive_document(state: &AppState, field: Field<'static>, most: u64) ->
     let filename = filename(&field)?;
     let input = Staged::begin(state).await?;
     let request = Receive { start: Start::Anew, limit: most, expected_sha256: None, total: None };
-    let received = state.blobs.receive(&BlobKey::new(input.id(), "input"), request, field, |_| {}).await;
+    let mut probe = TypeProbe::default();
+    let body = field.inspect_ok(|piece| probe.take(piece));
+    let received = state.blobs.receive(&BlobKey::new(input.id(), "input"), request, body, |_| {}).await;
     match received.map_err(|error| refused(error, most))? {
         Received::Complete { size: 0, .. } => Err(empty()),
-        Received::Complete { size, sha256 } => Ok(Document { input, filename, size, sha256 }),
+        Received::Complete { size, sha256 } => Ok(Document { input, filename, size, sha256, probe }),
         Received::Partial { .. } => Err(Problem::internal(&"a document was stored in part")),
     }
 }

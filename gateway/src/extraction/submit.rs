@@ -25,19 +25,19 @@ use super::{
 };
 use crate::{
     answer,
-    auth::Who,
+    auth::CurrentUser,
     context::RequestContext,
-    idempotency::{Begun, NotStored, Once, digest},
+    idempotency::{Begun, NotStored, Once, RequestSecret, digest},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway, Written},
-    target::reachable,
+    target::reachable_from,
 };
 
 /// Commands of a batch under way at the same time.
 const CONCURRENT: usize = 16;
 /// Longest secret of a callback, in characters.
-const MAX_SECRET: usize = 255;
-/// What secrets of the Standard Webhooks specification begin with.
+pub(crate) const MAX_SECRET: usize = 255;
+/// Prefix of secrets by the Standard Webhooks specification.
 const SECRET_PREFIX: &str = "whsec_";
 
 /// A job that was taken in.
@@ -45,6 +45,7 @@ const SECRET_PREFIX: &str = "whsec_";
 pub(super) struct ExtractionSubmittedOut {
     job_id: String,
     /// `queued`.
+    #[schema(value_type = crate::openapi::Submitted)]
     status: &'static str,
     filename: String,
     message: &'static str,
@@ -62,26 +63,28 @@ pub(super) struct ExtractionBatchOut {
     message: &'static str,
 }
 
-/// What is asked for all documents of a request.
-struct Wanted {
+/// The request, common to all its documents.
+struct JobRequest {
     options: Options,
-    callback: Option<Wish>,
+    callback: Option<CallbackRequest>,
 }
 
-/// Who is to be told, and by whose secret.
-struct Wish {
+/// The requested callback, and the secret that signs it.
+struct CallbackRequest {
     /// Equal for all addresses of a host.
     receiver: WebhookId,
     url: String,
     /// None if we have to make one.
     secret: Option<String>,
+    /// Whether the address of this machine itself is refused to it.
+    no_loopback: bool,
 }
 
 /// Have a document read in the background.
 #[utoipa::path(post, path = "/api/v1/jobs", tag = "documents", security((), ("jwt" = [])), params(OptionsIn, JobOptionsIn), operation_id = "submit_extraction_job",
     request_body(content = ExtractionJobIn, content_type = "multipart/form-data"),
     responses((status = 202, body = ExtractionSubmittedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
-        (status = 413, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
+        (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(super) async fn submit(
     State(state): State<AppState>,
     caller: Caller,
@@ -96,7 +99,7 @@ pub(super) async fn submit(
 #[utoipa::path(post, path = "/api/v1/documents", tag = "documents", security((), ("jwt" = [])), params(OptionsIn, JobOptionsIn), operation_id = "submit_document",
     request_body(content = ExtractionJobIn, content_type = "multipart/form-data"),
     responses((status = 202, body = ExtractionSubmittedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
-        (status = 413, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
+        (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(super) async fn submit_document(
     state: State<AppState>,
     caller: Caller,
@@ -111,7 +114,7 @@ pub(super) async fn submit_document(
 #[utoipa::path(post, path = "/api/v1/jobs/batch", tag = "documents", security((), ("jwt" = [])), params(OptionsIn, JobOptionsIn), operation_id = "submit_extraction_jobs",
     request_body(content = ExtractionJobsIn, content_type = "multipart/form-data"),
     responses((status = 202, body = ExtractionBatchOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
-        (status = 413, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
+        (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(super) async fn submit_batch(
     State(state): State<AppState>,
     caller: Caller,
@@ -130,31 +133,46 @@ async fn take_in(
     request: Request,
     is_batch: bool,
 ) -> Result<Response, Problem> {
-    let (path, query) = (request.uri().path().to_owned(), query(&request)?);
-    // What the query asks for wrongly is told before the document is sent.
+    let (uri, query) = (request.uri().clone(), query(&request)?);
+    let no_loopback = caller.must_not_reach_loopback(state, &request);
+    // Invalid options in the query are reported before the document is sent.
     options::read(&query, &Pairs::new())?;
-    let place = state.uploads.try_acquire();
-    let _place = place
-        .map_err(|_| Problem::unavailable("Too many documents are being received: try again in a moment."))?;
-    let form = receive(state, request, is_batch).await?;
-    let who = caller.who.as_ref();
+    let place = caller.begin_upload(state, &request).await?;
+    let form = receive(state, request, is_batch, caller.stranger).await?;
+    drop(place);
     // The request itself has been counted as one.
     caller.count(state, form.documents.len() - 1)?;
-    let wanted = wanted(state, &query, &form.fields).await?;
+    let job = job_request(state, &query, &form.fields, no_loopback).await?;
+    check_types(state, &form, &job.options, is_batch)?;
     let Some(once) = once else {
-        return submit_all(state, who, &context, form, &wanted, is_batch).await;
+        return submit_all(state, caller, &context, form, &job, is_batch).await;
     };
-    match once.begin(state, &digest(&path, &form.digest(&query))).await? {
+    match once.begin(state, &digest(&uri, &form.digest(&query))).await? {
         Begun::Before(first) => Ok(first),
         Begun::Now(seed) => {
             context.resource = seed;
-            let response = submit_all(state, who, &context, form, &wanted, is_batch).await?;
-            once.keep(&state.pool, response).await
+            context.keyed = Some(once.clone());
+            let response = submit_all(state, caller, &context, form, &job, is_batch).await?;
+            once.keep(state, seed, response).await
         }
     }
 }
 
-async fn wanted(state: &Gateway, query: &Pairs, form: &Pairs) -> Result<Wanted, Problem> {
+/// Refuses documents of unsupported types before a job is created.
+fn check_types(state: &Gateway, form: &Form, options: &Options, is_batch: bool) -> Result<(), Problem> {
+    let documents = documents(state)?;
+    form.documents.iter().try_for_each(|document| {
+        let checked = documents.check_type(&document.probe, options).map_err(Problem::from);
+        checked.map_err(|problem| if is_batch { problem.of_file(&document.filename) } else { problem })
+    })
+}
+
+async fn job_request(
+    state: &Gateway,
+    query: &Pairs,
+    form: &Pairs,
+    no_loopback: bool,
+) -> Result<JobRequest, Problem> {
     let options = options::read(query, form)?;
     let documents = documents(state)?;
     documents.check(&options)?;
@@ -162,13 +180,19 @@ async fn wanted(state: &Gateway, query: &Pairs, form: &Pairs) -> Result<Wanted, 
     if options.processors.contains(&llm) && !documents.offer().await.processors.contains(&llm.as_str()) {
         return Err(Problem::unavailable("the processor llm is not configured here: leave it out"));
     }
-    Ok(Wanted { options, callback: callback(state, query, form)? })
+    Ok(JobRequest { options, callback: callback(state, query, form, no_loopback)? })
 }
 
-fn callback(state: &Gateway, query: &Pairs, form: &Pairs) -> Result<Option<Wish>, Problem> {
+/// `no_loopback` refuses the addresses of this machine itself, here when they are literal, else when the request is made.
+fn callback(
+    state: &Gateway,
+    query: &Pairs,
+    form: &Pairs,
+    no_loopback: bool,
+) -> Result<Option<CallbackRequest>, Problem> {
     let given = |name: &str| options::one(query, form, name).filter(|value| !value.is_empty());
     let Some(url) = given("callback_url") else { return Ok(None) };
-    let (url, target) = reachable(state, "callback_url", &url)?;
+    let (url, target) = reachable_from(state, "callback_url", &url, no_loopback)?;
     let secret = given("callback_secret");
     if secret.as_ref().is_some_and(|secret| secret.chars().count() > MAX_SECRET || secret.contains('\0')) {
         let detail = format!("callback_secret must be at most {MAX_SECRET} characters long, without NUL");
@@ -176,7 +200,7 @@ fn callback(state: &Gateway, query: &Pairs, form: &Pairs) -> Result<Option<Wish>
     }
     let host: String = target.as_str().split_inclusive('/').take(3).collect();
     let receiver = WebhookId(Uuid::new_v5(&Uuid::NAMESPACE_URL, host.as_bytes()));
-    Ok(Some(Wish { receiver, url, secret }))
+    Ok(Some(CallbackRequest { receiver, url, secret, no_loopback }))
 }
 
 /// The queue is bounded: who comes when it is full comes again. A repetition finds room for what it had brought before.
@@ -190,10 +214,10 @@ async fn check_room(state: &Gateway, ids: &[Uuid]) -> Result<(), Problem> {
 
 async fn submit_all(
     state: &Gateway,
-    who: Option<&Who>,
+    caller: &Caller,
     context: &RequestContext,
     form: Form,
-    wanted: &Wanted,
+    request: &JobRequest,
     is_batch: bool,
 ) -> Result<Response, Problem> {
     let documents = form.documents;
@@ -203,10 +227,20 @@ async fn submit_all(
     };
     let ids: Vec<_> = (0..documents.len()).map(id).collect();
     check_room(state, &ids).await?;
+    if let Some(coming) = form.coming {
+        let sizes = documents.iter().map(|document| document.size);
+        coming.note(&ids.iter().copied().zip(sizes).collect::<Vec<_>>()).await?;
+    }
+    let user = caller.user.as_ref();
+    let secret = match &request.callback {
+        Some(CallbackRequest { secret: None, .. }) => Some(context.secret(state).await?),
+        _ => None,
+    };
+    let secret = secret.as_ref();
     let submissions = ids
         .into_iter()
         .zip(documents)
-        .map(|(id, document)| submit_one(state, who, context, id, document, wanted));
+        .map(|(id, document)| submit_one(state, user, context, id, document, request, secret));
     let submissions: Vec<_> = submissions.collect();
     let submitted: Vec<(Written, ExtractionSubmittedOut)> =
         stream::iter(submissions).buffered(CONCURRENT).try_collect().await?;
@@ -234,35 +268,42 @@ async fn submit_all(
 
 async fn submit_one(
     state: &Gateway,
-    who: Option<&Who>,
+    user: Option<&CurrentUser>,
     context: &RequestContext,
     id: Uuid,
     document: Document,
-    wanted: &Wanted,
+    request: &JobRequest,
+    random: Option<&RequestSecret>,
 ) -> Result<(Written, ExtractionSubmittedOut), Problem> {
-    let Document { input, filename, size, sha256 } = document;
+    let Document { input, filename, size, sha256, probe: _ } = document;
     let mut shown = None;
-    let callback = match &wanted.callback {
+    let callback = match &request.callback {
         None => None,
-        Some(Wish { receiver, url, secret }) => {
-            let secret = match secret {
-                Some(secret) => secret.clone(),
-                None => shown.insert(made_secret(state, id)?).clone(),
+        Some(CallbackRequest { receiver, url, secret, no_loopback }) => {
+            let secret = match (secret, random) {
+                (Some(secret), _) => secret.clone(),
+                (None, Some(random)) => shown.insert(made_secret(random, id)?).clone(),
+                (None, None) => return Err(Problem::internal(&"a callback has no secret")),
             };
             let sealed = state.sealer.seal(receiver.0, &secret).map_err(|error| Problem::internal(&error))?;
-            Some(Callback { receiver: *receiver, url: url.clone(), sealed_secret: sealed })
+            Some(Callback {
+                receiver: *receiver,
+                url: url.clone(),
+                sealed_secret: sealed,
+                no_loopback: *no_loopback,
+            })
         }
     };
     let new = NewExtractionJob {
-        owner: who.map(|who| who.user),
+        owner: user.map(|user| user.id),
         filename: filename.clone(),
         size,
         sha256,
         input: input.id(),
-        options: words(&wanted.options)?,
+        options: words(&request.options)?,
         callback,
     };
-    let metadata = context.metadata(actor(who), &format!("submit {id}"));
+    let metadata = context.metadata(actor(user), &format!("submit {id}"));
     let command = ExtractionJobCommand::Submit(new);
     let written = input.hand_over::<ExtractionJob>(id, &metadata, &command).await?;
     let out = ExtractionSubmittedOut {
@@ -275,11 +316,9 @@ async fn submit_one(
     Ok((written, out))
 }
 
-/// A secret that follows from the job, so that a repeated request gets the same.
-fn made_secret(state: &Gateway, job: Uuid) -> Result<String, Problem> {
-    let derived = state.keys.derive("callback secret", job.as_bytes());
-    let newest = derived.first().ok_or_else(|| Problem::internal(&"there is no signing key"))?;
-    Ok(format!("{SECRET_PREFIX}{}", BASE64_STANDARD.encode(newest)))
+fn made_secret(random: &RequestSecret, job: Uuid) -> Result<String, Problem> {
+    let secret = random.derive("callback secret", job)?;
+    Ok(format!("{SECRET_PREFIX}{}", BASE64_STANDARD.encode(secret)))
 }
 
 /// The words of the log for `options`; they are the same.

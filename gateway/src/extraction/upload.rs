@@ -1,4 +1,5 @@
-//! Receives a document: its size is checked and its checksum is taken as it comes; what is not small goes to disk.
+//! Receives a document: its size is checked and its checksum is computed while it arrives; large ones are written to
+//! disk.
 
 use std::{
     io::{self, Cursor, SeekFrom},
@@ -36,7 +37,7 @@ pub(super) struct Upload {
 /// Where its bytes are.
 pub(super) enum Bytes {
     Memory(Cursor<Vec<u8>>),
-    /// Without a name: gone when it is closed, however that comes about.
+    /// An unnamed file: removed when it is closed, also by a crash.
     Disk(File),
 }
 
@@ -114,10 +115,8 @@ async fn receive_file(
         match &mut disk {
             None => memory.extend_from_slice(&piece),
             Some(file) => {
-                file.write_all(&std::mem::take(&mut memory))
-                    .await
-                    .map_err(|error| Problem::internal(&error))?;
-                file.write_all(&piece).await.map_err(|error| Problem::internal(&error))?;
+                file.write_all(&std::mem::take(&mut memory)).await.map_err(|error| Problem::file(&error))?;
+                file.write_all(&piece).await.map_err(|error| Problem::file(&error))?;
             }
         }
     }
@@ -127,8 +126,8 @@ async fn receive_file(
     let bytes = match disk {
         None => Bytes::Memory(Cursor::new(memory)),
         Some(mut file) => {
-            file.flush().await.map_err(|error| Problem::internal(&error))?;
-            file.seek(SeekFrom::Start(0)).await.map_err(|error| Problem::internal(&error))?;
+            file.flush().await.map_err(|error| Problem::file(&error))?;
+            file.seek(SeekFrom::Start(0)).await.map_err(|error| Problem::file(&error))?;
             Bytes::Disk(file)
         }
     };
@@ -138,7 +137,6 @@ async fn receive_file(
 async fn open(state: &Gateway) -> Result<File, Problem> {
     let folder = state.config.storage.folder.clone();
     let opened = tokio::task::spawn_blocking(move || tempfile::tempfile_in(folder)).await;
-    let file =
-        opened.map_err(|error| Problem::internal(&error))?.map_err(|error| Problem::internal(&error))?;
+    let file = opened.map_err(|error| Problem::internal(&error))?.map_err(|error| Problem::file(&error))?;
     Ok(File::from_std(file))
 }

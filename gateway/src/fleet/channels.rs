@@ -8,7 +8,7 @@ use signalbox_domain::{
 use signalbox_projections::monitoring::queries;
 use uuid::Uuid;
 
-use crate::{auth::Who, context::RequestContext, problem::Problem, state::State};
+use crate::{auth::CurrentUser, context::RequestContext, problem::Problem, state::State};
 
 /// Longest name of an event, in characters.
 const MAX_NAME: usize = 255;
@@ -16,7 +16,7 @@ const MAX_NAME: usize = 255;
 /// Maps the channels of the instance that is called `instance`, and links each to an event if `link` says so.
 pub(super) async fn map(
     state: &State,
-    who: &Who,
+    user: &CurrentUser,
     context: &RequestContext,
     instance: &str,
     channels: Vec<PluginChannel>,
@@ -30,7 +30,7 @@ pub(super) async fn map(
             if is_shared { format!("{} ({})", channel.name, channel.id) } else { channel.name.clone() };
         let event_name: String = format!("{instance} – {label}").chars().take(MAX_NAME).collect();
         let event = match link {
-            true => Some(event(state, who, context, event_name, channel).await?),
+            true => Some(event(state, user, context, event_name, channel).await?),
             false => None,
         };
         let mapping =
@@ -44,7 +44,7 @@ pub(super) async fn map(
 /// The event for `channel`: the one that has its name already, or a new one.
 async fn event(
     state: &State,
-    who: &Who,
+    user: &CurrentUser,
     context: &RequestContext,
     name: String,
     channel: &PluginChannel,
@@ -59,10 +59,9 @@ async fn event(
         min_value: Some(channel.min_value),
         max_value: Some(channel.max_value),
     };
-    let purpose = format!("create channel {}", channel.id);
-    let id = Uuid::new_v5(&context.resource, purpose.as_bytes());
-    let command = ChannelCommand::Create(NewChannel { number: 0, owner: who.user, spec });
-    let metadata = context.metadata(who.actor(), &purpose);
+    let (purpose, id) = (purpose(&channel.id), event_id(context.resource, &channel.id));
+    let command = ChannelCommand::Create(NewChannel { number: 0, owner: user.id, spec });
+    let metadata = context.metadata(user.actor(), &purpose);
     match state.write::<Channel>(id, None, &metadata, &command).await {
         Ok(_) => Ok(ChannelId(id)),
         // Somebody made it in this moment.
@@ -72,6 +71,15 @@ async fn event(
         }
         Err(rejection) => Err(rejection.into()),
     }
+}
+
+/// The event that `instance` creates for `channel`.
+pub(super) fn event_id(instance: Uuid, channel: &str) -> Uuid {
+    Uuid::new_v5(&instance, purpose(channel).as_bytes())
+}
+
+fn purpose(channel: &str) -> String {
+    format!("create channel {channel}")
 }
 
 fn kind(direction: Direction) -> ChannelType {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::{
     auth::Writer,
-    extract::JsonBody,
+    extract::{JsonBody, id},
     problem::{Problem, ProblemOut},
     state::AppState,
 };
@@ -16,9 +16,9 @@ use crate::{
 /// How long a claim holds that is not repeated, in seconds.
 const SECONDS: i64 = 30;
 /// Longest name of a controller, in characters.
-const MAX_NAME: usize = 100;
+pub(crate) const MAX_NAME: usize = 100;
 /// Instances of one controller at most.
-const MAX_INSTANCES: usize = 1000;
+pub(crate) const MAX_INSTANCES: usize = 1000;
 
 /// What a controller means to run.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -51,8 +51,8 @@ pub(crate) async fn claim(
     if instances.len() > MAX_INSTANCES {
         return Err(Problem::invalid(format!("instances must be at most {MAX_INSTANCES}")));
     }
-    let wanted: Vec<_> = instances.iter().filter_map(|id| Uuid::parse_str(id).ok()).collect();
-    let now = state.clock.now();
+    let wanted: Vec<_> = instances.iter().filter_map(|text| id(text)).collect();
+    let now = state.server_time().await?;
     let until = now + TimeDelta::seconds(SECONDS);
     let held = queries::claim_instances(&state.pool, &controller, &wanted, now, until).await?;
     Ok(Json(ClaimsOut { instances: held.iter().map(Uuid::to_string).collect(), seconds: SECONDS }))

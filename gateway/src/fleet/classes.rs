@@ -45,7 +45,7 @@ pub(crate) struct PluginClassOut {
 pub(crate) struct ClassChannelOut {
     channel_id: String,
     channel_name: String,
-    #[schema(value_type = String)]
+    #[schema(value_type = crate::openapi::Direction)]
     direction: Direction,
     unit: String,
     min_value: f64,
@@ -58,7 +58,7 @@ pub(super) struct Offered {
     pub(super) package: Option<PackageRow>,
 }
 
-/// Whether the class `id` comes with the service.
+/// Whether the class `id` ships with the service.
 pub(super) fn is_built_in(id: &str) -> bool {
     BUILT_IN.iter().any(|class| class.id == id)
 }
@@ -89,7 +89,7 @@ pub(super) async fn find(state: &Gateway, id: &str) -> Result<Offered, Problem> 
 }
 
 impl Offered {
-    /// What `config` says, when it is a JSON object that the class takes; none is an empty one.
+    /// The object in `config`, if it is valid JSON for the class; absent means an empty object.
     pub(super) fn check(&self, config: Option<&str>) -> Result<Map<String, Value>, Problem> {
         let config = config.filter(|config| !config.trim().is_empty()).unwrap_or("{}");
         let wrong = |why: &str| Problem::invalid(format!("config_json {why}"));

@@ -28,19 +28,19 @@ use crate::{
     answer::{self, Page, StatusOut},
     auth::Admin,
     context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, parse_json, read_body},
-    past::{AsOf, AtParams, key, there},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, parse_json, read_body},
+    past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
     target::reachable,
 };
 
-/// What runs when no update was ever applied.
+/// The running version if no update was ever applied.
 const PRODUCT: &str = env!("CARGO_PKG_VERSION");
-/// What people call it.
+/// Name of the resource in messages.
 const WHAT: &str = "Firmware update";
-/// So long a rollback is waited for before the answer is that it goes on.
-const ROLLBACK_PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit of waiting for a rollback; after it the answer is that it is in progress.
+const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often it is looked at meanwhile.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -56,6 +56,7 @@ pub(crate) struct FirmwareOut {
     file_hash_sha256: Option<String>,
     file_size_bytes: Option<i64>,
     /// `pending`, `downloading`, `verifying`, `applying`, `completed`, `failed` or `rolled_back`.
+    #[schema(value_type = crate::openapi::FirmwareStatus)]
     status: String,
     /// Why it failed, or could not be rolled back.
     error_message: Option<String>,
@@ -117,24 +118,26 @@ pub(crate) struct FirmwareCheckOut {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct FirmwareParams {
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<crate::openapi::FirmwareStatus>)]
     status: Option<FirmwareStatus>,
     version: Option<String>,
 }
 
 /// List firmware updates, newest first.
-#[utoipa::path(get, path = "/api/v1/ota", tag = "firmware", security(("jwt" = [])), params(EnvelopeParams, FirmwareParams), operation_id = "list_firmware",
+#[utoipa::path(get, path = "/api/v1/ota", tag = "firmware", security(("jwt" = [])), params(EnvelopeParams, Sort<FirmwareRow>, FirmwareParams), operation_id = "list_firmware",
     responses((status = 200, body = Page<FirmwareOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
     _: Admin,
     Params(envelope): Params<EnvelopeParams>,
+    sort: Sort<FirmwareRow>,
     Params(params): Params<FirmwareParams>,
 ) -> Result<Json<Page<FirmwareOut>>, Problem> {
     let filter =
         FirmwareFilter { status: params.status.map(FirmwareStatus::as_str), release: params.version };
     let wanted = envelope.page()?;
-    let (rows, total) = state.read(|pool| firmware::firmware_updates(pool, &filter, wanted)).await?;
+    let (rows, total) =
+        state.read(|pool| firmware::firmware_updates(pool, &filter, sort.order(), wanted)).await?;
     let running = state.read(firmware::running_firmware).await?;
     let shown = rows.into_iter().map(|row| FirmwareOut::of(row, running)).collect();
     Ok(Json(envelope.envelope(total, shown)))
@@ -146,12 +149,12 @@ pub(crate) async fn list(
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     context: RequestContext,
     JsonBody(firmware): JsonBody<FirmwareIn>,
 ) -> Result<Response, Problem> {
     let new = NewFirmware {
-        owner: who.user,
+        owner: user.id,
         version: valid_version(&firmware.version)?,
         changelog: firmware.changelog,
         download_url: valid_url(&state, firmware.download_url)?,
@@ -159,7 +162,7 @@ pub(crate) async fn create(
         signature: valid_signature(firmware.signature)?,
         bundle: None,
     };
-    let metadata = context.metadata(who.actor(), "create firmware");
+    let metadata = context.metadata(user.actor(), "create firmware");
     let command = FirmwareCommand::Create(new);
     let written = state.write::<Firmware>(context.resource, None, &metadata, &command).await?;
     let (version, out) = shown(&state, context.resource, written.unseen).await?;
@@ -209,13 +212,13 @@ pub(crate) async fn get(
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&state, &id).await?;
-    let metadata = context.metadata(who.actor(), "delete firmware");
+    let metadata = context.metadata(user.actor(), "delete firmware");
     let written = state.write::<Firmware>(row.id, version, &metadata, &FirmwareCommand::Delete).await?;
     Ok(answer::success(written, "Firmware update successfully deleted."))
 }
@@ -226,7 +229,7 @@ pub(crate) async fn delete(
         (status = 404, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn apply(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
     request: Request,
@@ -237,7 +240,7 @@ pub(crate) async fn apply(
     let download_url = valid_url(&state, apply.download_url)?;
     let command = FirmwareCommand::Apply { download_url, sha256: valid_digest(apply.file_hash_sha256)? };
     let row = find(&state, &id).await?;
-    let metadata = context.metadata(who.actor(), "apply firmware");
+    let metadata = context.metadata(user.actor(), "apply firmware");
     let written = state.write::<Firmware>(row.id, None, &metadata, &command).await?;
     let (_, out) = shown(&state, row.id, written.unseen).await?;
     Ok(answer::written(written, StatusCode::ACCEPTED, None, &out))
@@ -250,18 +253,18 @@ pub(crate) async fn apply(
         (status = 404, body = ProblemOut), (status = 409, body = ProblemOut)))]
 pub(crate) async fn rollback(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&state, &id).await?;
-    let metadata = context.metadata(who.actor(), "roll back firmware");
+    let metadata = context.metadata(user.actor(), "roll back firmware");
     let written = state.write::<Firmware>(row.id, None, &metadata, &FirmwareCommand::Rollback).await?;
     if written.unseen.is_some() {
         let (_, out) = shown(&state, row.id, written.unseen).await?;
         return Ok(answer::written(written, StatusCode::ACCEPTED, None, &out));
     }
-    let deadline = Instant::now() + ROLLBACK_PATIENCE;
+    let deadline = Instant::now() + ROLLBACK_TIMEOUT;
     let row = loop {
         let row = find(&state, &id).await?;
         if row.work.is_none() || Instant::now() > deadline {

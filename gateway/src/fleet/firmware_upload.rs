@@ -8,6 +8,7 @@ use axum::{
 use multer::Field;
 use serde::Serialize;
 use signalbox_blob_store::{BlobKey, Receive, Received, Start};
+use signalbox_documents::Share;
 use signalbox_domain::{
     fleet::{Firmware, FirmwareBundle, FirmwareCommand, NewFirmware},
     kernel::ReleaseVersion,
@@ -21,8 +22,9 @@ use super::{
 };
 use crate::{
     answer,
-    auth::{Admin, Who},
+    auth::{Admin, CurrentUser},
     context::RequestContext,
+    extraction::upload_place,
     form::{OPTIONS, empty, filename, multipart, option, refused, unreadable},
     idempotency::{Begun, Once, digest},
     problem::{Problem, ProblemOut},
@@ -30,9 +32,9 @@ use crate::{
     state::AppState,
 };
 
-/// What a bundle is called in its folder of the blob store.
+/// Name of a bundle in its folder of the blob store.
 const BUNDLE: &str = "bundle";
-/// What names of bundles end with.
+/// Suffixes of bundle names.
 const ENDINGS: [&str; 2] = [".tar.gz", ".tgz"];
 
 /// An uploaded bundle and its update.
@@ -76,23 +78,22 @@ struct Form {
         (status = 409, body = ProblemOut), (status = 413, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(crate) async fn upload(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     Once(once): Once,
     mut context: RequestContext,
     request: Request,
 ) -> Result<Response, Problem> {
-    let path = request.uri().path().to_owned();
-    let place = state.uploads.try_acquire();
-    let _place = place
-        .map_err(|_| Problem::unavailable("Too many files are being received: try again in a moment."))?;
+    let uri = request.uri().clone();
+    let _place = upload_place(&state, &Share::user(user.id)).await?;
     let form = receive(&state, request).await?;
-    let Some(once) = once else { return record(&state, &who, &context, form).await };
-    match once.begin(&state, &digest(&path, &form.digest())).await? {
+    let Some(once) = once else { return record(&state, &user, &context, form).await };
+    match once.begin(&state, &digest(&uri, &form.digest())).await? {
         Begun::Before(first) => Ok(first),
         Begun::Now(seed) => {
             context.resource = seed;
-            let response = record(&state, &who, &context, form).await?;
-            once.keep(&state.pool, response).await
+            context.keyed = Some(once.clone());
+            let response = record(&state, &user, &context, form).await?;
+            once.keep(&state, seed, response).await
         }
     }
 }
@@ -172,7 +173,7 @@ fn version_in(file_name: &str) -> Option<ReleaseVersion> {
 
 async fn record(
     state: &AppState,
-    who: &Who,
+    user: &CurrentUser,
     context: &RequestContext,
     form: Form,
 ) -> Result<Response, Problem> {
@@ -190,7 +191,7 @@ async fn record(
         Some(row) => (row.id, FirmwareCommand::AddBundle { bundle: form.bundle.clone(), signature }),
         None => {
             let new = NewFirmware {
-                owner: who.user,
+                owner: user.id,
                 version,
                 changelog: form.field("changelog"),
                 download_url: None,
@@ -201,7 +202,7 @@ async fn record(
             (context.resource, FirmwareCommand::Create(new))
         }
     };
-    let metadata = context.metadata(who.actor(), "upload firmware");
+    let metadata = context.metadata(user.actor(), "upload firmware");
     let written = form.staged.hand_over::<Firmware>(id, &metadata, &command).await?;
     let (resource_version, firmware) = shown(state, id, written.unseen).await?;
     let size = with_separators(form.bundle.size);

@@ -1,12 +1,16 @@
-use std::slice;
+use std::{collections::HashMap, slice};
 
-use axum::{Json, extract::State, response::Response};
+use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
-use signalbox_domain::fleet::{
-    InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, NewInstance, PluginInstance,
-    PluginInstanceCommand, PluginRef,
+use signalbox_domain::{
+    fleet::{
+        InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, NewInstance, PluginInstance,
+        PluginInstanceCommand, PluginRef,
+    },
+    identity::{ApiToken, ApiTokenCommand, Role},
 };
+use signalbox_event_store::{LogFilter, LogOrder, search};
 use signalbox_projections::{
     fleet::{
         InstanceRow, MappingRow, past_instance,
@@ -17,15 +21,22 @@ use signalbox_projections::{
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::{channels, classes, mappings::MappingOut};
+use super::{
+    channels, classes,
+    instance_config::{changed_config, seal, unseal},
+    mappings::MappingOut,
+    own_events::{self, NamedOut, Removed},
+    redaction::Secrets,
+};
 use crate::{
-    answer::{self, Page, StatusOut},
-    auth::{Reader, Writer},
+    answer::{self, Page},
+    auth::{Credential, CurrentUser, Reader, Writer},
     context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, present},
-    past::{AsOf, AtParams, key, there},
-    problem::{Problem, ProblemOut},
-    state::{AppState, State as Gateway},
+    existence::{examples, judged},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, not_null, present},
+    past::{AsOf, AtParams, there},
+    problem::{Problem, ProblemKind, ProblemOut},
+    state::{AppState, State as Gateway, Written},
 };
 
 /// A status that no controller has confirmed for so long is no longer believed.
@@ -42,8 +53,10 @@ pub(crate) struct InstanceOut {
     /// Whether a controller is to run it.
     enabled: bool,
     /// `inactive`, `connected`, `demo` or `error`; `inactive` also when no controller has reported for a minute.
+    #[schema(value_type = crate::openapi::InstanceStatus)]
     status: String,
-    /// A JSON object as text.
+    /// A JSON object as text. Values that the class's schema marks as secret (`writeOnly`, or `format` `password`) are
+    /// `[redacted]`, but for controllers (an API token with `controller`).
     config_json: Option<String>,
     /// With the status `error`, what is wrong.
     error_message: Option<String>,
@@ -68,7 +81,7 @@ pub(crate) struct InstanceIn {
     enabled: Option<bool>,
     /// Whether an event is linked to every channel, made if need be; true if absent.
     auto_create_events: Option<bool>,
-    /// A JSON object as text, which fits the class's `config_schema`; seen by every user, and kept encrypted.
+    /// A JSON object as text, which fits the class's `config_schema`; kept encrypted.
     config_json: Option<String>,
 }
 
@@ -76,9 +89,16 @@ pub(crate) struct InstanceIn {
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct InstanceChangesIn {
     /// Unique, 1 to 255 characters.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     instance_name: Option<String>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     demo_mode: Option<bool>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     enabled: Option<bool>,
+    /// With `[redacted]` for a secret, that stays as it is.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
     config_json: Option<Option<String>>,
@@ -88,7 +108,7 @@ pub(crate) struct InstanceChangesIn {
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct ReportIn {
     /// `inactive`, `connected`, `demo` or `error`.
-    #[schema(value_type = String)]
+    #[schema(value_type = crate::openapi::InstanceStatus)]
     status: InstanceStatus,
     /// What is wrong, up to 1000 characters.
     error_message: Option<String>,
@@ -106,25 +126,51 @@ pub(crate) struct InstanceParams {
     enabled: Option<bool>,
 }
 
-/// List plugin instances with their channels, newest first.
-#[utoipa::path(get, path = "/api/v1/plugins", tag = "plugins", security(("jwt" = [])), params(EnvelopeParams, InstanceParams), operation_id = "list_plugin_instances",
+/// What else is deleted with an instance.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct InstanceDeleteParams {
+    /// Whether the events that the instance created stay; false if absent.
+    keep_events: Option<bool>,
+}
+
+/// A deleted plugin instance.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct InstanceDeletedOut {
+    #[schema(value_type = crate::openapi::Success)]
+    status: &'static str,
+    message: &'static str,
+    /// The events that were deleted with it.
+    deleted_events: Vec<NamedOut>,
+    /// The rules on those events that were disabled.
+    disabled_rules: Vec<NamedOut>,
+}
+
+/// List plugin instances with their channels, oldest first: what a client has found on a page stays there.
+#[utoipa::path(get, path = "/api/v1/plugins", tag = "plugins", security(("jwt" = [])), params(EnvelopeParams, Sort<Instance>, InstanceParams), operation_id = "list_plugin_instances",
     responses((status = 200, body = Page<InstanceOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
-    _: Reader,
+    Reader(user): Reader,
+    context: RequestContext,
     Params(envelope): Params<EnvelopeParams>,
+    sort: Sort<Instance>,
     Params(params): Params<InstanceParams>,
 ) -> Result<Json<Page<InstanceOut>>, Problem> {
     let InstanceParams { plugin_id, name, enabled } = params;
     let filter = InstanceFilter { plugin_id, name, enabled };
     let wanted = envelope.page()?;
-    let (rows, total) = state.read(|pool| queries::instances(pool, &filter, wanted)).await?;
+    let (rows, total) = state.read(|pool| queries::instances(pool, &filter, sort.order(), wanted)).await?;
     let ids: Vec<_> = rows.iter().map(|instance| instance.row.id).collect();
     let mut mappings = state.read(|pool| queries::mappings(pool, &ids)).await?;
+    let sees_secrets = sees_secrets(&state, &user, &context).await?;
+    let mut schemas = Schemas::default();
+    let now = state.server_time().await?;
     let mut data = Vec::with_capacity(rows.len());
     for instance in rows {
         let own = mappings.extract_if(.., |mapping| mapping.instance_id == instance.row.id).collect();
-        data.push(InstanceOut::new(&state, instance, own).await?);
+        let secrets = if sees_secrets { None } else { Some(schemas.secrets(&state, &instance).await?) };
+        data.push(InstanceOut::new(&state, now, instance, own, secrets).await?);
     }
     Ok(Json(envelope.envelope(total, data)))
 }
@@ -135,11 +181,13 @@ pub(crate) async fn list(
     responses((status = 200, body = InstanceOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
-    _: Reader,
+    Reader(user): Reader,
+    context: RequestContext,
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let (version, out) = show_at(&state, &id, at).await?;
+    let sees_secrets = sees_secrets(&state, &user, &context).await?;
+    let (version, out) = show_at(&state, &id, at, sees_secrets).await?;
     Ok(answer::resource(version, &out))
 }
 
@@ -149,7 +197,7 @@ pub(crate) async fn get(
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     context: RequestContext,
     JsonBody(instance): JsonBody<InstanceIn>,
 ) -> Result<Response, Problem> {
@@ -165,6 +213,9 @@ pub(crate) async fn create(
     // Checked before events are made for it. A repetition has made the instance itself.
     let spec = spec.validate()?;
     let offered = classes::find(&state, plugin_id.trim()).await?;
+    if let Some(config) = &config_json {
+        Secrets::of(Some(offered.class.config_schema.as_str())).restore(config.clone(), None)?;
+    }
     let config = offered.check(config_json.as_deref())?;
     if queries::is_instance_name_taken(&state.pool, &spec.name, context.resource).await? {
         let detail = "Another plugin instance has this name: choose another one.";
@@ -172,13 +223,14 @@ pub(crate) async fn create(
     }
     let found = offered.channels(&state, config).await?;
     let link = auto_create_events.unwrap_or(true);
-    let mappings = channels::map(&state, &who, &context, &spec.name, found, link).await?;
+    let mappings = channels::map(&state, &user, &context, &spec.name, found, link).await?;
     let plugin = PluginRef { id: offered.class.id, is_built_in: offered.package.is_none() };
     let command =
-        PluginInstanceCommand::Create { new: NewInstance { owner: who.user, plugin, spec }, mappings };
-    let metadata = context.metadata(who.actor(), "create plugin instance");
+        PluginInstanceCommand::Create { new: NewInstance { owner: user.id, plugin, spec }, mappings };
+    let metadata = context.metadata(user.actor(), "create plugin instance");
     let written = state.write::<PluginInstance>(context.resource, None, &metadata, &command).await?;
-    let (version, out) = show_at(&state, &context.resource.to_string(), written.unseen).await?;
+    let (version, out) =
+        show_at(&state, &context.resource.to_string(), written.unseen, user.runs_controller()).await?;
     Ok(answer::created(written, &format!("/api/v1/plugins/{}", out.public_id), version, &out))
 }
 
@@ -188,23 +240,31 @@ pub(crate) async fn create(
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
     JsonBody(changes): JsonBody<InstanceChangesIn>,
 ) -> Result<Response, Problem> {
     let InstanceChangesIn { instance_name, demo_mode, enabled, config_json } = changes;
-    let instance = find(&state, &id).await?;
+    let instance = match find(&state, &id).await {
+        Ok(instance) => instance,
+        Err(missing) => {
+            InstanceConfig::clean(config_json.as_ref().and_then(Option::as_deref))?;
+            let changes = InstanceChanges { name: instance_name, ..InstanceChanges::default() };
+            let change = PluginInstanceCommand::Change(changes);
+            return Err(judged::<PluginInstance>(missing, [examples::instance(), change]));
+        }
+    };
     let config = match config_json {
         Some(config) => changed_config(&state, &instance, config.as_deref()).await?,
         None => None,
     };
     let changes = InstanceChanges { name: instance_name, demo_mode, enabled, config };
-    let metadata = context.metadata(who.actor(), "change plugin instance");
+    let metadata = context.metadata(user.actor(), "change plugin instance");
     let command = PluginInstanceCommand::Change(changes);
     let written = state.write::<PluginInstance>(instance.row.id, version, &metadata, &command).await?;
-    let (version, out) = show_at(&state, &id, written.unseen).await?;
+    let (version, out) = show_at(&state, &id, written.unseen, user.runs_controller()).await?;
     Ok(answer::changed(written, version, &out))
 }
 
@@ -213,37 +273,62 @@ pub(crate) async fn update(
     responses((status = 200, body = InstanceOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn report(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     Text(id): Text,
     context: RequestContext,
     JsonBody(report): JsonBody<ReportIn>,
 ) -> Result<Response, Problem> {
     let ReportIn { status, error_message } = report;
-    let instance = find(&state, &id).await?;
-    let metadata = context.metadata(who.actor(), "report plugin instance");
     let command = PluginInstanceCommand::Report { status, error: error_message };
+    let instance = find(&state, &id)
+        .await
+        .map_err(|missing| judged::<PluginInstance>(missing, [examples::instance(), command.clone()]))?;
+    let metadata = context.metadata(user.actor(), "report plugin instance");
     let written = state.write::<PluginInstance>(instance.row.id, None, &metadata, &command).await?;
-    queries::note_report(&state.pool, instance.row.id, state.clock.now()).await?;
-    let (version, out) = show_at(&state, &id, written.unseen).await?;
+    queries::note_report(&state.pool, instance.row.id, state.server_time().await?).await?;
+    if let (None, Credential::ApiToken(token)) = (user.controller, user.credential) {
+        state.api_tokens.remember_controller(token, true);
+        note_controller(&state, &user, &context, token).await;
+    }
+    let (version, out) = show_at(&state, &id, written.unseen, user.runs_controller()).await?;
     Ok(answer::changed(written, version, &out))
 }
 
-/// Delete a plugin instance with its channel mappings; the events stay.
-#[utoipa::path(delete, path = "/api/v1/plugins/{public_id}", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,)), operation_id = "delete_plugin_instance",
-    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
+/// Delete a plugin instance with its channel mappings, and the events that it created and that no other instance maps, unless
+/// `keep_events=true`. Rules on those events are disabled; their datapoints stay.
+#[utoipa::path(delete, path = "/api/v1/plugins/{public_id}", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,), InstanceDeleteParams), operation_id = "delete_plugin_instance",
+    responses((status = 200, body = InstanceDeletedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
+    Params(InstanceDeleteParams { keep_events }): Params<InstanceDeleteParams>,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let instance = find(&state, &id).await?.row.id;
-    let metadata = context.metadata(who.actor(), "delete plugin instance");
+    let instance = find(&state, &id).await?.row;
+    if version.is_some_and(|version| version != instance.version) {
+        let detail = "the plugin instance has another version than If-Match names";
+        return Err(Problem::new(ProblemKind::PreconditionFailed, "version_mismatch", detail));
+    }
+    // The instance goes last: should this be broken off, the same request does what is left.
+    let removed = match keep_events.unwrap_or(false) {
+        true => Removed::default(),
+        false => own_events::remove(&state, &user, &context, instance.id).await?,
+    };
+    let metadata = context.metadata(user.actor(), "delete plugin instance");
     let command = PluginInstanceCommand::Delete;
-    let written = state.write::<PluginInstance>(instance, version, &metadata, &command).await?;
-    queries::forget_controllers(&state.pool, instance).await?;
-    Ok(answer::success(written, "Plugin instance successfully deleted."))
+    let written = state.write::<PluginInstance>(instance.id, version, &metadata, &command).await?;
+    queries::forget_controllers(&state.pool, instance.id).await?;
+    let Removed { events, rules, unseen } = removed;
+    let out = InstanceDeletedOut {
+        status: "success",
+        message: "Plugin instance successfully deleted.",
+        deleted_events: events,
+        disabled_rules: rules,
+    };
+    let written = Written { unseen: written.unseen.or(unseen), ..written };
+    Ok(answer::written(written, StatusCode::OK, None, &out))
 }
 
 /// The instance `id`.
@@ -253,7 +338,13 @@ pub(super) async fn find(state: &Gateway, id: &str) -> Result<Instance, Problem>
 }
 
 /// The instance `id` as it was `at`, or as it is.
-async fn show_at(state: &Gateway, id: &str, at: Option<At>) -> Result<(i64, InstanceOut), Problem> {
+async fn show_at(
+    state: &Gateway,
+    id: &str,
+    at: Option<At>,
+    sees_secrets: bool,
+) -> Result<(i64, InstanceOut), Problem> {
+    let now = state.server_time().await?;
     let (instance, mappings) = match at {
         None => {
             let instance = find(state, id).await?;
@@ -263,10 +354,72 @@ async fn show_at(state: &Gateway, id: &str, at: Option<At>) -> Result<(i64, Inst
         }
         Some(at) => {
             let (row, mappings) = find_past(state, id, at).await?;
-            (Instance { row, reported_at: Some(state.clock.now()) }, mappings)
+            (Instance { row, reported_at: Some(now) }, mappings)
         }
     };
-    Ok((instance.row.version, InstanceOut::new(state, instance, mappings).await?))
+    let secrets = if sees_secrets { None } else { Some(secrets_of(state, &instance.row.plugin_id).await?) };
+    Ok((instance.row.version, InstanceOut::new(state, now, instance, mappings, secrets.as_ref()).await?))
+}
+
+/// Whether `user` is shown the secrets in configurations: a controller, which may be known as one only from the log.
+async fn sees_secrets(
+    state: &Gateway,
+    user: &CurrentUser,
+    context: &RequestContext,
+) -> Result<bool, Problem> {
+    let Credential::ApiToken(token) = user.credential else { return Ok(false) };
+    if user.controller.is_some() || user.role < Role::Operator {
+        return Ok(user.runs_controller());
+    }
+    if let Some(has_run) = state.api_tokens.has_run_controller(token) {
+        return Ok(has_run);
+    }
+    // The log has the owner of a token that reported, not the token: all of the owner's older ones count as controllers'.
+    let filter = LogFilter {
+        actor: Some(user.actor().to_string()),
+        event_type: Some("plugin_instance_reported".to_owned()),
+        ..LogFilter::default()
+    };
+    let reported = search(&state.pool, &filter, LogOrder::NewestFirst, 1).await;
+    let has_reported = !reported.map_err(|error| Problem::internal(&error))?.is_empty();
+    state.api_tokens.remember_controller(token, has_reported);
+    if has_reported {
+        note_controller(state, user, context, token).await;
+    }
+    Ok(has_reported)
+}
+
+/// Notes that a token of an earlier version is a controller's. What fails is done again with the next report.
+async fn note_controller(state: &Gateway, user: &CurrentUser, context: &RequestContext, token: Uuid) {
+    let metadata = context.metadata(user.actor(), "note controller");
+    let noted = state.write::<ApiToken>(token, None, &metadata, &ApiTokenCommand::NoteController).await;
+    if let Err(rejection) = noted {
+        tracing::warn!(%token, code = %rejection.code, "an API token was not noted as a controller's");
+    }
+}
+
+/// Which values of a configuration for the class `id` are secret.
+async fn secrets_of(state: &Gateway, id: &str) -> Result<Secrets, Problem> {
+    match classes::find(state, id).await {
+        Ok(offered) => Ok(Secrets::of(Some(offered.class.config_schema.as_str()))),
+        Err(problem) if problem.kind() == ProblemKind::NotFound => Ok(Secrets::of(None)),
+        Err(problem) => Err(problem),
+    }
+}
+
+/// The secrets of the classes in a list.
+#[derive(Default)]
+struct Schemas(HashMap<String, Secrets>);
+
+impl Schemas {
+    async fn secrets(&mut self, state: &Gateway, instance: &Instance) -> Result<&Secrets, Problem> {
+        let id = &instance.row.plugin_id;
+        let secrets = match self.0.remove(id) {
+            Some(known) => known,
+            None => secrets_of(state, id).await?,
+        };
+        Ok(self.0.entry(id.clone()).or_insert(secrets))
+    }
 }
 
 pub(super) async fn find_past(
@@ -278,41 +431,22 @@ pub(super) async fn find_past(
     there(what, past_instance(&state.pool, key(what, id)?, at).await?)
 }
 
-/// What `config` changes: nothing, if it is what there is. Sealed texts cannot be compared.
-async fn changed_config(
-    state: &Gateway,
-    instance: &Instance,
-    config: Option<&str>,
-) -> Result<Option<Option<InstanceConfig>>, Problem> {
-    let config = InstanceConfig::clean(config)?;
-    classes::find(state, &instance.row.plugin_id).await?.check(config.as_deref())?;
-    if unseal(state, instance).await? == config {
-        return Ok(None);
-    }
-    seal(state, instance.row.id, config.as_deref()).map(Some)
-}
-
-fn seal(state: &Gateway, instance: Uuid, config: Option<&str>) -> Result<Option<InstanceConfig>, Problem> {
-    let sealed = config.map(|config| state.sealer.seal(instance, config)).transpose();
-    Ok(sealed.map_err(|error| Problem::internal(&error))?.map(InstanceConfig::Sealed))
-}
-
-async fn unseal(state: &Gateway, instance: &Instance) -> Result<Option<String>, Problem> {
-    match instance.row.config.as_deref() {
-        None => Ok(None),
-        Some(InstanceConfig::Plain(config)) => Ok(Some(config.clone())),
-        Some(InstanceConfig::Sealed(sealed)) => {
-            let opened = state.sealer.unseal(instance.row.id, sealed).await;
-            Ok(Some(opened.map_err(|error| Problem::internal(&error))?.expose().to_owned()))
-        }
-    }
-}
-
 impl InstanceOut {
-    async fn new(state: &Gateway, instance: Instance, mappings: Vec<MappingRow>) -> Result<Self, Problem> {
+    /// The instance as it is at `now`, by PostgreSQL's clock, by which it reports.
+    async fn new(
+        state: &Gateway,
+        now: DateTime<Utc>,
+        instance: Instance,
+        mappings: Vec<MappingRow>,
+        redacted: Option<&Secrets>,
+    ) -> Result<Self, Problem> {
         let config_json = unseal(state, &instance).await?;
+        let config_json = match redacted {
+            Some(secrets) => config_json.map(|config| secrets.redact(config)),
+            None => config_json,
+        };
         let Instance { row, reported_at } = instance;
-        let is_believed = reported_at.is_some_and(|reported| state.clock.now() - reported <= BELIEVED);
+        let is_believed = reported_at.is_some_and(|reported| now - reported <= BELIEVED);
         let inactive = || (InstanceStatus::Inactive.as_str().to_owned(), None);
         let (status, error_message) = if is_believed { (row.status, row.error) } else { inactive() };
         Ok(Self {

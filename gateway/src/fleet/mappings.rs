@@ -19,9 +19,10 @@ use crate::{
     answer::{self, StatusOut},
     auth::{Reader, Writer},
     context::RequestContext,
-    extract::{IfMatch, JsonBody, Text, Texts, present},
+    existence::{examples, judged},
+    extract::{IfMatch, JsonBody, Text, Texts, key, not_null, present},
     monitoring::channels::optional_channel,
-    past::{AsOf, AtParams, key},
+    past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -36,6 +37,7 @@ pub(crate) struct MappingOut {
     channel_id: String,
     channel_name: String,
     /// `input`, `output` or `bidirectional`.
+    #[schema(value_type = crate::openapi::Direction)]
     direction: String,
     unit: String,
     /// The linked event; null when there is none, also after the event was deleted.
@@ -46,6 +48,7 @@ pub(crate) struct MappingOut {
 /// A created channel mapping.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MappingCreatedOut {
+    #[schema(value_type = crate::openapi::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -60,7 +63,7 @@ pub(crate) struct MappingIn {
     /// 1 to 255 characters.
     channel_name: String,
     /// `input`, `output` or `bidirectional`.
-    #[schema(value_type = String)]
+    #[schema(value_type = crate::openapi::Direction)]
     direction: Direction,
     /// Up to 50 characters.
     unit: String,
@@ -72,11 +75,16 @@ pub(crate) struct MappingIn {
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct MappingChangesIn {
     /// 1 to 255 characters.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     channel_name: Option<String>,
     /// `input`, `output` or `bidirectional`.
-    #[schema(value_type = Option<String>)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<crate::openapi::Direction>, nullable = false)]
     direction: Option<Direction>,
     /// Up to 50 characters.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     unit: Option<String>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
@@ -108,17 +116,22 @@ pub(crate) async fn list(
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     Text(id): Text,
     context: RequestContext,
     JsonBody(mapping): JsonBody<MappingIn>,
 ) -> Result<Response, Problem> {
     let MappingIn { channel_id, channel_name, direction, unit, event_public_id } = mapping;
-    let instance = find_instance(&state, &id).await?.row.id;
-    let event = optional_channel(&state, event_public_id).await?;
-    let spec = MappingSpec { channel_id, channel_name, direction, unit, event };
-    let metadata = context.metadata(who.actor(), "map channel");
-    let command = PluginInstanceCommand::AddMapping { mapping: MappingId(context.resource), spec };
+    let spec = MappingSpec { channel_id, channel_name, direction, unit, event: None };
+    let mapping = MappingId(context.resource);
+    let instance = find_instance(&state, &id).await.map_err(|missing| {
+        let add = PluginInstanceCommand::AddMapping { mapping, spec: spec.clone() };
+        judged::<PluginInstance>(missing, [examples::instance(), add])
+    })?;
+    let instance = instance.row.id;
+    let spec = MappingSpec { event: optional_channel(&state, event_public_id).await?, ..spec };
+    let metadata = context.metadata(user.actor(), "map channel");
+    let command = PluginInstanceCommand::AddMapping { mapping, spec };
     let written = state.write::<PluginInstance>(instance, None, &metadata, &command).await?;
     let mapping = find_at(&state, instance, context.resource, written.unseen).await?.into();
     let out =
@@ -133,21 +146,29 @@ pub(crate) async fn create(
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Texts(instance, id): Texts,
     context: RequestContext,
     JsonBody(changes): JsonBody<MappingChangesIn>,
 ) -> Result<Response, Problem> {
     let MappingChangesIn { channel_name, direction, unit, event_public_id } = changes;
-    let instance = find_instance(&state, &instance).await?.row.id;
-    let mapping = MappingId(find(&state, instance, &id).await?.id);
+    let changes = MappingChanges { channel_name, direction, unit, event: None };
+    let found = async {
+        let instance = find_instance(&state, &instance).await?.row.id;
+        Ok::<_, Problem>((instance, MappingId(find(&state, instance, &id).await?.id)))
+    };
+    let (instance, mapping) = found.await.map_err(|missing| {
+        let mapping = MappingId(context.resource);
+        let change = PluginInstanceCommand::ChangeMapping { mapping, changes: changes.clone() };
+        judged::<PluginInstance>(missing, examples::mapping(mapping).into_iter().chain([change]))
+    })?;
     let event = match event_public_id {
         Some(id) => Some(optional_channel(&state, id).await?),
         None => None,
     };
-    let changes = MappingChanges { channel_name, direction, unit, event };
-    let metadata = context.metadata(who.actor(), "change channel mapping");
+    let changes = MappingChanges { event, ..changes };
+    let metadata = context.metadata(user.actor(), "change channel mapping");
     let command = PluginInstanceCommand::ChangeMapping { mapping, changes };
     let written = state.write::<PluginInstance>(instance, version, &metadata, &command).await?;
     let out = MappingOut::from(find_at(&state, instance, mapping.0, written.unseen).await?);
@@ -160,14 +181,14 @@ pub(crate) async fn update(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Texts(instance, id): Texts,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let instance = find_instance(&state, &instance).await?.row.id;
     let mapping = MappingId(find(&state, instance, &id).await?.id);
-    let metadata = context.metadata(who.actor(), "remove channel mapping");
+    let metadata = context.metadata(user.actor(), "remove channel mapping");
     let command = PluginInstanceCommand::RemoveMapping { mapping };
     let written = state.write::<PluginInstance>(instance, version, &metadata, &command).await?;
     Ok(answer::success(written, "Channel mapping successfully deleted."))

@@ -5,9 +5,12 @@ mod claims;
 mod classes;
 mod firmware;
 mod firmware_upload;
+mod instance_config;
 mod instances;
 mod mappings;
+mod own_events;
 mod packages;
+mod redaction;
 mod upload;
 
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -15,6 +18,11 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 pub(crate) use packages::sweep;
 
 use crate::state::AppState;
+
+/// Limits that the description of the interface shows.
+pub(crate) mod limits {
+    pub(crate) use super::claims::{MAX_INSTANCES as MAX_CLAIMED, MAX_NAME as MAX_CONTROLLER};
+}
 
 /// Where packages are uploaded.
 const UPLOAD: &str = "/api/v1/plugins/packages/upload";

@@ -11,11 +11,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::TryStreamExt;
 use serde::Serialize;
 use signalbox_blob_store::{BlobError, BlobKey};
+use signalbox_database::sweep_time;
 use signalbox_domain::{
     fleet::{PluginPackage, PluginPackageCommand},
     kernel::Sha256Hex,
 };
-use signalbox_plugins::DescribeError;
+use signalbox_plugins::{DescribeError, WheelError};
 use signalbox_projections::fleet::{PackageRow, queries};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use utoipa::ToSchema;
@@ -26,11 +27,13 @@ use crate::{
     auth::{Admin, Reader},
     blobs::unusable,
     context::RequestContext,
-    extract::{IfMatch, Text},
-    problem::{Problem, ProblemKind, ProblemOut},
+    extract::{self, IfMatch, Text},
+    problem::{Problem, ProblemKind, ProblemOut, is_disk_full},
     state::{AppState, State as Gateway},
 };
 
+/// What it is called.
+const WHAT: &str = "Plugin package";
 /// A request may be repeated, with the same id, for a day.
 const SWEPT_AFTER: TimeDelta = TimeDelta::hours(25);
 
@@ -41,6 +44,7 @@ pub(crate) struct PackageOut {
     package_name: String,
     version: String,
     /// `uploaded`.
+    #[schema(value_type = crate::openapi::PackageSource)]
     source: &'static str,
     /// The plugin classes that it offers.
     plugin_ids: Vec<String>,
@@ -85,13 +89,13 @@ pub(crate) async fn wheel(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn uninstall(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&state, &id).await?;
-    let metadata = context.metadata(who.actor(), "uninstall plugin package");
+    let metadata = context.metadata(user.actor(), "uninstall plugin package");
     let command = PluginPackageCommand::Uninstall;
     let written = state.write::<PluginPackage>(row.id, version, &metadata, &command).await?;
     forget(&state, row.id, row.sha256.parse().ok()).await;
@@ -122,9 +126,9 @@ pub(crate) async fn sweep(state: &Gateway) -> Result<(), sqlx::Error> {
     if let Err(error) = state.wheels.sweep().await {
         tracing::warn!(%error, cause = error.source(), "what was left of deleted wheels was not removed");
     }
+    let Some(now) = sweep_time(&state.pool, &state.clock).await? else { return Ok(()) };
     let wheels = state.wheels.list_transfers().await.unwrap_or_default();
-    let is_left =
-        |id: &Uuid| is_old(*id, state.clock.now()) && packages.iter().all(|package| package.id != *id);
+    let is_left = |id: &Uuid| is_old(*id, now) && packages.iter().all(|package| package.id != *id);
     for wheel in wheels.into_iter().filter(is_left) {
         forget(state, wheel, None).await;
     }
@@ -147,8 +151,7 @@ fn is_old(id: Uuid, now: DateTime<Utc>) -> bool {
 pub(super) async fn fetch(state: &Gateway, package: &PackageRow) -> Result<File, Problem> {
     let (_, bytes) = state.wheels.read(&key(package.id), None).await.map_err(blob_failed)?;
     let mut bytes = std::pin::pin!(bytes);
-    let file =
-        tempfile::tempfile_in(&state.config.storage.folder).map_err(|error| Problem::internal(&error))?;
+    let file = tempfile::tempfile_in(&state.config.storage.folder).map_err(|error| Problem::file(&error))?;
     let mut file = tokio::fs::File::from_std(file);
     let copied = async {
         while let Some(piece) = bytes.try_next().await? {
@@ -157,7 +160,7 @@ pub(super) async fn fetch(state: &Gateway, package: &PackageRow) -> Result<File,
         file.flush().await?;
         file.rewind().await
     };
-    copied.await.map_err(|error| Problem::internal(&error))?;
+    copied.await.map_err(|error: std::io::Error| Problem::file(&error))?;
     Ok(file.into_std().await)
 }
 
@@ -179,8 +182,9 @@ pub(super) fn blob_failed(error: BlobError) -> Problem {
 /// What to say when a package could not be looked at.
 pub(super) fn failed(error: DescribeError) -> Problem {
     match error {
-        DescribeError::Busy => Problem::unavailable(error.to_string()),
-        DescribeError::Io(error) => Problem::internal(&error),
+        DescribeError::Busy | DescribeError::Unconfined(_) => Problem::unavailable(error.to_string()),
+        DescribeError::Io(error) => Problem::file(&error),
+        DescribeError::Wheel(WheelError::Io(error)) if is_disk_full(&error) => Problem::file(&error),
         DescribeError::Missing(missing) => {
             let missing = missing.join(", ");
             let detail = format!(
@@ -197,9 +201,8 @@ pub(super) fn failed(error: DescribeError) -> Problem {
 }
 
 async fn find(state: &Gateway, id: &str) -> Result<PackageRow, Problem> {
-    let missing = || Problem::not_found("Plugin package");
-    let id = Uuid::parse_str(id).map_err(|_| missing())?;
-    state.read(|pool| queries::package(pool, id)).await?.ok_or_else(missing)
+    let id = extract::key(WHAT, id)?;
+    state.read(|pool| queries::package(pool, id)).await?.ok_or_else(|| Problem::not_found(WHAT))
 }
 
 impl From<PackageRow> for PackageOut {

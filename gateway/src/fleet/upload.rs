@@ -26,11 +26,12 @@ use tokio_util::io::ReaderStream;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{UPLOAD, classes, packages};
+use super::{classes, packages};
 use crate::{
     answer,
-    auth::{Admin, Who},
+    auth::{Admin, CurrentUser},
     context::RequestContext,
+    extract::content_length,
     idempotency::{Begun, Once, digest},
     problem::{Problem, ProblemKind, ProblemOut},
     state::{AppState, State as Gateway, Written},
@@ -44,6 +45,7 @@ const NAME_BYTES: usize = 255;
 /// An installed package.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PackageInstalledOut {
+    #[schema(value_type = crate::openapi::Success)]
     status: &'static str,
     message: String,
     public_id: String,
@@ -78,27 +80,29 @@ struct Received {
         (status = 409, body = ProblemOut), (status = 413, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn upload(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     Once(once): Once,
     mut context: RequestContext,
     request: Request,
 ) -> Result<Response, Problem> {
+    let uri = request.uri().clone();
     let received = receive(&state, request).await?;
-    let Some(once) = once else { return install(&state, &who, &context, received).await };
+    let Some(once) = once else { return install(&state, &user, &context, received).await };
     let what = format!("{}/{}", received.sha256, received.file_name);
-    match once.begin(&state, &digest(UPLOAD, what.as_bytes())).await? {
+    match once.begin(&state, &digest(&uri, what.as_bytes())).await? {
         Begun::Before(first) => Ok(first),
         Begun::Now(seed) => {
             context.resource = seed;
-            let response = install(&state, &who, &context, received).await?;
-            once.keep(&state.pool, response).await
+            context.keyed = Some(once.clone());
+            let response = install(&state, &user, &context, received).await?;
+            once.keep(&state, seed, response).await
         }
     }
 }
 
 async fn install(
     state: &Gateway,
-    who: &Who,
+    user: &CurrentUser,
     context: &RequestContext,
     received: Received,
 ) -> Result<Response, Problem> {
@@ -137,8 +141,8 @@ async fn install(
     // A wheel that was not kept may have made way for that of a repetition, so it is left to the sweep.
     keep(state, id, file, size).await?;
     let installed = Installed { id, name: name.clone(), version: version.clone(), size, plugin_ids };
-    let new = NewPackage { owner: who.user, name, version, file_name, size, sha256, classes };
-    let metadata = context.metadata(who.actor(), "install plugin package");
+    let new = NewPackage { owner: user.id, name, version, file_name, size, sha256, classes };
+    let metadata = context.metadata(user.actor(), "install plugin package");
     let command = PluginPackageCommand::Install(new);
     let written = state.write::<PluginPackage>(id, None, &metadata, &command).await;
     // Whether it was installed is not known, if nobody answered: then the sweep finds out.
@@ -186,9 +190,8 @@ fn taken(detail: String) -> Problem {
 }
 
 async fn receive(state: &Gateway, request: Request) -> Result<Received, Problem> {
-    let length =
-        request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    if length.is_some_and(|length: u64| length > MAX_WHEEL_BYTES + OTHER_FIELDS) {
+    let length = content_length(request.headers());
+    if length.is_some_and(|length| length > MAX_WHEEL_BYTES + OTHER_FIELDS) {
         return Err(too_large());
     }
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
@@ -209,8 +212,7 @@ async fn receive_file(state: &Gateway, mut field: Field<'static>) -> Result<Rece
     if !file_name.to_ascii_lowercase().ends_with(".whl") {
         return Err(Problem::malformed("file must be a .whl file"));
     }
-    let file =
-        tempfile::tempfile_in(&state.config.storage.folder).map_err(|error| Problem::internal(&error))?;
+    let file = tempfile::tempfile_in(&state.config.storage.folder).map_err(|error| Problem::file(&error))?;
     let mut file = tokio::fs::File::from_std(file);
     let (mut hasher, mut size) = (Sha256::new(), 0);
     while let Some(piece) = field.chunk().await.map_err(|error| unreadable(&error))? {
@@ -219,9 +221,9 @@ async fn receive_file(state: &Gateway, mut field: Field<'static>) -> Result<Rece
             return Err(too_large());
         }
         hasher.update(&piece);
-        file.write_all(&piece).await.map_err(|error| Problem::internal(&error))?;
+        file.write_all(&piece).await.map_err(|error| Problem::file(&error))?;
     }
-    file.flush().await.map_err(|error| Problem::internal(&error))?;
+    file.flush().await.map_err(|error| Problem::file(&error))?;
     let (file, sha256) = (file.into_std().await, Sha256Hex::from_bytes(&hasher.finalize()));
     Ok(Received { file, file_name, size, sha256 })
 }
@@ -260,7 +262,7 @@ async fn unpack(state: &Gateway, received: Received) -> Result<(File, String, St
     });
     unpacking.await.map_err(|error| Problem::internal(&error))?.map_err(|error: WheelError| match error {
         WheelError::Io(_) => packages::failed(DescribeError::Wheel(error)),
-        _ => Problem::new(ProblemKind::Invalid, "invalid_wheel", error.to_string()),
+        _ => Problem::new(ProblemKind::Invalid, "invalid_wheel", error.to_string()).about("file"),
     })
 }
 
@@ -284,7 +286,7 @@ async fn describe(state: &Gateway, sha256: &Sha256Hex) -> Result<Vec<PluginClass
 
 /// Keeps the wheel, so that any gateway and any controller can have it.
 async fn keep(state: &Gateway, id: Uuid, mut file: File, size: u64) -> Result<(), Problem> {
-    file.seek(SeekFrom::Start(0)).map_err(|error| Problem::internal(&error))?;
+    file.seek(SeekFrom::Start(0)).map_err(|error| Problem::file(&error))?;
     let bytes = ReaderStream::new(tokio::fs::File::from_std(file));
     let receive =
         Receive { start: Start::Anew, limit: MAX_WHEEL_BYTES, expected_sha256: None, total: Some(size) };

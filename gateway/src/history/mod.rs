@@ -3,10 +3,13 @@
 mod diff;
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 use signalbox_domain::kernel::Metadata;
-use signalbox_projections::register::{At, Resource, Version, past, place_of};
+use signalbox_projections::{
+    Listed, Sorting,
+    register::{At, Resource, Version, past, place_of},
+};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -36,11 +39,22 @@ pub(crate) struct VersionOut {
     changes: Vec<ChangeOut>,
 }
 
+impl Listed for VersionOut {
+    const SORTING: Sorting = Sorting::newest_first(("version", "sequence"), &[], "sequence");
+}
+
 /// Which version comes back.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct RestoreIn {
     /// Any that the resource has had.
+    #[serde(deserialize_with = "version")]
+    #[schema(minimum = 1)]
     pub(crate) version: i64,
+}
+
+fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    let version = i64::deserialize(deserializer)?;
+    if version < 1 { Err(D::Error::custom("must be at least 1")) } else { Ok(version) }
 }
 
 impl From<Version<Value>> for VersionOut {

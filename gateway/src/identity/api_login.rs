@@ -22,6 +22,7 @@ use crate::{
 /// A login of services 2 and 3.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ApiLoginOut {
+    #[schema(value_type = crate::openapi::Success)]
     status: &'static str,
     message: &'static str,
     /// JWT for the Authorization header.
@@ -50,11 +51,11 @@ pub(crate) async fn login(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut)))]
 pub(crate) async fn logout(
     State(state): State<AppState>,
-    Reader(who): Reader,
+    Reader(current): Reader,
     context: RequestContext,
 ) -> Result<Json<StatusOut>, Problem> {
-    let metadata = context.metadata(who.actor(), "log out");
-    match who.credential {
+    let metadata = context.metadata(current.actor(), "log out");
+    match current.credential {
         Credential::Session(session) => {
             state.write::<Session>(session, None, &metadata, &SessionCommand::End).await?;
             state.sessions.forget(session);
@@ -71,9 +72,9 @@ pub(crate) async fn logout(
     responses((status = 200, body = UserRecordOut), (status = 401, body = ProblemOut)))]
 pub(crate) async fn me(
     State(state): State<AppState>,
-    Reader(who): Reader,
+    Reader(current): Reader,
 ) -> Result<Json<UserRecordOut>, Problem> {
-    let row = queries::user(&state.pool, who.user.0).await?.ok_or_else(|| Problem::not_found("User"))?;
+    let row = queries::user(&state.pool, current.id.0).await?.ok_or_else(|| Problem::not_found("User"))?;
     Ok(Json(row.into()))
 }
 

@@ -1,9 +1,10 @@
 use axum::{Json, extract::State, http::StatusCode, response::Response};
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeDelta, Utc};
+use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
-use signalbox_config::ApiTokenPrefix;
-use signalbox_domain::identity::{ApiToken, ApiTokenCommand, NewApiToken, Role};
+use signalbox_domain::{
+    identity::{ApiToken, ApiTokenCommand, NewApiToken, Role},
+    kernel::{is_in_range, parse_time},
+};
 use signalbox_projections::{
     identity::{
         ApiTokenRow,
@@ -12,14 +13,13 @@ use signalbox_projections::{
     register::past,
 };
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use crate::{
     answer::{self, Page, StatusOut},
-    auth::{Reader, hash_secret},
+    auth::{Reader, api_token_text, hash_secret},
     context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, present},
-    past::{key, there},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, present, wanted},
+    past::there,
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -39,6 +39,8 @@ pub(crate) struct ApiTokenOut {
     created_at: DateTime<Utc>,
     /// Whose it is.
     user_public_id: String,
+    /// Whether it is a controller's, which reads the secrets of plugin instances.
+    controller: bool,
 }
 
 /// A new API token.
@@ -51,11 +53,16 @@ pub(crate) struct ApiTokenIn {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
     expires_at: Option<Option<String>>,
+    /// Whether it is for a controller, which reads the secrets in the configurations of plugin instances; for operators and
+    /// admins. False if absent.
+    #[serde(default)]
+    controller: bool,
 }
 
 /// A created API token. The secret is shown this once.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ApiTokenCreatedOut {
+    #[schema(value_type = crate::openapi::Success)]
     status: &'static str,
     message: &'static str,
     public_id: String,
@@ -65,6 +72,8 @@ pub(crate) struct ApiTokenCreatedOut {
     /// Null when it does not expire.
     expires_at: Option<DateTime<Utc>>,
     created_at: DateTime<Utc>,
+    /// Whether it is for a controller.
+    controller: bool,
 }
 
 /// Which tokens are listed.
@@ -78,47 +87,55 @@ pub(crate) struct ApiTokenParams {
 }
 
 /// List API tokens, newest first: the own ones, or all of them for admins.
-#[utoipa::path(get, path = "/api/v1/tokens", tag = "API tokens", security(("jwt" = [])), params(EnvelopeParams, ApiTokenParams), operation_id = "list_api_tokens",
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "API tokens", security(("jwt" = [])), params(EnvelopeParams, Sort<ListedApiToken>, ApiTokenParams), operation_id = "list_api_tokens",
     responses((status = 200, body = Page<ApiTokenOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
-    Reader(who): Reader,
+    Reader(current): Reader,
     Params(envelope): Params<EnvelopeParams>,
+    sort: Sort<ListedApiToken>,
     Params(params): Params<ApiTokenParams>,
 ) -> Result<Json<Page<ApiTokenOut>>, Problem> {
     let page = envelope.page()?;
-    // Nobody has an id that is none.
-    let wanted = params.user_public_id.map(|id| Uuid::parse_str(&id).unwrap_or_default());
-    let user = if who.role == Role::Admin { wanted } else { Some(who.user.0) };
+    let user = if current.role == Role::Admin { wanted(params.user_public_id) } else { Some(current.id.0) };
     let filter = ApiTokenFilter { user, name: params.name };
-    let (rows, total) = state.read(|pool| queries::api_tokens(pool, &filter, page)).await?;
+    let (rows, total) = state.read(|pool| queries::api_tokens(pool, &filter, sort.order(), page)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
 /// Create an API token of one's own. It may do what its owner may do at that moment.
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "API tokens", security(("jwt" = [])), request_body = ApiTokenIn, operation_id = "create_api_token",
-    responses((status = 201, body = ApiTokenCreatedOut), (status = 401, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
+    responses((status = 201, body = ApiTokenCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Reader(who): Reader,
+    Reader(current): Reader,
     context: RequestContext,
     JsonBody(token): JsonBody<ApiTokenIn>,
 ) -> Result<Response, Problem> {
-    let expires_at = expiry(token.expires_at, state.clock.now())?;
-    let secrets = secrets(&state, context.resource);
-    let newest = secrets.first().ok_or_else(|| Problem::internal(&"there is no signing key"))?;
-    let new =
-        NewApiToken { user: who.user, name: token.name, secret_sha256: hash_secret(newest), expires_at };
-    let metadata = context.metadata(who.actor(), "create API token");
+    let expires_at = expiry(token.expires_at, state.server_clock.now())?;
+    let controller = token.controller;
+    if controller && current.role < Role::Operator {
+        return Err(Problem::forbidden());
+    }
+    let random = context.secret(&state).await?.derive("API token", context.resource)?;
+    let secret = api_token_text(state.config.identity.api_token_prefix, &random);
+    let new = NewApiToken {
+        user: current.id,
+        name: token.name,
+        secret_sha256: hash_secret(&secret),
+        expires_at,
+        controller: Some(controller),
+    };
+    let metadata = context.metadata(current.actor(), "create API token");
     let command = ApiTokenCommand::Create(new);
     let written = state.write::<ApiToken>(context.resource, None, &metadata, &command).await?;
     let row = match written.unseen {
         None => find(&state, &context.resource.to_string()).await?,
         Some(at) => there("Token", past(&state.pool, context.resource, at).await?)?,
     };
-    // A repetition after the keys were rotated finds the secret of the first time by an older key.
-    let is_stored = |secret: &&String| hash_secret(secret).as_str() == row.secret_sha256;
-    let secret = secrets.iter().find(is_stored).ok_or_else(shown_before)?.clone();
+    if hash_secret(&secret).as_str() != row.secret_sha256 {
+        return Err(shown_before());
+    }
     let out = ApiTokenCreatedOut {
         status: "success",
         message: "API token successfully created.",
@@ -127,6 +144,7 @@ pub(crate) async fn create(
         token: secret,
         expires_at: row.expires_at,
         created_at: row.created_at,
+        controller,
     };
     Ok(answer::secret(written, StatusCode::CREATED, None, &out))
 }
@@ -137,45 +155,36 @@ pub(crate) async fn create(
         (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Reader(who): Reader,
+    Reader(current): Reader,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&state, &id).await?;
-    if row.user_id != who.user.0 && who.role != Role::Admin {
+    if row.user_id != current.id.0 && current.role != Role::Admin {
         return Err(Problem::forbidden());
     }
-    let metadata = context.metadata(who.actor(), "revoke API token");
+    let metadata = context.metadata(current.actor(), "revoke API token");
     let written = state.write::<ApiToken>(row.id, version, &metadata, &ApiTokenCommand::Revoke).await?;
     state.api_tokens.forget(row.secret_sha256);
     Ok(answer::success(written, "API token successfully deleted."))
-}
-
-/// The secret of token `id` by each key that is in force, the newest first.
-fn secrets(state: &Gateway, id: Uuid) -> Vec<String> {
-    let prefix: ApiTokenPrefix = state.config.identity.api_token_prefix;
-    let derived = state.keys.derive("API token", id.as_bytes());
-    derived.iter().map(|secret| format!("{}{}", prefix.as_str(), URL_SAFE_NO_PAD.encode(secret))).collect()
 }
 
 fn expiry(wanted: Option<Option<String>>, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, Problem> {
     match wanted {
         None => Ok(Some(now + DEFAULT_LIFE)),
         Some(None) => Ok(None),
-        Some(Some(text)) => parse_time(text.trim()).map(Some).ok_or_else(|| {
+        Some(Some(text)) => parse_expiry(text.trim()).map(Some).ok_or_else(|| {
             Problem::invalid("expires_at must be a time such as 2030-01-31T12:00:00Z, a date, or null")
         }),
     }
 }
 
-/// A time with a zone, without one, or the beginning of a day; only years that people write.
-fn parse_time(text: &str) -> Option<DateTime<Utc>> {
-    let time = DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc());
-    let time = time.or_else(|| text.parse::<NaiveDateTime>().ok().map(|time| time.and_utc()));
-    let time = time.or_else(|| Some(text.parse::<NaiveDate>().ok()?.and_hms_opt(0, 0, 0)?.and_utc()))?;
-    let years = NaiveDate::from_ymd_opt(1970, 1, 1)?..NaiveDate::from_ymd_opt(10_000, 1, 1)?;
-    years.contains(&time.date_naive()).then_some(time)
+/// A time, or the beginning of a day, from 1970 on.
+fn parse_expiry(text: &str) -> Option<DateTime<Utc>> {
+    let day = || Some(text.parse::<NaiveDate>().ok()?.and_hms_opt(0, 0, 0)?.and_utc());
+    let time = parse_time(text).or_else(|| day().filter(|day| is_in_range(*day)))?;
+    (time >= DateTime::UNIX_EPOCH).then_some(time)
 }
 
 async fn find(state: &Gateway, id: &str) -> Result<ApiTokenRow, Problem> {
@@ -196,6 +205,7 @@ impl From<ListedApiToken> for ApiTokenOut {
             expires_at: row.token.expires_at,
             created_at: row.token.created_at,
             user_public_id: row.token.user_id.to_string(),
+            controller: row.token.controller.unwrap_or(false),
         }
     }
 }
@@ -213,11 +223,11 @@ mod tests {
             ("2030-01-31", "2030-01-31T00:00:00Z"),
             ("1999-01-01", "1999-01-01T00:00:00Z"),
         ] {
-            assert_eq!(parse_time(text), Some(expected.parse().unwrap()), "{text}");
+            assert_eq!(parse_expiry(text), Some(expected.parse().unwrap()), "{text}");
         }
         for text in ["", "soon", "2030-02-30", "2030-13-01T00:00:00Z", "12:00", "+12030-01-01", "1969-12-31"]
         {
-            assert_eq!(parse_time(text), None, "{text}");
+            assert_eq!(parse_expiry(text), None, "{text}");
         }
     }
 }

@@ -3,8 +3,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     identity::{Session, SessionCommand, User, UserChanges, UserCommand},
-    kernel::{Actor, UserId},
+    kernel::{Actor, Decider, UserId},
 };
+use signalbox_event_store::stream_keys;
 use signalbox_projections::identity::{UserRow, queries};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -12,7 +13,7 @@ use uuid::Uuid;
 use super::login_log;
 use crate::{
     answer,
-    auth::{Credential, HashError, Reader, Who},
+    auth::{Credential, CurrentUser, HashError, Reader, WeakPassword, check_new_password},
     client_address::ClientAddress,
     context::RequestContext,
     extract::JsonBody,
@@ -50,6 +51,7 @@ pub(crate) struct UserOut {
     name: String,
     email: String,
     /// `admin`, `operator` or `viewer`.
+    #[schema(value_type = crate::openapi::Role)]
     role: String,
 }
 
@@ -100,26 +102,26 @@ pub(crate) async fn login(
     responses((status = 200, body = LoginOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut)))]
 pub(crate) async fn refresh(
     State(state): State<AppState>,
-    Reader(who): Reader,
+    Reader(current): Reader,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let Credential::Session(session) = who.credential else {
+    let Credential::Session(session) = current.credential else {
         return Err(Problem::forbidden_because("an API token is not renewed: make a new one"));
     };
     let expires_at = expiry(&state);
     let command = SessionCommand::Renew { expires_at };
-    let metadata = context.metadata(who.actor(), "renew session");
+    let metadata = context.metadata(current.actor(), "renew session");
     let written = state.write::<Session>(session, None, &metadata, &command).await?;
-    let token = sign(&state, who.user.0, session, who.role.as_str(), expires_at)?;
-    let out = LoginOut { token, expires_at, user: UserOut::from(who) };
+    let token = sign(&state, current.id.0, session, current.role.as_str(), expires_at)?;
+    let out = LoginOut { token, expires_at, user: UserOut::from(current) };
     Ok(answer::secret(written, StatusCode::OK, None, &out))
 }
 
 /// The current user.
 #[utoipa::path(get, path = "/api/auth/user", tag = "auth", security(("jwt" = [])),
     responses((status = 200, body = UserOut), (status = 401, body = ErrorOut)))]
-pub(crate) async fn current_user(Reader(who): Reader) -> Json<UserOut> {
-    Json(UserOut::from(who))
+pub(crate) async fn current_user(Reader(current): Reader) -> Json<UserOut> {
+    Json(UserOut::from(current))
 }
 
 /// Change the own password. Every earlier login ends; the answer carries a new one.
@@ -127,23 +129,28 @@ pub(crate) async fn current_user(Reader(who): Reader) -> Json<UserOut> {
     responses((status = 200, body = PasswordOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn change_password(
     State(state): State<AppState>,
-    Reader(who): Reader,
+    Reader(current): Reader,
     context: RequestContext,
     JsonBody(change): JsonBody<PasswordIn>,
 ) -> Result<Response, Problem> {
-    throttle_account(&state, &who.email)?;
+    throttle_account(&state, &current.email)?;
     valid_password("new_password", &change.new_password)?;
-    let row = queries::user(&state.pool, who.user.0).await?.ok_or_else(|| Problem::not_found("User"))?;
-    if !state.passwords.verify(change.old_password, Some(row.password_hash.clone())).await? {
-        return Err(Problem::malformed("the current password is not correct"));
+    let row = queries::user(&state.pool, current.id.0).await?.ok_or_else(|| Problem::not_found("User"))?;
+    let refused = || Problem::malformed("the current password is not correct");
+    if !state.passwords.verify(change.old_password, Some(row.password_hash.clone()), None).await? {
+        return Err(refused());
     }
     let password_hash = state.passwords.hash(change.new_password).await?;
+    // Both may have waited in line while the password was changed.
+    if !is_password_current(&state, &row).await? {
+        return Err(refused());
+    }
     let command =
         UserCommand::Change(UserChanges { password_hash: Some(password_hash), ..Default::default() });
     state
-        .write::<User>(who.user.0, None, &context.metadata(who.actor(), "change password"), &command)
+        .write::<User>(current.id.0, None, &context.metadata(current.actor(), "change password"), &command)
         .await?;
-    if let Credential::Session(session) = who.credential {
+    if let Credential::Session(session) = current.credential {
         state.sessions.forget(session);
     }
     let LoggedIn { token, expires_at, written, .. } = start_session(&state, &context, row).await?;
@@ -167,18 +174,38 @@ pub(super) async fn log_in(
     throttle_account(state, &login)?;
     let known = if login.contains('\0') { None } else { queries::user_by_login(&state.pool, &login).await? };
     let stored = known.as_ref().map(|user| user.password_hash.clone());
-    let fits = state.passwords.verify(password, stored).await?;
+    let fits = state.passwords.verify(password, stored, Some(address.network())).await?;
     match known {
         Some(user) if fits => {
             let started = start_session(state, context, user).await?;
+            // The check may have waited in line while the password changed. A change after the session has begun voids it.
+            if !is_password_current(state, &started.user).await? {
+                let metadata = context.metadata(Actor::User(UserId(started.user.id)), "end session");
+                state.write::<Session>(context.resource, None, &metadata, &SessionCommand::End).await?;
+                login_log::note_failure(state, context, address, Some(&started.user)).await;
+                return Err(wrong_credentials());
+            }
             login_log::note_success(state, context, address, &started.user).await;
             Ok(started)
         }
         known => {
             login_log::note_failure(state, context, address, known.as_ref()).await;
-            Err(Problem::unauthenticated("Invalid e-mail address, user name or password"))
+            Err(wrong_credentials())
         }
     }
+}
+
+fn wrong_credentials() -> Problem {
+    Problem::unauthenticated("Invalid e-mail address, user name or password")
+}
+
+/// Whether the log has no newer password of `user` than the one in the row.
+async fn is_password_current(state: &Gateway, user: &UserRow) -> Result<bool, sqlx::Error> {
+    let id = user.id.to_string();
+    let mut connection = state.pool.acquire().await?;
+    let words = ["user_password_changed"];
+    let changes = stream_keys(&mut connection, (User::TYPE, id.as_str()), 1, i64::MAX, &words).await?;
+    Ok(changes.iter().all(|change| change.position <= user.valid_after))
 }
 
 pub(super) async fn start_session(
@@ -195,7 +222,7 @@ pub(super) async fn start_session(
 }
 
 fn expiry(state: &Gateway) -> DateTime<Utc> {
-    state.clock.now() + TimeDelta::hours(i64::from(state.config.identity.token_hours))
+    state.server_clock.now() + TimeDelta::hours(i64::from(state.config.identity.token_hours))
 }
 
 fn sign(
@@ -211,7 +238,7 @@ fn sign(
 /// Counts an attempt to log in from `address`.
 pub(super) fn throttle_address(state: &Gateway, address: &ClientAddress) -> Result<(), Problem> {
     let limit = state.config.limits.logins_per_address;
-    take(state, &format!("login address:{}", address.0), Rate { per_minute: limit, burst: limit })
+    take(state, &format!("login address:{}", address.network()), Rate { per_minute: limit, burst: limit })
 }
 
 fn throttle_account(state: &Gateway, login: &str) -> Result<(), Problem> {
@@ -223,14 +250,14 @@ fn take(state: &Gateway, key: &str, rate: Rate) -> Result<(), Problem> {
     state.limiter.take(key, rate, state.clock.now()).map_err(Problem::too_many)
 }
 
-/// A password that is too short or too long.
+/// A new password that is refused.
 #[derive(Debug, thiserror::Error)]
-#[error("{0} must be 8 to 256 characters long")]
-pub(crate) struct InvalidPassword(&'static str);
+#[error("{0} {1}")]
+pub(crate) struct InvalidPassword(&'static str, WeakPassword);
 
-/// Checks the length of a new password.
+/// Checks a new password.
 pub(crate) fn valid_password(field: &'static str, password: &str) -> Result<(), InvalidPassword> {
-    if (8..=256).contains(&password.chars().count()) { Ok(()) } else { Err(InvalidPassword(field)) }
+    check_new_password(password).map_err(|weak| InvalidPassword(field, weak))
 }
 
 impl From<InvalidPassword> for Problem {
@@ -254,8 +281,13 @@ impl From<UserRow> for UserOut {
     }
 }
 
-impl From<Who> for UserOut {
-    fn from(who: Who) -> Self {
-        Self { id: who.number, name: who.username, email: who.email, role: who.role.to_string() }
+impl From<CurrentUser> for UserOut {
+    fn from(current: CurrentUser) -> Self {
+        Self {
+            id: current.number,
+            name: current.username,
+            email: current.email,
+            role: current.role.to_string(),
+        }
     }
 }

@@ -1,14 +1,129 @@
 //! Logins and failed logins, as entries of the log that people read.
+//!
+//! A failed login costs an event, so its entries are bounded: the first of an account and the first from an address are
+//! written at once, further ones within a minute become one entry with their number. The numbers are kept in memory; a
+//! gateway that crashes loses those of the last minute, one that stops writes them first.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use signalbox_domain::{
-    kernel::{Actor, UserId},
+    kernel::{Actor, Metadata, UserId},
     monitoring::{LogEntry, LogEntryCommand, LogType, NewLogEntry},
 };
 use signalbox_projections::identity::UserRow;
+use uuid::Uuid;
 
-use crate::{client_address::ClientAddress, context::RequestContext, state::State};
+use crate::{
+    client_address::{ClientAddress, Network},
+    context::RequestContext,
+    state::State,
+};
 
 const SOURCE: &str = "auth";
+/// How long further failures are counted before they are written.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Failures that are written at once in a window, from whatever addresses, beside the first ones of accounts.
+const MAX_AT_ONCE: usize = 20;
+/// First failures of accounts that are written at once in a window: a flood of other failures hides none of them.
+const MAX_ACCOUNTS_AT_ONCE: usize = 100;
+/// Pairs of account and address that are counted apart in a window; the others are counted together.
+const MAX_PAIRS: usize = 200;
+
+/// The account that a failed login was for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Account {
+    Known { id: Uuid, name: String },
+    Unknown,
+    SingleSignOn,
+}
+
+/// Failed logins of the last minute at this gateway, by the clock's monotonic time.
+#[derive(Debug, Default)]
+pub(crate) struct FailedLogins(Mutex<Failures>);
+
+#[derive(Debug, Default)]
+struct Failures {
+    accounts: HashMap<Account, Duration>,
+    networks: HashMap<Network, Duration>,
+    /// When entries were written at once, and whether each was the first of an account.
+    at_once: Vec<(Duration, bool)>,
+    further: HashMap<(Account, Network), Further>,
+    elsewhere: Option<Further>,
+}
+
+/// Failures that have no entry yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Further {
+    count: u64,
+    since: Duration,
+}
+
+impl Failures {
+    /// Counts a failure. True if it is to be written at once.
+    fn note(&mut self, account: &Account, network: Network, now: Duration) -> bool {
+        self.expire(now);
+        let is_new = !self.accounts.contains_key(account);
+        let of_account = is_new && matches!(account, Account::Known { .. });
+        let most = if of_account { MAX_ACCOUNTS_AT_ONCE } else { MAX_AT_ONCE };
+        let written = self.at_once.iter().filter(|(_, other)| *other == of_account).count();
+        if (is_new || !self.networks.contains_key(&network)) && written < most {
+            self.at_once.push((now, of_account));
+            self.accounts.entry(account.clone()).or_insert(now);
+            self.networks.entry(network).or_insert(now);
+            return true;
+        }
+        let (pair, new) = ((account.clone(), network), Further { count: 0, since: now });
+        let further = match self.further.len() < MAX_PAIRS || self.further.contains_key(&pair) {
+            true => self.further.entry(pair).or_insert(new),
+            false => self.elsewhere.get_or_insert(new),
+        };
+        further.count += 1;
+        false
+    }
+
+    /// Forgets accounts and addresses whose minute is over.
+    fn expire(&mut self, now: Duration) {
+        self.accounts.retain(|_, since| now.saturating_sub(*since) < WINDOW);
+        self.networks.retain(|_, since| now.saturating_sub(*since) < WINDOW);
+        self.at_once.retain(|(at, _)| now.saturating_sub(*at) < WINDOW);
+    }
+
+    /// Takes the failures that began to be counted at `latest` or before.
+    fn take(&mut self, latest: Duration) -> Vec<(Option<(Account, Network)>, u64)> {
+        let due: Vec<_> = self.further.extract_if(|_, further| further.since <= latest).collect();
+        let elsewhere = self.elsewhere.take_if(|further| further.since <= latest);
+        let due = due.into_iter().map(|(pair, further)| (Some(pair), further.count));
+        due.chain(elsewhere.map(|further| (None, further.count))).collect()
+    }
+}
+
+impl FailedLogins {
+    fn note(&self, account: &Account, network: Network, now: Duration) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).note(account, network, now)
+    }
+
+    fn take(&self, latest: Duration) -> Vec<(Option<(Account, Network)>, u64)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take(latest)
+    }
+}
+
+impl Account {
+    fn user(&self) -> Option<UserId> {
+        if let Self::Known { id, .. } = self { Some(UserId(*id)) } else { None }
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Self::Known { name, .. } => format!("login as {name}"),
+            Self::Unknown => "login as an unknown user".to_owned(),
+            Self::SingleSignOn => "single sign-on".to_owned(),
+        }
+    }
+}
 
 /// Writes that `user` has logged in.
 pub(super) async fn note_success(
@@ -18,49 +133,153 @@ pub(super) async fn note_success(
     user: &UserRow,
 ) {
     let content = format!("{} logged in from {}.", user.username, address.0);
-    let actor = Actor::User(UserId(user.id));
-    write(state, context, actor, LogType::Info, content, Some(user)).await;
+    let metadata = context.metadata(Actor::User(UserId(user.id)), "log login");
+    write(state, &metadata, LogType::Info, content, Some(UserId(user.id))).await;
 }
 
-/// Writes that somebody tried to log in. What was given as a name is left out unless it is one: people type passwords
-/// into the wrong field.
+/// Writes or counts a failed login. The given name is left out unless it is a user's: people type passwords into the wrong
+/// field.
 pub(super) async fn note_failure(
     state: &State,
     context: &RequestContext,
     address: &ClientAddress,
     user: Option<&UserRow>,
 ) {
-    let name = user.map_or("an unknown user", |user| &user.username);
-    let content = format!("A login as {name} from {} failed.", address.0);
-    write(state, context, Actor::system("login"), LogType::Warning, content, user).await;
+    let account =
+        user.map_or(Account::Unknown, |user| Account::Known { id: user.id, name: user.username.clone() });
+    note(state, context, address, &account, "").await;
 }
 
-/// Writes that somebody did not get in by single sign-on, and why.
+/// Writes or counts a failed single sign-on, with its reason.
 pub(super) async fn note_sso_failure(
     state: &State,
     context: &RequestContext,
     address: &ClientAddress,
     reason: &str,
 ) {
-    let content = format!("A single sign-on from {} failed. {reason}", address.0);
-    write(state, context, Actor::system("login"), LogType::Warning, content, None).await;
+    note(state, context, address, &Account::SingleSignOn, &format!(" {reason}")).await;
 }
 
-async fn write(
+async fn note(
     state: &State,
     context: &RequestContext,
-    actor: Actor,
-    kind: LogType,
-    content: String,
-    user: Option<&UserRow>,
+    address: &ClientAddress,
+    account: &Account,
+    reason: &str,
 ) {
-    let new =
-        NewLogEntry { kind, content, source: SOURCE.to_owned(), user: user.map(|user| UserId(user.id)) };
-    let metadata = context.metadata(actor, "log login");
-    let command = LogEntryCommand::Write(new);
-    let written = state.write::<LogEntry>(state.clock.new_id(), None, &metadata, &command).await;
-    // Whoever has the right password gets in even if that cannot be written down.
+    if state.failed_logins.note(account, address.network(), state.clock.monotonic()) {
+        let content = format!("A {} from {} failed.{reason}", account.describe(), address.0);
+        let metadata = context.metadata(Actor::system("login"), "log login");
+        write(state, &metadata, LogType::Warning, content, account.user()).await;
+    }
+}
+
+/// Writes the numbers of further failures whose minute is over.
+pub(crate) async fn write_counted(state: &State) -> Result<(), sqlx::Error> {
+    if let Some(latest) = state.clock.monotonic().checked_sub(WINDOW) {
+        write_until(state, latest).await;
+    }
+    Ok(())
+}
+
+/// Writes all numbers that have no entry yet, because the gateway stops.
+pub(crate) async fn write_rest(state: &State) {
+    write_until(state, state.clock.monotonic()).await;
+}
+
+async fn write_until(state: &State, latest: Duration) {
+    for (pair, count) in state.failed_logins.take(latest) {
+        let times = if count == 1 { "time" } else { "times" };
+        let content = match &pair {
+            Some((account, network)) => {
+                format!(
+                    "A {} from {network} failed {count} more {times} within a minute.",
+                    account.describe()
+                )
+            }
+            None => format!("Logins from other addresses failed {count} more {times} within a minute."),
+        };
+        let metadata = Metadata {
+            command_id: state.clock.new_id(),
+            actor: Actor::system("login"),
+            causation: None,
+            correlation: state.clock.new_id().simple().to_string(),
+            traceparent: None,
+            restored_version: None,
+        };
+        let user = pair.and_then(|(account, _)| account.user());
+        write(state, &metadata, LogType::Warning, content, user).await;
+    }
+}
+
+async fn write(state: &State, metadata: &Metadata, kind: LogType, content: String, user: Option<UserId>) {
+    let command = LogEntryCommand::Write(NewLogEntry { kind, content, source: SOURCE.to_owned(), user });
+    let written = state.write::<LogEntry>(state.clock.new_id(), None, metadata, &command).await;
+    // A login does not depend on its entry.
     if let Err(error) = written {
         tracing::error!(%error, "a login has no entry in the log");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    fn network(last: u8) -> Network {
+        IpAddr::from([10, 0, 0, last]).into()
+    }
+
+    fn known(id: u128) -> Account {
+        Account::Known { id: Uuid::from_u128(id), name: format!("user {id}") }
+    }
+
+    #[test]
+    fn the_first_of_an_account_and_of_an_address_are_written_at_once() {
+        let (mut failures, now) = (Failures::default(), Duration::from_secs(1000));
+        assert!(failures.note(&known(1), network(1), now));
+        assert!(failures.note(&known(2), network(1), now), "another account");
+        assert!(failures.note(&known(1), network(2), now), "another address");
+        assert!(!failures.note(&known(2), network(2), now), "both are known");
+        assert!(!failures.note(&known(1), network(1), now));
+        assert!(failures.note(&known(1), network(1), now + WINDOW), "a minute later");
+    }
+
+    #[test]
+    fn further_failures_are_one_number_after_a_minute() {
+        let (mut failures, now) = (Failures::default(), Duration::from_secs(1000));
+        for _ in 0..13 {
+            failures.note(&known(1), network(1), now);
+        }
+        assert_eq!(failures.take(now - Duration::from_secs(1)), []);
+        assert_eq!(failures.take(now), [(Some((known(1), network(1))), 12)]);
+        assert_eq!(failures.take(now), []);
+    }
+
+    #[test]
+    fn a_flood_hides_no_first_failure_of_an_account() {
+        let (mut failures, now) = (Failures::default(), Duration::from_secs(1000));
+        for last in 0..100 {
+            failures.note(&Account::Unknown, network(last), now);
+            failures.note(&known(1), network(last), now);
+        }
+        assert!(failures.note(&known(2), network(200), now));
+        assert!(!failures.note(&known(2), network(201), now), "its further ones are counted");
+        let at_once = (3..1000).filter(|id| failures.note(&known(*id), network(200), now)).count();
+        assert_eq!(at_once, MAX_ACCOUNTS_AT_ONCE - 2);
+    }
+
+    #[test]
+    fn a_flood_from_many_addresses_is_bounded() {
+        let (mut failures, now) = (Failures::default(), Duration::from_secs(1000));
+        let mut at_once = 0;
+        for attempt in 0..100_000_u32 {
+            let [_, b, c, d] = attempt.to_be_bytes();
+            at_once += usize::from(failures.note(&Account::Unknown, IpAddr::from([9, b, c, d]).into(), now));
+        }
+        let counted = failures.take(now);
+        assert_eq!((at_once, counted.len()), (MAX_AT_ONCE, MAX_PAIRS + 1));
+        assert_eq!(counted.iter().map(|(_, count)| count).sum::<u64>(), 100_000 - MAX_AT_ONCE as u64);
     }
 }

@@ -3,7 +3,7 @@
 mod api_login;
 mod api_tokens;
 mod login;
-mod login_log;
+pub(crate) mod login_log;
 pub(crate) mod sso;
 mod users;
 

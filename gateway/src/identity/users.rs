@@ -16,8 +16,9 @@ use crate::{
     answer::{self, Page, StatusOut},
     auth::Admin,
     context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
-    past::{AsOf, AtParams, key, row_at},
+    existence::{examples, judged},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key},
+    past::{AsOf, AtParams, row_at},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -29,6 +30,7 @@ pub(crate) struct UserRecordOut {
     email: String,
     username: String,
     /// `admin`, `operator` or `viewer`.
+    #[schema(value_type = crate::openapi::Role)]
     role: String,
     admin: bool,
     /// Identity provider; null for local users.
@@ -49,7 +51,7 @@ pub(crate) struct UserIn {
     /// 8 to 256 characters.
     password: String,
     /// `admin`, `operator` (default) or `viewer`.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<crate::openapi::Role>)]
     role: Option<Role>,
 }
 
@@ -59,13 +61,14 @@ pub(crate) struct UserChangesIn {
     email: Option<String>,
     username: Option<String>,
     password: Option<String>,
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<crate::openapi::Role>)]
     role: Option<Role>,
 }
 
 /// A created user.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct UserCreatedOut {
+    #[schema(value_type = crate::openapi::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -77,24 +80,25 @@ pub(crate) struct UserCreatedOut {
 #[into_params(parameter_in = Query)]
 pub(crate) struct UserParams {
     /// `admin`, `operator` or `viewer`.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<crate::openapi::Role>)]
     role: Option<Role>,
     /// Part of the user name or of the e-mail address, in any case of letters.
     name: Option<String>,
 }
 
 /// List users, newest first.
-#[utoipa::path(get, path = "/api/v1/users", tag = "users", security(("jwt" = [])), params(EnvelopeParams, UserParams), operation_id = "list_users",
+#[utoipa::path(get, path = "/api/v1/users", tag = "users", security(("jwt" = [])), params(EnvelopeParams, Sort<UserRow>, UserParams), operation_id = "list_users",
     responses((status = 200, body = Page<UserRecordOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
     _: Admin,
     Params(envelope): Params<EnvelopeParams>,
+    sort: Sort<UserRow>,
     Params(params): Params<UserParams>,
 ) -> Result<Json<Page<UserRecordOut>>, Problem> {
     let filter = UserFilter { role: params.role.map(Role::as_str), name: params.name };
     let wanted = envelope.page()?;
-    let (rows, total) = state.read(|pool| queries::users(pool, &filter, wanted)).await?;
+    let (rows, total) = state.read(|pool| queries::users(pool, &filter, sort.order(), wanted)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -118,7 +122,7 @@ pub(crate) async fn get(
     responses((status = 201, body = UserCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(current): Admin,
     context: RequestContext,
     JsonBody(user): JsonBody<UserIn>,
 ) -> Result<Response, Problem> {
@@ -130,7 +134,7 @@ pub(crate) async fn create(
         role: user.role.unwrap_or(Role::Operator),
         password_hash: state.passwords.hash(user.password).await?,
     };
-    let metadata = context.metadata(who.actor(), "create user");
+    let metadata = context.metadata(current.actor(), "create user");
     let written = state.write::<User>(context.resource, None, &metadata, &UserCommand::Create(new)).await?;
     let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
     let location = format!("/api/v1/users/{}", row.id);
@@ -144,7 +148,7 @@ pub(crate) async fn create(
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(current): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
@@ -154,13 +158,17 @@ pub(crate) async fn update(
     if let Some(password) = &password {
         valid_password("password", password)?;
     }
-    let row = find(&state, &id).await?;
+    let row = find(&state, &id).await.map_err(|missing| {
+        let (email, username) = (email.clone(), username.clone());
+        let change = UserCommand::Change(UserChanges { email, username, role, password_hash: None });
+        judged::<User>(missing, [examples::user(), change])
+    })?;
     let password_hash = match password {
         Some(password) => Some(state.passwords.hash(password).await?),
         None => None,
     };
     let command = UserCommand::Change(UserChanges { email, username, role, password_hash });
-    let metadata = context.metadata(who.actor(), "change user");
+    let metadata = context.metadata(current.actor(), "change user");
     let written = state.write::<User>(row.id, version, &metadata, &command).await?;
     let row = find_at(&state, &id, written.unseen).await?;
     Ok(answer::written(written, StatusCode::OK, None, &UserRecordOut::from(row)))
@@ -172,13 +180,13 @@ pub(crate) async fn update(
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(current): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&state, &id).await?;
-    let metadata = context.metadata(who.actor(), "delete user");
+    let metadata = context.metadata(current.actor(), "delete user");
     let written = state.write::<User>(row.id, version, &metadata, &UserCommand::Delete).await?;
     Ok(answer::success(written, "User successfully deleted."))
 }

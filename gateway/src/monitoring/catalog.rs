@@ -1,20 +1,22 @@
 //! Channels and experiments in memory, so that a batch is checked without asking the database.
 //!
-//! Kept fresh by the log: whoever uses it takes in what the read model has applied since, as far as this gateway has
-//! heard. A channel that is not known is looked up before it is refused.
+//! Kept fresh by the log: each use applies the changes that the read model has applied since, as far as this gateway
+//! knows. An unknown channel is looked up before it is refused.
 
 use std::{
     collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
+    time::Duration,
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_projections::{
-    Projection, checkpoint,
+    Progress, Projection,
     monitoring::{
         ChannelRow, MonitoringProjection,
         queries::{ExperimentSpan, channels_since, experiment_spans},
     },
+    progress,
 };
 use tokio::sync::Mutex;
 use uuid::Uuid;
@@ -22,7 +24,7 @@ use uuid::Uuid;
 use crate::state::State;
 
 /// Without a wake-up it is brought up to date so often.
-const DOUBT: TimeDelta = TimeDelta::seconds(1);
+const MAX_AGE: Duration = Duration::from_secs(1);
 
 /// A channel as datapoints refer to it.
 #[derive(Debug, Clone)]
@@ -46,14 +48,17 @@ pub(crate) struct Catalog {
     experiments: Vec<ExperimentSpan>,
     /// Newest event of a channel that is known.
     newest: i64,
-    /// What the read model had applied.
+    /// The read model's applied position.
     position: i64,
+    /// Of the read model's rows: with another one, rows may have changed that have old positions.
+    revision: i64,
 }
 
 /// The catalog of this gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogs {
-    current: RwLock<(Arc<Catalog>, DateTime<Utc>)>,
+    /// With the clock's monotonic time when loading it began.
+    current: RwLock<(Arc<Catalog>, Option<Duration>)>,
     /// Held by the one who loads.
     loading: Mutex<()>,
 }
@@ -74,11 +79,16 @@ impl Catalog {
         self.by_number.get(&number).map(Arc::as_ref)
     }
 
-    /// The experiment that ran at `time`; only one does.
-    pub(crate) fn experiment_at(&self, time: DateTime<Utc>) -> Option<&ExperimentSpan> {
+    /// The experiment that ran at `time`; only one does. One that is running contains what was measured until `now`.
+    pub(crate) fn experiment_at(&self, time: DateTime<Utc>, now: DateTime<Utc>) -> Option<&ExperimentSpan> {
         let after = self.experiments.partition_point(|span| span.started_at <= time);
         let span = self.experiments[..after].last()?;
-        span.stopped_at.is_none_or(|stopped| time < stopped).then_some(span)
+        (time < Self::end_of(span, now)).then_some(span)
+    }
+
+    /// Before when the points of `span` were measured, at the moment `now`.
+    pub(crate) fn end_of(span: &ExperimentSpan, now: DateTime<Utc>) -> DateTime<Utc> {
+        span.stopped_at.unwrap_or(now + TimeDelta::microseconds(1))
     }
 
     /// The experiment `id`.
@@ -106,35 +116,41 @@ impl Catalogs {
     pub(crate) async fn fresh(&self, state: &State) -> Result<Arc<Catalog>, sqlx::Error> {
         let (current, loaded) = self.current();
         let is_fresh = current.position >= state.gate.known(MonitoringProjection::NAME)
-            && state.clock.now() - loaded < DOUBT;
+            && loaded.is_some_and(|loaded| state.clock.monotonic().saturating_sub(loaded) < MAX_AGE);
         if is_fresh { Ok(current) } else { self.load(state, loaded).await }
     }
 
     /// The catalog as the read model is now.
     pub(crate) async fn newest(&self, state: &State) -> Result<Arc<Catalog>, sqlx::Error> {
-        self.load(state, state.clock.now()).await
+        self.load(state, Some(state.clock.monotonic())).await
     }
 
-    fn current(&self) -> (Arc<Catalog>, DateTime<Utc>) {
+    fn current(&self) -> (Arc<Catalog>, Option<Duration>) {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Loads what has changed, unless somebody else has begun to after `since`.
-    async fn load(&self, state: &State, since: DateTime<Utc>) -> Result<Arc<Catalog>, sqlx::Error> {
+    async fn load(&self, state: &State, since: Option<Duration>) -> Result<Arc<Catalog>, sqlx::Error> {
         let _alone = self.loading.lock().await;
         let (current, loaded) = self.current();
         let heard = state.gate.known(MonitoringProjection::NAME);
         if loaded > since && current.position >= heard {
             return Ok(current);
         }
-        let begun = state.clock.now();
+        let begun = Some(state.clock.monotonic());
         // Read first: what is loaded after it is at least as new.
-        let position = checkpoint(&state.pool, MonitoringProjection::NAME).await?.max(heard);
-        if position == current.position && position > 0 {
+        let Progress { position, revision, .. } = progress(&state.pool, MonitoringProjection::NAME).await?;
+        let position = position.max(heard);
+        let is_same_revision = revision == current.revision;
+        if is_same_revision && position == current.position && position > 0 {
             *self.current.write().unwrap_or_else(PoisonError::into_inner) = (current.clone(), begun);
             return Ok(current);
         }
-        let mut next = Catalog::clone(&current);
+        let mut next = if is_same_revision {
+            Catalog::clone(&current)
+        } else {
+            Catalog { revision, ..Catalog::default() }
+        };
         for row in channels_since(&state.pool, current.newest).await? {
             next.take_in(row);
         }

@@ -18,8 +18,9 @@ use crate::{
     answer::{self, Page, StatusOut},
     auth::{Reader, Writer},
     context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text, present},
-    past::{AsOf, AtParams, key, row_at},
+    existence::{examples, judged},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Numeric, Params, Sort, Text, key, not_null, present},
+    past::{AsOf, AtParams, row_at},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -30,9 +31,10 @@ pub(crate) struct EventOut {
     public_id: String,
     name: String,
     /// `sensor`, `actuator`, `range`, `cmd_button`, `cmd_opened` or `cmd_closed`.
+    #[schema(value_type = crate::openapi::EventKind)]
     r#type: String,
-    /// Measurement unit.
-    unit: Option<String>,
+    /// Measurement unit; empty when there is none, because existing controllers stop at a null.
+    unit: String,
     /// Lower bound for displays and sliders.
     min_value: Option<f64>,
     /// Upper bound for displays and sliders.
@@ -49,33 +51,39 @@ pub(crate) struct EventIn {
     /// Unique, 1 to 255 characters.
     name: String,
     /// `sensor`, `actuator`, `range`, `cmd_button`, `cmd_opened` or `cmd_closed`.
-    #[schema(value_type = String)]
+    #[schema(value_type = crate::openapi::EventKind)]
     r#type: ChannelType,
     unit: Option<String>,
-    min_value: Option<f64>,
-    max_value: Option<f64>,
+    #[schema(value_type = Option<f64>)]
+    min_value: Option<Numeric<f64>>,
+    #[schema(value_type = Option<f64>)]
+    max_value: Option<Numeric<f64>>,
 }
 
 /// Changes of an event; absent fields stay as they are, null clears unit and bounds.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct EventChangesIn {
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     name: Option<String>,
-    #[schema(value_type = Option<String>)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<crate::openapi::EventKind>, nullable = false)]
     r#type: Option<ChannelType>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
     unit: Option<Option<String>>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<f64>)]
-    min_value: Option<Option<f64>>,
+    min_value: Option<Option<Numeric<f64>>>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<f64>)]
-    max_value: Option<Option<f64>>,
+    max_value: Option<Option<Numeric<f64>>>,
 }
 
 /// A created event.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventCreatedOut {
+    #[schema(value_type = crate::openapi::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -87,23 +95,25 @@ pub(crate) struct EventCreatedOut {
 #[into_params(parameter_in = Query)]
 pub(crate) struct EventFilter {
     /// A type.
+    #[param(value_type = Option<crate::openapi::EventKind>)]
     r#type: Option<String>,
     /// Part of the name.
     name: Option<String>,
 }
 
-/// List events, newest first.
-#[utoipa::path(get, path = "/api/v1/events", tag = "events", security(("jwt" = [])), params(EnvelopeParams, EventFilter), operation_id = "list_events",
+/// List events, oldest first: what a client has found on a page stays there.
+#[utoipa::path(get, path = "/api/v1/events", tag = "events", security(("jwt" = [])), params(EnvelopeParams, Sort<ChannelRow>, EventFilter), operation_id = "list_events",
     responses((status = 200, body = Page<EventOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
     _: Reader,
     Params(params): Params<EnvelopeParams>,
+    sort: Sort<ChannelRow>,
     Params(filter): Params<EventFilter>,
 ) -> Result<Json<Page<EventOut>>, Problem> {
     let filter = ChannelFilter { kind: filter.r#type, name: filter.name };
     let wanted = params.page()?;
-    let (rows, total) = state.read(|pool| queries::channels(pool, &filter, wanted)).await?;
+    let (rows, total) = state.read(|pool| queries::channels(pool, &filter, sort.order(), wanted)).await?;
     Ok(Json(params.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -125,14 +135,15 @@ pub(crate) async fn get(
     responses((status = 201, body = EventCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     context: RequestContext,
     JsonBody(event): JsonBody<EventIn>,
 ) -> Result<Response, Problem> {
     let EventIn { name, r#type, unit, min_value, max_value } = event;
+    let [min_value, max_value] = [min_value, max_value].map(|number| number.map(Numeric::get));
     let spec = ChannelSpec { name, kind: r#type, unit, min_value, max_value };
-    let command = ChannelCommand::Create(NewChannel { number: 0, owner: who.user, spec });
-    let metadata = context.metadata(who.actor(), "create channel");
+    let command = ChannelCommand::Create(NewChannel { number: 0, owner: user.id, spec });
+    let metadata = context.metadata(user.actor(), "create channel");
     let written = state.write::<Channel>(context.resource, None, &metadata, &command).await?;
     let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/events/{}", row.id));
@@ -147,17 +158,21 @@ pub(crate) async fn create(
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
     JsonBody(changes): JsonBody<EventChangesIn>,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
     let EventChangesIn { name, r#type, unit, min_value, max_value } = changes;
+    let [min_value, max_value] =
+        [min_value, max_value].map(|given| given.map(|number| number.map(Numeric::get)));
     // What is left out is left to the aggregate, so changes at once lose nothing.
     let command = ChannelCommand::Change(ChannelChanges { name, kind: r#type, unit, min_value, max_value });
-    let metadata = context.metadata(who.actor(), "change channel");
+    let row = find(&state, &id)
+        .await
+        .map_err(|missing| judged::<Channel>(missing, [examples::channel(), command.clone()]))?;
+    let metadata = context.metadata(user.actor(), "change channel");
     let written = state.write::<Channel>(row.id, version, &metadata, &command).await?;
     let row = find_at(&state, &id, written.unseen).await?;
     let version = row.version;
@@ -169,13 +184,13 @@ pub(crate) async fn update(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&state, &id).await?;
-    let metadata = context.metadata(who.actor(), "delete channel");
+    let metadata = context.metadata(user.actor(), "delete channel");
     let written = state.write::<Channel>(row.id, version, &metadata, &ChannelCommand::Delete).await?;
     Ok(answer::success(written, "Event successfully deleted."))
 }
@@ -209,7 +224,7 @@ impl From<ChannelRow> for EventOut {
             public_id: row.id.to_string(),
             name: row.name,
             r#type: row.channel_type,
-            unit: row.unit,
+            unit: row.unit.unwrap_or_default(),
             min_value: row.min_value,
             max_value: row.max_value,
             user_public_id: row.owner_id.to_string(),

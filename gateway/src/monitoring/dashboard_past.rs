@@ -18,11 +18,11 @@ use super::{
 };
 use crate::{
     answer::{self, Page},
-    auth::{Reader, Who, Writer},
+    auth::{CurrentUser, Reader, Writer},
     context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key},
     history::{RestoreIn, VersionOut, content, place, restoring},
-    past::{key, there},
+    past::there,
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -30,13 +30,13 @@ use crate::{
 /// Those who do not own it see what everybody saw then and, unless it is deleted, sees now.
 pub(super) async fn find_past(
     state: &Gateway,
-    who: &Who,
+    user: &CurrentUser,
     id: &str,
     at: At,
 ) -> Result<(i64, DashboardOut), Problem> {
     let id = key(WHAT, id)?;
     let (row, widgets) = there(WHAT, past_dashboard(&state.pool, id, at).await?)?;
-    if row.owner_id != who.user.0 {
+    if row.owner_id != user.id.0 {
         let now = dashboards::dashboard(&state.pool, id).await?;
         let is_private = !row.is_global || !now.is_some_and(|now| now.is_global);
         if is_private {
@@ -61,23 +61,25 @@ async fn values(state: &Gateway, widgets: &[WidgetRow], at: At) -> Result<Vec<Da
 
 /// The versions of a dashboard, newest first, each with what is different from the one before. Of versions that only its
 /// owner saw, others see no content.
-#[utoipa::path(get, path = "/api/v1/dashboards/{id}/history", tag = "dashboards", security(("jwt" = [])), params(("id" = String, Path,), EnvelopeParams), operation_id = "dashboard_history",
+#[utoipa::path(get, path = "/api/v1/dashboards/{id}/history", tag = "dashboards", security(("jwt" = [])), params(("id" = String, Path,), EnvelopeParams, Sort<VersionOut>), operation_id = "dashboard_history",
     responses((status = 200, body = Page<VersionOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn history(
     State(state): State<AppState>,
-    Reader(who): Reader,
+    Reader(user): Reader,
     Text(id): Text,
     Params(envelope): Params<EnvelopeParams>,
+    sort: Sort<VersionOut>,
 ) -> Result<Json<Page<VersionOut>>, Problem> {
     let page = envelope.page()?;
-    let row = find_seen(&state, &who, &id).await?;
-    let is_own = row.owner_id == who.user.0;
-    let (versions, total) = register::history::<DashboardRow, _>(&state.pool, row.id, page, |rows, id| {
-        let (row, widgets) = rows.dashboard(id)?;
-        (is_own || row.is_global).then(|| layout(row, widgets))?
-    })
-    .await?;
+    let row = find_seen(&state, &user, &id).await?;
+    let is_own = row.owner_id == user.id.0;
+    let (versions, total) =
+        register::history::<DashboardRow, _>(&state.pool, row.id, (sort.order(), page), |rows, id| {
+            let (row, widgets) = rows.dashboard(id)?;
+            (is_own || row.is_global).then(|| layout(row, widgets))?
+        })
+        .await?;
     Ok(Json(envelope.envelope(total, versions.into_iter().map(Into::into).collect())))
 }
 
@@ -101,13 +103,13 @@ fn layout(row: DashboardRow, widgets: Vec<WidgetRow>) -> Option<Value> {
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn restore(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
     JsonBody(RestoreIn { version: wanted }): JsonBody<RestoreIn>,
 ) -> Result<Response, Problem> {
-    let id = find_own(&state, &who, &id).await?.id;
+    let id = find_own(&state, &user, &id).await?.id;
     let at = place::<DashboardRow>(&state, id, wanted).await?;
     let (then, mut widgets) = there(WHAT, past_dashboard(&state.pool, id, at).await?)?;
     let linked = widgets.iter().filter_map(|widget| widget.channel_id);
@@ -117,7 +119,7 @@ pub(crate) async fn restore(
     }
     let widgets = widgets.into_iter().filter_map(WidgetRow::placed).collect();
     let command = DashboardCommand::Restore { name: then.name, is_global: then.is_global, widgets };
-    let metadata = restoring(context.metadata(who.actor(), "restore dashboard"), wanted);
+    let metadata = restoring(context.metadata(user.actor(), "restore dashboard"), wanted);
     let written = state.write::<Dashboard>(id, version, &metadata, &command).await?;
     let (version, out) = show_at(&state, id, written.unseen).await?;
     Ok(answer::changed(written, version, &out))

@@ -17,10 +17,11 @@ use uuid::Uuid;
 use super::{dashboard_past::find_past, datapoints::DatapointOut, widgets::WidgetOut};
 use crate::{
     answer::{self, Page, StatusOut},
-    auth::{Reader, Who, Writer},
+    auth::{CurrentUser, Reader, Writer},
     context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
-    past::{AsOf, AtParams, key, there},
+    existence::{examples, judged},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, not_null},
+    past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -47,6 +48,7 @@ pub(crate) struct DashboardOut {
 /// A created dashboard.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DashboardCreatedOut {
+    #[schema(value_type = crate::openapi::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -62,11 +64,15 @@ pub(crate) struct DashboardIn {
     is_global: Option<bool>,
 }
 
-/// Changes of a dashboard; absent or null fields stay as they are.
+/// Changes of a dashboard; absent fields stay as they are.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct DashboardChangesIn {
     /// 1 to 255 characters.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     name: Option<String>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     is_global: Option<bool>,
 }
 
@@ -81,17 +87,19 @@ pub(crate) struct DashboardParams {
 }
 
 /// List the own dashboards and those that everybody sees, newest first.
-#[utoipa::path(get, path = "/api/v1/dashboards", tag = "dashboards", security(("jwt" = [])), params(EnvelopeParams, DashboardParams), operation_id = "list_dashboards",
+#[utoipa::path(get, path = "/api/v1/dashboards", tag = "dashboards", security(("jwt" = [])), params(EnvelopeParams, Sort<DashboardRow>, DashboardParams), operation_id = "list_dashboards",
     responses((status = 200, body = Page<DashboardOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
-    Reader(who): Reader,
+    Reader(user): Reader,
     Params(envelope): Params<EnvelopeParams>,
+    sort: Sort<DashboardRow>,
     Params(params): Params<DashboardParams>,
 ) -> Result<Json<Page<DashboardOut>>, Problem> {
     let filter = DashboardFilter { name: params.name, is_global: params.is_global };
     let wanted = envelope.page()?;
-    let (rows, total) = state.read(|pool| dashboards::dashboards(pool, who.user.0, &filter, wanted)).await?;
+    let (rows, total) =
+        state.read(|pool| dashboards::dashboards(pool, user.id.0, &filter, sort.order(), wanted)).await?;
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
     let mut widgets = state.read(|pool| dashboards::widgets(pool, &ids)).await?;
     let data = rows.into_iter().map(|row| {
@@ -107,15 +115,15 @@ pub(crate) async fn list(
     responses((status = 200, body = DashboardOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
-    Reader(who): Reader,
+    Reader(user): Reader,
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
     if let Some(at) = at {
-        let (version, out) = find_past(&state, &who, &id, at).await?;
+        let (version, out) = find_past(&state, &user, &id, at).await?;
         return Ok(answer::resource(version, &out));
     }
-    let row = find_seen(&state, &who, &id).await?;
+    let row = find_seen(&state, &user, &id).await?;
     let (version, out) = show(&state, row).await?;
     Ok(answer::resource(version, &out))
 }
@@ -125,13 +133,13 @@ pub(crate) async fn get(
     responses((status = 201, body = DashboardCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     context: RequestContext,
     JsonBody(dashboard): JsonBody<DashboardIn>,
 ) -> Result<Response, Problem> {
     let DashboardIn { name, is_global } = dashboard;
-    let new = NewDashboard { owner: who.user, name, is_global: is_global.unwrap_or(false) };
-    let metadata = context.metadata(who.actor(), "create dashboard");
+    let new = NewDashboard { owner: user.id, name, is_global: is_global.unwrap_or(false) };
+    let metadata = context.metadata(user.actor(), "create dashboard");
     let command = DashboardCommand::Create(new);
     let written = state.write::<Dashboard>(context.resource, None, &metadata, &command).await?;
     let (version, dashboard) = show_at(&state, context.resource, written.unseen).await?;
@@ -147,16 +155,18 @@ pub(crate) async fn create(
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
     JsonBody(changes): JsonBody<DashboardChangesIn>,
 ) -> Result<Response, Problem> {
     let DashboardChangesIn { name, is_global } = changes;
-    let row = find_own(&state, &who, &id).await?;
-    let metadata = context.metadata(who.actor(), "change dashboard");
     let command = DashboardCommand::Change { name, is_global };
+    let row = find_own(&state, &user, &id)
+        .await
+        .map_err(|missing| judged::<Dashboard>(missing, [examples::dashboard(), command.clone()]))?;
+    let metadata = context.metadata(user.actor(), "change dashboard");
     let written = state.write::<Dashboard>(row.id, version, &metadata, &command).await?;
     let (version, out) = show_at(&state, row.id, written.unseen).await?;
     Ok(answer::changed(written, version, &out))
@@ -168,13 +178,13 @@ pub(crate) async fn update(
         (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find_own(&state, &who, &id).await?;
-    let metadata = context.metadata(who.actor(), "delete dashboard");
+    let row = find_own(&state, &user, &id).await?;
+    let metadata = context.metadata(user.actor(), "delete dashboard");
     let written = state.write::<Dashboard>(row.id, version, &metadata, &DashboardCommand::Delete).await?;
     Ok(answer::success(written, "Dashboard successfully deleted."))
 }
@@ -186,15 +196,19 @@ async fn find(state: &Gateway, id: &str) -> Result<DashboardRow, Problem> {
 }
 
 /// The dashboard `id`, if it is `who`'s or everybody's to see.
-pub(super) async fn find_seen(state: &Gateway, who: &Who, id: &str) -> Result<DashboardRow, Problem> {
+pub(super) async fn find_seen(
+    state: &Gateway,
+    user: &CurrentUser,
+    id: &str,
+) -> Result<DashboardRow, Problem> {
     let row = find(state, id).await?;
-    if row.is_global || row.owner_id == who.user.0 { Ok(row) } else { Err(Problem::forbidden()) }
+    if row.is_global || row.owner_id == user.id.0 { Ok(row) } else { Err(Problem::forbidden()) }
 }
 
 /// The dashboard `id`, if it is `who`'s to change. The owner of a dashboard never changes.
-pub(super) async fn find_own(state: &Gateway, who: &Who, id: &str) -> Result<DashboardRow, Problem> {
+pub(super) async fn find_own(state: &Gateway, user: &CurrentUser, id: &str) -> Result<DashboardRow, Problem> {
     let row = find(state, id).await?;
-    if row.owner_id == who.user.0 { Ok(row) } else { Err(Problem::forbidden()) }
+    if row.owner_id == user.id.0 { Ok(row) } else { Err(Problem::forbidden()) }
 }
 
 /// A dashboard as clients see it, and its version.

@@ -1,24 +1,33 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Deserialize;
-use signalbox_projections::monitoring::series::{self, Aggregate, ListFilter, SeriesError, Window};
+use signalbox_domain::kernel::parse_time;
+use signalbox_projections::monitoring::{
+    queries::deleted_channel_numbers,
+    series::{self, Aggregate, Datapoint, ListFilter, Listed, SeriesError, Window},
+};
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use super::{
     catalog::Catalog,
     datapoints::{DatapointOut, show},
-    ingest::parse_time,
 };
 use crate::{
     answer::Page,
     auth::Reader,
-    extract::{EnvelopeParams, JsonBody, Params},
+    extract::{EnvelopeParams, JsonBody, Numeric, Params, Sort, id, within},
     problem::{Problem, ProblemOut},
     state::AppState,
 };
+
+/// Events of one request for series.
+pub(crate) const SERIES_EVENTS: RangeInclusive<usize> = 1..=20;
+/// Minutes that a series may cover.
+pub(crate) const SERIES_MINUTES: RangeInclusive<i64> = 1..=14_400;
+/// Points of one series.
+pub(crate) const SERIES_POINTS: RangeInclusive<i64> = 10..=2000;
 
 /// Which datapoints are listed.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -40,11 +49,14 @@ pub(crate) struct SeriesIn {
     /// 1 to 20 events.
     event_public_ids: Vec<String>,
     /// 1 to 14400; 60 if absent.
-    minutes: Option<i64>,
+    #[schema(value_type = Option<i64>)]
+    minutes: Option<Numeric<i64>>,
     /// Points of each event at most, 10 to 2000; 500 if absent.
-    max_points: Option<i64>,
-    /// `none` (default): every so many-th is shown. `avg`, `min`, `max`, `minmax`: what stands for those in between.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<i64>)]
+    max_points: Option<Numeric<i64>>,
+    /// `none` (default): every so many-th is shown. `avg`, `min`, `max`, `minmax`: what stands for those in between. The newest
+    /// point is always the last one.
+    #[schema(value_type = Option<crate::openapi::Aggregate>)]
     aggregate: Option<AggregateIn>,
 }
 
@@ -71,46 +83,50 @@ impl From<SeriesError> for Problem {
     }
 }
 
-/// List datapoints, newest first.
-#[utoipa::path(get, path = "/api/v1/datapoints", tag = "datapoints", security(("jwt" = [])), params(EnvelopeParams, DatapointFilter), operation_id = "list_datapoints",
+/// List datapoints, newest first unless sorted.
+#[utoipa::path(get, path = "/api/v1/datapoints", tag = "datapoints", security(("jwt" = [])), params(EnvelopeParams, Sort<Datapoint>, DatapointFilter), operation_id = "list_datapoints",
     responses((status = 200, body = Page<DatapointOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
     _: Reader,
     Params(params): Params<EnvelopeParams>,
+    sort: Sort<Datapoint>,
     Params(filter): Params<DatapointFilter>,
 ) -> Result<Json<Page<DatapointOut>>, Problem> {
     let page = params.page()?;
     let catalog = state.catalogs.fresh(&state).await?;
-    let Some(filter) = read_filter(&catalog, &filter)? else {
+    let Some(filter) = read_filter(&catalog, &filter, state.server_clock.now())? else {
         return Ok(Json(params.envelope(0, Vec::new())));
     };
-    let (points, total) = state.read(|pool| series::list(pool, filter.clone(), page)).await?;
+    let Listed { points, total, is_estimated } =
+        state.read(|pool| series::list(pool, filter.clone(), sort.order(), page)).await?;
     // Points may be of an event that is younger than the catalog.
     let catalog = state.catalogs.fresh(&state).await?;
     let data = points.iter().map(|point| show(&state, &catalog, point)).collect();
-    Ok(Json(params.envelope(total, data)))
+    Ok(Json(Page { total_estimated: is_estimated, ..params.envelope(total, data) }))
 }
 
 /// What is asked for, or `None` when nothing can fit it.
-fn read_filter(catalog: &Catalog, filter: &DatapointFilter) -> Result<Option<ListFilter>, Problem> {
+fn read_filter(
+    catalog: &Catalog,
+    filter: &DatapointFilter,
+    now: DateTime<Utc>,
+) -> Result<Option<ListFilter>, Problem> {
     let mut wanted =
         ListFilter { channels: None, from: time("from", &filter.from)?, to: time("to", &filter.to)? };
-    if let Some(id) = &filter.event_public_id {
-        let Some(channel) = Uuid::parse_str(id).ok().and_then(|id| catalog.channel(id)) else {
+    if let Some(text) = &filter.event_public_id {
+        let Some(channel) = id(text).and_then(|id| catalog.channel(id)) else {
             return Ok(None);
         };
         wanted.channels = Some(vec![channel.number]);
     }
-    if let Some(id) = &filter.experiment_public_id {
-        let Some(span) = Uuid::parse_str(id).ok().and_then(|id| catalog.experiment(id)) else {
+    if let Some(text) = &filter.experiment_public_id {
+        let Some(span) = id(text).and_then(|id| catalog.experiment(id)) else {
             return Ok(None);
         };
         wanted.from = wanted.from.max(Some(span.started_at));
-        wanted.to = match (wanted.to, span.stopped_at) {
-            (Some(to), Some(stopped)) => Some(to.min(stopped)),
-            (to, stopped) => to.or(stopped),
-        };
+        let end = Catalog::end_of(span, now);
+        wanted.to = Some(wanted.to.map_or(end, |to| to.min(end)));
     }
     Ok(Some(wanted))
 }
@@ -121,14 +137,17 @@ fn time(field: &str, text: &Option<String>) -> Result<Option<DateTime<Utc>>, Pro
     time.map(Some)
 }
 
-/// The latest datapoint of each event that has any.
+/// The latest datapoint of each event that has any. A value counts from when it was measured or from when it arrived,
+/// whichever was first, so that a device whose clock is ahead hides nothing.
 #[utoipa::path(get, path = "/api/v1/datapoints/latest", tag = "datapoints", security(("jwt" = [])), operation_id = "latest_datapoints",
     responses((status = 200, body = [DatapointOut]), (status = 401, body = ProblemOut)))]
 pub(crate) async fn latest(
     State(state): State<AppState>,
     _: Reader,
 ) -> Result<Json<Vec<DatapointOut>>, Problem> {
-    let points = state.read(series::latest).await?;
+    let mut points = state.read(series::latest).await?;
+    let deleted = state.read(deleted_channel_numbers).await?;
+    points.retain(|point| !deleted.contains(&point.channel));
     let catalog = state.catalogs.fresh(&state).await?;
     Ok(Json(points.iter().map(|point| show(&state, &catalog, point)).collect()))
 }
@@ -143,13 +162,12 @@ pub(crate) async fn series(
 ) -> Result<Json<BTreeMap<String, Vec<DatapointOut>>>, Problem> {
     let (minutes, max_points) = validate(&wanted)?;
     let catalog = state.catalogs.fresh(&state).await?;
-    let number =
-        |id: &String| Uuid::parse_str(id).ok().and_then(|id| catalog.channel(id)).map(|known| known.number);
+    let number = |text: &String| id(text).and_then(|id| catalog.channel(id)).map(|known| known.number);
     let numbers: BTreeMap<String, Option<i32>> =
         wanted.event_public_ids.iter().map(|id| (id.clone(), number(id))).collect();
     let window = Window {
         channels: numbers.values().flatten().copied().collect(),
-        from: state.clock.now() - TimeDelta::minutes(minutes),
+        from: state.server_clock.now() - TimeDelta::minutes(minutes),
         max_points,
         aggregate: match wanted.aggregate {
             None | Some(AggregateIn::None) => Aggregate::None,
@@ -168,18 +186,13 @@ pub(crate) async fn series(
 }
 
 fn validate(wanted: &SeriesIn) -> Result<(i64, usize), Problem> {
-    if !(1..=20).contains(&wanted.event_public_ids.len()) {
+    if !SERIES_EVENTS.contains(&wanted.event_public_ids.len()) {
         return Err(Problem::invalid("event_public_ids must hold 1 to 20 items"));
     }
     if wanted.event_public_ids.iter().any(|id| id.len() > 255 || id.contains('\0')) {
         return Err(Problem::invalid("event_public_ids must hold ids of events"));
     }
-    let (minutes, max_points) = (wanted.minutes.unwrap_or(60), wanted.max_points.unwrap_or(500));
-    if !(1..=14_400).contains(&minutes) {
-        return Err(Problem::invalid("minutes must be between 1 and 14400"));
-    }
-    if !(10..=2000).contains(&max_points) {
-        return Err(Problem::invalid("max_points must be between 10 and 2000"));
-    }
+    let minutes = within("minutes", wanted.minutes.map(Numeric::get), 60, &SERIES_MINUTES)?;
+    let max_points = within("max_points", wanted.max_points.map(Numeric::get), 500, &SERIES_POINTS)?;
     Ok((minutes, max_points as usize))
 }

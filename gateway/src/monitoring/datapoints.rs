@@ -8,7 +8,10 @@ use axum::{
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize, Serializer};
 use signalbox_datapoint_log::{ChunkPoint, Tombstone, moment, read_row, recorded_times};
-use signalbox_projections::{monitoring::series::Datapoint, register::Past};
+use signalbox_projections::{
+    monitoring::series::{Datapoint, note_skipped},
+    register::Past,
+};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -20,7 +23,7 @@ use crate::{
     answer::{self, StatusOut},
     auth::{Reader, Writer},
     context::RequestContext,
-    extract::{IfMatch, JsonBody, Text, parse_json, read_body},
+    extract::{IfMatch, JsonBody, Text, key, parse_json, read_body},
     idempotency::IdempotencyKey,
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemKind, ProblemOut},
@@ -28,7 +31,7 @@ use crate::{
 };
 
 /// Items of a batch at most.
-const MAX_ITEMS: usize = 10_000;
+pub(crate) const MAX_ITEMS: usize = 10_000;
 /// A datapoint never changes.
 const VERSION: i64 = 1;
 
@@ -56,6 +59,7 @@ fn in_one_piece<S: Serializer>(time: &DateTime<Utc>, serializer: S) -> Result<S:
 /// A created datapoint.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DatapointCreatedOut {
+    #[schema(value_type = crate::openapi::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -72,6 +76,7 @@ pub(crate) struct BatchIn {
 /// What became of a batch.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct BatchOut {
+    #[schema(value_type = crate::openapi::Success)]
     status: &'static str,
     /// Begins with the number of accepted datapoints.
     message: String,
@@ -93,15 +98,15 @@ pub(crate) struct RejectedOut {
     responses((status = 201, body = DatapointCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     context: RequestContext,
     JsonBody(item): JsonBody<DatapointIn>,
 ) -> Result<Response, Problem> {
-    let Checked { points, refused } = ingest::check(&state, &[item], state.clock.now()).await?;
+    let Checked { points, refused } = ingest::check(&state, &[item], state.server_clock.now()).await?;
     if let Some((_, refusal)) = refused.first() {
         return Err(refuse(*refusal));
     }
-    let recorded = ingest::record(&state, &who, context.resource, points).await?;
+    let recorded = ingest::record(&state, &user, context.resource, points).await?;
     let catalog = state.catalogs.fresh(&state).await?;
     let datapoint = show(&state, &catalog, &recorded);
     let location = format!("/api/v1/datapoints/{}", datapoint.public_id);
@@ -140,16 +145,17 @@ impl<S: Send + Sync> FromRequest<S> for BatchBody {
     responses((status = 201, body = BatchOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create_batch(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     context: RequestContext,
     key: Option<Extension<IdempotencyKey>>,
     BatchBody(batch): BatchBody,
 ) -> Result<Response, Problem> {
-    let Checked { points, refused } = ingest::check(&state, &batch.datapoints, state.clock.now()).await?;
+    let Checked { points, refused } =
+        ingest::check(&state, &batch.datapoints, state.server_clock.now()).await?;
     let accepted = points.len();
     if accepted > 0 {
-        let named = key.map(|Extension(key)| ingest::batch_id(who.user, &key.0, &batch.datapoints));
-        ingest::record(&state, &who, named.unwrap_or(context.resource), points).await?;
+        let named = key.map(|Extension(key)| ingest::batch_id(user.id, &key.0, &batch.datapoints));
+        ingest::record(&state, &user, named.unwrap_or(context.resource), points).await?;
     }
     let mut message = format!("{accepted} datapoints successfully created.");
     if !refused.is_empty() {
@@ -175,7 +181,7 @@ pub(crate) async fn get(
         let place = point.place();
         let recorded = recorded_times(&state.pool, &[(place.position, place.day)]).await?;
         if recorded.get(&place.position).is_none_or(|recorded| *recorded > at.time) {
-            return there("Datapoint", Past::Unborn);
+            return there("Datapoint", Past::NotYetCreated);
         }
     }
     let catalog = state.catalogs.fresh(&state).await?;
@@ -187,7 +193,7 @@ pub(crate) async fn get(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
 ) -> Result<Json<StatusOut>, Problem> {
@@ -202,7 +208,7 @@ pub(crate) async fn delete(
         index: point.point.index,
         channel: point.channel,
         time: point.point.time,
-        actor: who.actor().to_string(),
+        actor: user.actor().to_string(),
     };
     state.reach_bus().await?;
     if !state.bus.delete_datapoint(&tombstone).await? {
@@ -216,11 +222,15 @@ fn missing() -> Problem {
 }
 
 async fn find(state: &Gateway, id: &str) -> Result<Datapoint, Problem> {
-    let id = Uuid::parse_str(id).map_err(|_| missing())?;
+    let id = key("Datapoint", id)?;
     let place = state.datapoint_ids.place(id).ok_or_else(missing)?;
     let row = state.read(|pool| read_row(pool, place)).await?.ok_or_else(missing)?;
-    let (_, found) =
-        row.point(place.index).map_err(|error| Problem::internal(&error))?.ok_or_else(missing)?;
+    let found = row.point(place.index).unwrap_or_else(|error| {
+        tracing::warn!(%error, "a datapoint cannot be shown");
+        note_skipped(1);
+        None
+    });
+    let (_, found) = found.ok_or_else(missing)?;
     let point =
         ChunkPoint { time: found.time, value: found.value, position: place.position, index: place.index };
     Ok(Datapoint { channel: found.channel, day: place.day, point })
@@ -234,6 +244,6 @@ pub(crate) fn show(state: &Gateway, catalog: &Catalog, point: &Datapoint) -> Dat
         value: point.point.value,
         timestamp,
         event_public_id: catalog.numbered(point.channel).map(|known| known.id).unwrap_or_default(),
-        experiment_public_id: catalog.experiment_at(timestamp).map(|span| span.id),
+        experiment_public_id: catalog.experiment_at(timestamp, state.server_clock.now()).map(|span| span.id),
     }
 }

@@ -16,8 +16,9 @@ use crate::{
     answer::{self, Page, StatusOut},
     auth::{Reader, Writer},
     context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
-    past::{AsOf, AtParams, key, row_at},
+    existence::{examples, judged},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, not_null},
+    past::{AsOf, AtParams, row_at},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -28,6 +29,7 @@ pub(crate) struct ExperimentOut {
     public_id: String,
     name: String,
     /// `running` or `stopped`.
+    #[schema(value_type = crate::openapi::ExperimentStatus)]
     status: &'static str,
     started_on: DateTime<Utc>,
     /// Null while it runs.
@@ -43,10 +45,12 @@ pub(crate) struct ExperimentIn {
     name: String,
 }
 
-/// Changes of an experiment; absent or null fields stay as they are.
+/// Changes of an experiment; absent fields stay as they are.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct ExperimentChangesIn {
     /// Unique, 1 to 255 characters.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     name: Option<String>,
 }
 
@@ -65,28 +69,32 @@ pub(crate) struct ExperimentParams {
     /// Part of the name, in any case of letters.
     name: Option<String>,
     /// `running` or `stopped`.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<crate::openapi::ExperimentStatus>)]
     status: Option<Status>,
     /// Begun at or after, RFC 3339.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     from: Option<DateTime<Utc>>,
     /// Begun before, RFC 3339.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     to: Option<DateTime<Utc>>,
 }
 
 /// List experiments, newest first.
-#[utoipa::path(get, path = "/api/v1/experiments", tag = "experiments", security(("jwt" = [])), params(EnvelopeParams, ExperimentParams), operation_id = "list_experiments",
+#[utoipa::path(get, path = "/api/v1/experiments", tag = "experiments", security(("jwt" = [])), params(EnvelopeParams, Sort<ExperimentRow>, ExperimentParams), operation_id = "list_experiments",
     responses((status = 200, body = Page<ExperimentOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
     _: Reader,
     Params(envelope): Params<EnvelopeParams>,
+    sort: Sort<ExperimentRow>,
     Params(params): Params<ExperimentParams>,
 ) -> Result<Json<Page<ExperimentOut>>, Problem> {
     let ExperimentParams { name, status, from, to } = params;
     let running = status.map(|status| status == Status::Running);
     let filter = ExperimentFilter { name, running, from, to };
     let wanted = envelope.page()?;
-    let (rows, total) = state.read(|pool| experiments::experiments(pool, &filter, wanted)).await?;
+    let (rows, total) =
+        state.read(|pool| experiments::experiments(pool, &filter, sort.order(), wanted)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -108,12 +116,12 @@ pub(crate) async fn get(
     responses((status = 201, body = ExperimentOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     context: RequestContext,
     JsonBody(experiment): JsonBody<ExperimentIn>,
 ) -> Result<Response, Problem> {
-    let command = ExperimentCommand::Start(NewExperiment { owner: who.user, name: experiment.name });
-    let metadata = context.metadata(who.actor(), "start experiment");
+    let command = ExperimentCommand::Start(NewExperiment { owner: user.id, name: experiment.name });
+    let metadata = context.metadata(user.actor(), "start experiment");
     let written = state.write::<Experiment>(context.resource, None, &metadata, &command).await?;
     let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/experiments/{}", row.id));
@@ -126,15 +134,21 @@ pub(crate) async fn create(
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
     JsonBody(changes): JsonBody<ExperimentChangesIn>,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find(&state, &id).await.map_err(|missing| match &changes.name {
+        Some(name) => {
+            let rename = ExperimentCommand::Rename { name: name.clone() };
+            judged::<Experiment>(missing, [examples::experiment(), rename])
+        }
+        None => missing,
+    })?;
     let command = ExperimentCommand::Rename { name: changes.name.unwrap_or_else(|| row.name.clone()) };
-    change(&state, row.id, version, &context.metadata(who.actor(), "rename experiment"), command).await
+    change(&state, row.id, version, &context.metadata(user.actor(), "rename experiment"), command).await
 }
 
 /// Stop an experiment.
@@ -143,13 +157,13 @@ pub(crate) async fn update(
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn stop(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&state, &id).await?;
-    let metadata = context.metadata(who.actor(), "stop experiment");
+    let metadata = context.metadata(user.actor(), "stop experiment");
     change(&state, row.id, version, &metadata, ExperimentCommand::Stop).await
 }
 
@@ -159,13 +173,13 @@ pub(crate) async fn stop(
         (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&state, &id).await?;
-    let metadata = context.metadata(who.actor(), "delete experiment");
+    let metadata = context.metadata(user.actor(), "delete experiment");
     let written = state.write::<Experiment>(row.id, version, &metadata, &ExperimentCommand::Delete).await?;
     Ok(answer::success(written, "Experiment successfully deleted."))
 }

@@ -10,25 +10,28 @@ use axum::{
 };
 use chrono::SecondsFormat;
 use futures::stream;
+use signalbox_database::on_behalf;
 use signalbox_datapoint_log::moment;
 use signalbox_projections::monitoring::{
     queries::ExperimentSpan,
-    series::{Datapoint, Export, ExportSpan},
+    series::{Counts, Datapoint, Export, ExportSpan, counting, note_skipped},
 };
 use tokio::{sync::mpsc, time::timeout};
-use uuid::Uuid;
 
 use super::catalog::Catalog;
 use crate::{
     answer::attachment,
     auth::Reader,
-    extract::Text,
+    extract::{Text, key},
     problem::{Problem, ProblemOut},
+    shares::Full,
     state::{AppState, State as Gateway},
 };
 
-/// Exports at the same time; each holds a connection to the database.
-pub(crate) const EXPORTS: usize = 4;
+/// Exports at the same time; each holds a slice in memory.
+pub(crate) const EXPORTS: usize = 16;
+/// Those of one user.
+pub(crate) const EXPORTS_EACH: u32 = 2;
 /// Rows of a piece.
 const PIECE: usize = 2000;
 /// Pieces that wait for the client.
@@ -52,31 +55,35 @@ enum Piece {
     responses((status = 200, body = String, content_type = "text/csv"), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
 pub(crate) async fn export(
     State(state): State<AppState>,
-    _: Reader,
+    Reader(user): Reader,
     Text(id): Text,
 ) -> Result<Response, Problem> {
     let missing = || Problem::not_found("Experiment");
-    let id = Uuid::parse_str(&id).map_err(|_| missing())?;
+    let id = key("Experiment", &id)?;
     let catalog = state.catalogs.fresh(&state).await?;
     let span = catalog.experiment(id).ok_or_else(missing)?.clone();
-    let place = state.exports.clone().try_acquire_owned();
-    let place =
-        place.map_err(|_| Problem::unavailable("Too many exports are running: try again in a moment."))?;
-    let range = ExportSpan { from: span.started_at, to: span.stopped_at };
-    let export = Export::begin(&state.pool, range).await?;
+    let place = state.exports.take(&user.id.to_string()).await.map_err(|full| match full {
+        Full::Own => Problem::too_many(1),
+        Full::All => Problem::unavailable("Too many exports are running: try again in a moment."),
+    })?;
+    let range =
+        ExportSpan { from: span.started_at, to: Some(Catalog::end_of(&span, state.server_clock.now())) };
+    let (export, known) = counting(Export::begin(&state.pool, range)).await;
+    note_skipped(known.rows);
+    let export = export?;
     // Events that are younger than the catalog may have sent values.
     let catalog = state.catalogs.newest(&state).await?;
     let (sender, pieces) = mpsc::channel(AHEAD);
     let name = file_name(&span);
     tokio::spawn(async move {
         let written = tokio::select! {
-            written = write_rows(&state, &catalog, export, &sender) => written,
+            written = on_behalf(place, write_rows(&state, &catalog, (export, known), &sender)) => written,
+            () = sender.closed() => Err("the client has gone away".to_owned()),
             () = state.stop.cancelled() => Err("the service stops".to_owned()),
         };
         if let Err(reason) = written {
             tracing::warn!(reason, "an export was broken off");
         }
-        drop(place);
     });
     let body = stream::unfold(Some(pieces), |pieces| async {
         let mut pieces = pieces?;
@@ -104,7 +111,7 @@ fn file_name(span: &ExperimentSpan) -> String {
 async fn write_rows(
     state: &Gateway,
     catalog: &Catalog,
-    mut export: Export,
+    (mut export, known): (Export, Counts),
     pieces: &mpsc::Sender<Piece>,
 ) -> Result<(), String> {
     let send = async |piece: Piece| match timeout(STALLED, pieces.send(piece)).await {
@@ -113,7 +120,13 @@ async fn write_rows(
         Err(_) => Err("the client has stopped reading".to_owned()),
     };
     send(Piece::Rows(Bytes::from_static(HEADER.as_bytes()))).await?;
-    while let Some(points) = export.next().await.map_err(|error| error.to_string())? {
+    loop {
+        let (next, skipped) = counting(export.next()).await;
+        // The header that would say so has been sent.
+        if skipped.rows > known.rows || skipped.damaged > 0 {
+            return Err("some of its datapoints cannot be decoded".to_owned());
+        }
+        let Some(points) = next.map_err(|error| error.to_string())? else { break };
         for points in points.chunks(PIECE) {
             let mut rows = String::with_capacity(points.len() * 160);
             points.iter().for_each(|point| push_row(&mut rows, state, catalog, point));
@@ -155,6 +168,7 @@ fn number_cell(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uuid::Uuid;
 
     #[test]
     fn numbers_are_short_and_exact() {

@@ -1,13 +1,13 @@
 //! Values on their way in, over HTTP and sockets: read, checked against the catalog, encoded, sent to the log.
 
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
 use bytes::Bytes;
-use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Deserializer, de};
 use sha2::{Digest, Sha256};
 use signalbox_datapoint_log::{ChunkPoint, Origin, Point, codec::encode_block, micros};
-use signalbox_domain::kernel::UserId;
+use signalbox_domain::kernel::{UserId, parse_time};
 use signalbox_messaging::IngestMessage;
 use signalbox_projections::monitoring::series::Datapoint;
 use utoipa::ToSchema;
@@ -15,7 +15,8 @@ use uuid::Uuid;
 
 use super::catalog::Catalog;
 use crate::{
-    auth::{Credential, Who},
+    auth::{Credential, CurrentUser},
+    extract::{Numeric, id},
     problem::Problem,
     state::State,
 };
@@ -23,13 +24,14 @@ use crate::{
 /// How far in the future a device's clock may be.
 const AHEAD: TimeDelta = TimeDelta::minutes(10);
 /// Longest text that is looked at as an id.
-const MAX_ID: usize = 255;
+pub(crate) const MAX_ID: usize = 255;
 
 /// A new datapoint.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct DatapointIn {
     /// A finite number.
-    pub(crate) value: f64,
+    #[schema(value_type = f64)]
+    pub(crate) value: Numeric<f64>,
     /// The event that the value belongs to.
     #[schema(value_type = String)]
     pub(crate) event_public_id: EventId,
@@ -73,34 +75,45 @@ pub(crate) struct Checked {
     pub(crate) refused: Vec<(usize, Refusal)>,
 }
 
-/// Checks items that arrive at `now`. Only events that the catalog does not know are looked up.
+/// Checks items that arrive at `now`.
 pub(crate) async fn check(
     state: &State,
     items: &[DatapointIn],
     now: DateTime<Utc>,
 ) -> Result<Checked, Problem> {
     let catalog = state.catalogs.fresh(state).await?;
-    let checked = check_with(&catalog, items, now);
-    let is_unknown = |refused: &(usize, Refusal)| refused.1 == Refusal::UnknownEvent;
-    if !checked.refused.iter().any(is_unknown) {
-        return Ok(checked);
+    let ids: HashSet<Uuid> = items.iter().filter_map(|item| item.event_public_id.0).collect();
+    let is_known = |id: &Uuid| catalog.live_channel(*id).is_some();
+    let catalog = if ids.iter().all(is_known) { catalog } else { state.catalogs.newest(state).await? };
+    let known: HashSet<Uuid> = ids.into_iter().filter(|id| catalog.live_channel(*id).is_some()).collect();
+    if known.is_empty() {
+        return Ok(check_with(&catalog, items, &known, now));
     }
-    let newest = state.catalogs.newest(state).await?;
-    Ok(check_with(&newest, items, now))
+    let living = state.living_channels.among(&state.pool, &known).await?;
+    Ok(check_with(&catalog, items, &living, now))
 }
 
-fn check_with(catalog: &Catalog, items: &[DatapointIn], now: DateTime<Utc>) -> Checked {
+/// Checks items against the channels that are known to the catalog and are among `living`.
+fn check_with(
+    catalog: &Catalog,
+    items: &[DatapointIn],
+    living: &HashSet<Uuid>,
+    now: DateTime<Utc>,
+) -> Checked {
     let mut checked = Checked { points: Vec::with_capacity(items.len()), refused: Vec::new() };
     for (index, item) in items.iter().enumerate() {
-        let channel = item.event_public_id.0.and_then(|id| catalog.live_channel(id));
+        let id = item.event_public_id.0.filter(|id| living.contains(id));
+        let channel = id.and_then(|id| catalog.live_channel(id));
         let time = item.timestamp.map_or(now, |stamp| stamp.0);
         match channel {
             _ if time > now + AHEAD => checked.refused.push((index, Refusal::TooFarAhead)),
             _ if time < DateTime::UNIX_EPOCH => checked.refused.push((index, Refusal::BeforeTheEpoch)),
             None => checked.refused.push((index, Refusal::UnknownEvent)),
-            Some(channel) => {
-                checked.points.push(Point { channel: channel.number, time: micros(time), value: item.value })
-            }
+            Some(channel) => checked.points.push(Point {
+                channel: channel.number,
+                time: micros(time),
+                value: item.value.get(),
+            }),
         }
     }
     checked
@@ -112,7 +125,7 @@ pub(crate) fn batch_id(sender: UserId, key: &str, items: &[DatapointIn]) -> Uuid
     hasher.update(key);
     for item in items {
         hasher.update(b"\0");
-        hasher.update(item.value.to_le_bytes());
+        hasher.update(item.value.get().to_le_bytes());
         hasher.update(item.event_public_id.0.unwrap_or_default());
         hasher.update(item.timestamp.map_or(i64::MIN, |stamp| micros(stamp.0)).to_le_bytes());
     }
@@ -122,12 +135,12 @@ pub(crate) fn batch_id(sender: UserId, key: &str, items: &[DatapointIn]) -> Uuid
 /// Appends `points` to the log as batch `id`; gives back the first of them with its place.
 pub(crate) async fn record(
     state: &State,
-    who: &Who,
+    user: &CurrentUser,
     id: Uuid,
     mut points: Vec<Point>,
 ) -> Result<Datapoint, Problem> {
     state.reach_bus().await?;
-    let block = encode_block(origin(who), &mut points);
+    let block = encode_block(origin(user), &mut points);
     let message = IngestMessage { batch_id: id, points: points.len() as u32, block: Bytes::from(block) };
     let outcome = state.bus.ingest(&message).await?;
     let first = points.first().copied().ok_or_else(|| Problem::invalid("datapoints must not be empty"))?;
@@ -140,10 +153,10 @@ pub(crate) async fn record(
     Ok(Datapoint { channel: first.channel, day: outcome.day, point })
 }
 
-fn origin(who: &Who) -> Origin {
-    match who.credential {
+fn origin(user: &CurrentUser) -> Origin {
+    match user.credential {
         Credential::ApiToken(token) => Origin::Token(token),
-        Credential::Session(_) => Origin::User(who.user.0),
+        Credential::Session(_) => Origin::User(user.id.0),
     }
 }
 
@@ -165,7 +178,7 @@ impl<'de> Deserialize<'de> for EventId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let read = |text: &str| {
             let sane = text.len() <= MAX_ID && !text.contains('\0');
-            sane.then(|| Self(Uuid::parse_str(text).ok()))
+            sane.then(|| Self(id(text)))
         };
         deserializer.deserialize_str(TextVisitor("the id of an event", read))
     }
@@ -177,31 +190,9 @@ impl<'de> Deserialize<'de> for Stamp {
     }
 }
 
-/// `text` as a moment; without a zone it is UTC.
-pub(crate) fn parse_time(text: &str) -> Option<DateTime<Utc>> {
-    let zoned = DateTime::parse_from_rfc3339(text).map(|time| time.to_utc());
-    zoned.or_else(|_| text.parse::<NaiveDateTime>().map(|time| time.and_utc())).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_read_with_and_without_a_zone() {
-        let expected = "2026-03-01T10:00:00.5Z".parse::<DateTime<Utc>>().unwrap();
-        for text in [
-            "2026-03-01T10:00:00.5Z",
-            "2026-03-01T11:00:00.500+01:00",
-            "2026-03-01T10:00:00.5",
-            "2026-03-01 10:00:00.5Z",
-        ] {
-            assert_eq!(parse_time(text), Some(expected), "{text}");
-        }
-        for text in ["", "now", "2026-13-01T10:00:00Z", "2026-02-30T10:00:00Z", "1772359200", "2026-03-01"] {
-            assert_eq!(parse_time(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn an_item_says_what_is_wrong_with_it() {
@@ -209,7 +200,7 @@ mod tests {
         assert!(item(r#"{"value": 1, "event_public_id": "x"}"#).unwrap().event_public_id.0.is_none());
         for wrong in [
             r#"{"event_public_id": "x"}"#,
-            r#"{"value": "1", "event_public_id": "x"}"#,
+            r#"{"value": "x", "event_public_id": "x"}"#,
             r#"{"value": true, "event_public_id": "x"}"#,
             r#"{"value": null, "event_public_id": "x"}"#,
             r#"{"value": 1e400, "event_public_id": "x"}"#,

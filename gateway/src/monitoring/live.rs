@@ -11,10 +11,10 @@ use std::{
 };
 
 use axum::extract::ws::Utf8Bytes;
-use chrono::{SecondsFormat, TimeDelta};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use futures::StreamExt;
 use serde::Serialize;
-use signalbox_datapoint_log::{ChunkPoint, Entry, decode_payload, head, moment, read_points_after};
+use signalbox_datapoint_log::{ChunkPoint, Entry, decode_payload, head, micros, moment, read_points_after};
 use signalbox_messaging::LiveRow;
 use signalbox_projections::monitoring::series::{self, SeriesError};
 use tokio::{
@@ -32,8 +32,8 @@ const MESSAGE: usize = 1000;
 /// How long values are gathered, and by how much longer for each socket: what is written to many takes its time.
 const GATHER: Duration = Duration::from_millis(25);
 const GATHER_PER_SOCKET: Duration = Duration::from_micros(400);
-/// How often the log is looked at, should announcements be missing.
-const DOUBT: Duration = Duration::from_secs(1);
+/// How often the log is polled, in case announcements are lost.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Points that are read one after the other; when more are missing, the newest of each channel do.
 const MISSED: i64 = 100_000;
 
@@ -41,8 +41,17 @@ const MISSED: i64 = 100_000;
 #[derive(Debug, Clone, Copy)]
 struct Value {
     point: ChunkPoint,
+    rank: Rank,
     /// The frame that first showed it.
     frame: u64,
+}
+
+/// Order of the values of a channel: a value counts from when it was measured or from when it arrived, whichever was first,
+/// so that one from a device whose clock is ahead does not hide those after it.
+type Rank = (i64, i64, u32);
+
+fn rank(point: &ChunkPoint, arrived: i64) -> Rank {
+    (point.time.min(arrived), point.position, point.index)
 }
 
 #[derive(Debug, Default)]
@@ -56,7 +65,7 @@ struct Inner {
     frames: VecDeque<Vec<Utf8Bytes>>,
 }
 
-/// What this gateway shows live.
+/// The live values of this gateway.
 #[derive(Debug, Default)]
 pub(crate) struct LiveValues {
     inner: Mutex<Inner>,
@@ -79,7 +88,7 @@ struct Item<'a> {
 }
 
 impl LiveValues {
-    /// Tells of every new frame; as long as somebody holds one, values are gathered.
+    /// Reports every new frame. Values are gathered as long as there is a receiver.
     pub(crate) fn watch(&self) -> watch::Receiver<u64> {
         self.moved.subscribe()
     }
@@ -92,12 +101,13 @@ impl LiveValues {
         Some((inner.frames.iter().skip(skip).flatten().cloned().collect(), inner.frame))
     }
 
-    /// The newest values that came after frame `seen` on the channels that `wanted` names, and the number of the newest
+    /// The newest values after frame `seen` on the channels that `wanted` selects, and the number of the newest
     /// frame.
     pub(crate) fn newest_since(
         &self,
         seen: u64,
         catalog: &Catalog,
+        now: DateTime<Utc>,
         wanted: impl Fn(i32) -> bool,
     ) -> (Vec<Utf8Bytes>, u64) {
         let inner = self.inner();
@@ -105,26 +115,27 @@ impl LiveValues {
         let values: Vec<_> = new.map(|(channel, value)| (*channel, value.point)).collect();
         let frame = inner.frame;
         drop(inner);
-        (messages(catalog, &values), frame)
+        (messages(catalog, &values, now), frame)
     }
 
-    fn take(&self, points: impl Iterator<Item = (i32, ChunkPoint)>) {
+    /// Takes points that `arrived` at one moment, in microseconds since 1970.
+    fn take(&self, points: impl Iterator<Item = (i32, ChunkPoint)>, arrived: i64) {
         let mut inner = self.inner();
         let next = inner.frame + 1;
         for (channel, point) in points {
-            let known = inner.newest.get(&channel).copied();
+            let (known, rank) = (inner.newest.get(&channel).copied(), rank(&point, arrived));
             // A late value does not replace a newer one.
-            if known.is_none_or(|known| known.point.order() < point.order()) {
+            if known.is_none_or(|known| known.rank < rank) {
                 if known.is_none_or(|known| known.frame < next) {
                     inner.gathered.push(channel);
                 }
-                inner.newest.insert(channel, Value { point, frame: next });
+                inner.newest.insert(channel, Value { point, rank, frame: next });
             }
         }
     }
 
     /// Makes a frame of what was gathered.
-    fn publish(&self, catalog: &Catalog) {
+    fn publish(&self, catalog: &Catalog, now: DateTime<Utc>) {
         let mut inner = self.inner();
         let gathered = std::mem::take(&mut inner.gathered);
         if gathered.is_empty() {
@@ -134,7 +145,7 @@ impl LiveValues {
             .iter()
             .filter_map(|channel| inner.newest.get(channel).map(|value| (*channel, value.point)))
             .collect();
-        let frame = messages(catalog, &values);
+        let frame = messages(catalog, &values, now);
         inner.frames.push_back(frame);
         if inner.frames.len() > FRAMES {
             inner.frames.pop_front();
@@ -147,7 +158,7 @@ impl LiveValues {
         !self.inner().gathered.is_empty()
     }
 
-    /// Without sockets nothing is kept: the next one begins with what comes then.
+    /// Without sockets nothing is kept: the next one starts with the next values.
     fn forget(&self) {
         let mut inner = self.inner();
         inner.newest.clear();
@@ -163,14 +174,14 @@ impl LiveValues {
     }
 }
 
-fn messages(catalog: &Catalog, values: &[(i32, ChunkPoint)]) -> Vec<Utf8Bytes> {
+fn messages(catalog: &Catalog, values: &[(i32, ChunkPoint)], now: DateTime<Utc>) -> Vec<Utf8Bytes> {
     let item = |(channel, point): &(i32, ChunkPoint)| {
         let time = moment(point.time);
         Some(Item {
             value: point.value,
             event_public_id: &catalog.numbered(*channel)?.public_id,
             timestamp: time.to_rfc3339_opts(SecondsFormat::Micros, false),
-            experiment_public_id: catalog.experiment_at(time).map(|span| span.id.to_string()),
+            experiment_public_id: catalog.experiment_at(time, now).map(|span| span.id.to_string()),
         })
     };
     let message = |values: &[(i32, ChunkPoint)]| {
@@ -183,43 +194,51 @@ fn messages(catalog: &Catalog, values: &[(i32, ChunkPoint)]) -> Vec<Utf8Bytes> {
 
 /// Gathers values and makes frames of them until the gateway stops.
 pub(crate) async fn follow(state: &State) {
+    // Kept over interruptions: what is committed meanwhile is read from the log.
+    let mut reached = None;
     loop {
-        if let Err(error) = follow_once(state).await {
+        if let Err(error) = follow_once(state, &mut reached).await {
             tracing::warn!(%error, "live values are interrupted for a moment");
         }
-        sleep(DOUBT).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn follow_once(state: &State) -> Result<(), SeriesError> {
+async fn follow_once(state: &State, kept: &mut Option<i64>) -> Result<(), SeriesError> {
     let rows = state.bus.live_rows().await.map_err(|error| sqlx::Error::Io(std::io::Error::other(error)))?;
     let mut rows = std::pin::pin!(rows);
-    let mut reached = head(&state.pool).await?.position;
+    let reached = match kept {
+        Some(reached) => reached,
+        None => kept.insert(head(&state.pool).await?.position),
+    };
     let mut frame_at = Instant::now();
     loop {
+        let wait = if state.live_values.has_gathered() { frame_at } else { Instant::now() + POLL_INTERVAL };
+        let next = timeout_at(wait, rows.next()).await;
+        // Counted after the wait: a socket that opened meanwhile must see this very row.
         let sockets = state.live_values.sockets();
-        let wait = if state.live_values.has_gathered() { frame_at } else { Instant::now() + DOUBT };
-        match timeout_at(wait, rows.next()).await {
+        match next {
             Ok(None) => return Ok(()),
             Ok(Some(row)) if sockets == 0 => {
                 state.live_values.forget();
-                reached = reached.max(row.position);
+                *reached = (*reached).max(row.position);
             }
             Ok(Some(row)) => {
                 let begins = !state.live_values.has_gathered();
-                reached = take_row(state, row, reached).await?;
+                *reached = take_row(state, row, *reached).await?;
                 if begins {
                     frame_at = Instant::now() + GATHER + GATHER_PER_SOCKET * sockets;
                 }
             }
             Err(_) if !state.live_values.has_gathered() && sockets > 0 => {
-                reached = read_missed(state, reached).await?;
+                *reached = read_missed(state, *reached).await?;
                 frame_at = Instant::now();
             }
             Err(_) => {}
         }
         if Instant::now() >= frame_at && state.live_values.has_gathered() {
-            state.live_values.publish(&*state.catalogs.fresh(state).await?);
+            let catalog = state.catalogs.fresh(state).await?;
+            state.live_values.publish(&catalog, state.server_clock.now());
         }
     }
 }
@@ -231,12 +250,17 @@ async fn take_row(state: &State, row: LiveRow, reached: i64) -> Result<i64, Seri
     if row.position > reached + 1 {
         return read_missed(state, reached).await;
     }
-    let points = decode_payload(&row.payload)?;
+    let points = decode_payload(&row.payload).unwrap_or_else(|error| {
+        // The fold records such a row when it meets it in the log.
+        tracing::warn!(%error, position = row.position, "values are not shown live, because they cannot be read");
+        Vec::new()
+    });
     let with_place = points.into_iter().zip(0..).map(|(point, index)| {
         let place = ChunkPoint { time: point.time, value: point.value, position: row.position, index };
         (point.channel, place)
     });
-    state.live_values.take(with_place);
+    let arrived = row.recorded_at.unwrap_or_else(|| state.server_clock.now());
+    state.live_values.take(with_place, micros(arrived));
     Ok(row.position)
 }
 
@@ -246,23 +270,26 @@ async fn read_missed(state: &State, reached: i64) -> Result<i64, SeriesError> {
     if end.position <= reached {
         return Ok(reached);
     }
-    let yesterday = (state.clock.now() - TimeDelta::days(1)).date_naive();
-    let rows = read_points_after(&state.pool, (reached, yesterday, end.points), MISSED, 1000).await?;
+    let yesterday = (state.server_clock.now() - TimeDelta::days(1)).date_naive();
+    let mut connection = state.pool.acquire().await?;
+    let rows = read_points_after(&mut connection, (reached, yesterday, end.points), MISSED, 1000).await?;
+    drop(connection);
     let is_all = rows.last().is_some_and(|row| row.position >= end.position)
         && rows.first().is_some_and(|row| row.position == reached + 1);
     if !is_all {
         let latest = series::latest(&state.pool).await?;
-        state.live_values.take(latest.into_iter().map(|point| (point.channel, point.point)));
+        let points = latest.into_iter().map(|point| (point.channel, point.point));
+        state.live_values.take(points, micros(state.server_clock.now()));
         return Ok(end.position);
     }
     for row in &rows {
-        if let Entry::Points(points) = row.entry()? {
+        if let Ok(Entry::Points(points)) = row.entry() {
             let with_place = points.into_iter().zip(0..).map(|(point, index)| {
                 let place =
                     ChunkPoint { time: point.time, value: point.value, position: row.position, index };
                 (point.channel, place)
             });
-            state.live_values.take(with_place);
+            state.live_values.take(with_place, micros(row.recorded_at));
         }
     }
     Ok(rows.last().map_or(reached, |row| row.position))

@@ -7,14 +7,14 @@ use signalbox_projections::{
     register::At,
 };
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use crate::{
     answer::{self, Page},
     auth::{Reader, Writer},
     context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Text},
-    past::{AsOf, AtParams, key, row_at},
+    existence::{examples, judged},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, not_null, wanted},
+    past::{AsOf, AtParams, row_at},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
@@ -27,12 +27,16 @@ const DEFAULT_SOURCE: &str = "api";
 pub(crate) struct LogEntryOut {
     public_id: String,
     /// `error`, `warning` or `info`.
+    #[schema(value_type = crate::openapi::LogType)]
     r#type: String,
     /// Equal to `type`.
+    #[schema(value_type = crate::openapi::LogType)]
     logging_type: String,
     /// `read` or `unread`.
+    #[schema(value_type = crate::openapi::LogStatus)]
     status: String,
     /// Equal to `status`.
+    #[schema(value_type = crate::openapi::LogStatus)]
     status_type: String,
     content: String,
     /// What it comes from, e.g. `auth` for logins.
@@ -48,25 +52,29 @@ pub(crate) struct LogEntryIn {
     /// 1 to 500 characters.
     content: String,
     /// `error`, `warning` or `info` (default).
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<crate::openapi::LogType>)]
     r#type: Option<LogType>,
     /// Second name of `type`.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<crate::openapi::LogType>)]
     logging_type: Option<LogType>,
     /// What it comes from, 1 to 100 characters; `api` if absent.
     source: Option<String>,
 }
 
-/// Changes of a log entry; absent or null fields stay as they are. A change of nothing marks the entry as read.
+/// Changes of a log entry; absent fields stay as they are. A change of nothing marks the entry as read.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct LogEntryChangesIn {
     /// `read` or `unread`.
-    #[schema(value_type = Option<String>)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<crate::openapi::LogStatus>, nullable = false)]
     status: Option<LogStatus>,
     /// Second name of `status`.
-    #[schema(value_type = Option<String>)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<crate::openapi::LogStatus>, nullable = false)]
     status_type: Option<LogStatus>,
     /// 1 to 500 characters.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     content: Option<String>,
 }
 
@@ -75,16 +83,16 @@ pub(crate) struct LogEntryChangesIn {
 #[into_params(parameter_in = Query)]
 pub(crate) struct LogEntryParams {
     /// `error`, `warning` or `info`.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<crate::openapi::LogType>)]
     r#type: Option<LogType>,
     /// Second name of `type`.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<crate::openapi::LogType>)]
     logging_type: Option<LogType>,
     /// `read` or `unread`.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<crate::openapi::LogStatus>)]
     status: Option<LogStatus>,
     /// Second name of `status`.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<crate::openapi::LogStatus>)]
     status_type: Option<LogStatus>,
     /// What they come from.
     source: Option<String>,
@@ -93,18 +101,21 @@ pub(crate) struct LogEntryParams {
     /// Whom they are about, or who wrote them.
     user_public_id: Option<String>,
     /// Written at or after, RFC 3339.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     from: Option<DateTime<Utc>>,
     /// Written before, RFC 3339.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     to: Option<DateTime<Utc>>,
 }
 
 /// List log entries, newest first.
-#[utoipa::path(get, path = "/api/v1/logging", tag = "logging", security(("jwt" = [])), params(EnvelopeParams, LogEntryParams), operation_id = "list_log_entries",
+#[utoipa::path(get, path = "/api/v1/logging", tag = "logging", security(("jwt" = [])), params(EnvelopeParams, Sort<LogEntryRow>, LogEntryParams), operation_id = "list_log_entries",
     responses((status = 200, body = Page<LogEntryOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
     _: Reader,
     Params(envelope): Params<EnvelopeParams>,
+    sort: Sort<LogEntryRow>,
     Params(params): Params<LogEntryParams>,
 ) -> Result<Json<Page<LogEntryOut>>, Problem> {
     let filter = LogEntryFilter {
@@ -112,13 +123,13 @@ pub(crate) async fn list(
         status: params.status.or(params.status_type).map(LogStatus::as_str),
         source: params.source,
         content: params.content,
-        // Nobody has an id that is none.
-        user: params.user_public_id.map(|id| Uuid::parse_str(&id).unwrap_or_default()),
+        user: wanted(params.user_public_id),
         from: params.from,
         to: params.to,
     };
-    let wanted = envelope.page()?;
-    let (rows, total) = state.read(|pool| log_entries::log_entries(pool, &filter, wanted)).await?;
+    let page = envelope.page()?;
+    let (rows, total) =
+        state.read(|pool| log_entries::log_entries(pool, &filter, sort.order(), page)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -140,7 +151,7 @@ pub(crate) async fn get(
     responses((status = 201, body = LogEntryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(current): Writer,
     context: RequestContext,
     JsonBody(entry): JsonBody<LogEntryIn>,
 ) -> Result<Response, Problem> {
@@ -148,9 +159,9 @@ pub(crate) async fn create(
         kind: entry.r#type.or(entry.logging_type).unwrap_or_default(),
         content: entry.content,
         source: entry.source.unwrap_or_else(|| DEFAULT_SOURCE.to_owned()),
-        user: Some(who.user),
+        user: Some(current.id),
     };
-    let metadata = context.metadata(who.actor(), "write log entry");
+    let metadata = context.metadata(current.actor(), "write log entry");
     let command = LogEntryCommand::Write(new);
     let written = state.write::<LogEntry>(context.resource, None, &metadata, &command).await?;
     let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
@@ -164,7 +175,7 @@ pub(crate) async fn create(
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(current): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
@@ -172,9 +183,11 @@ pub(crate) async fn update(
 ) -> Result<Response, Problem> {
     let LogEntryChangesIn { status, status_type, content } = changes;
     let status = status.or(status_type).or(if content.is_none() { Some(LogStatus::Read) } else { None });
-    let row = find(&state, &id).await?;
-    let metadata = context.metadata(who.actor(), "change log entry");
     let command = LogEntryCommand::Change { status, content };
+    let row = find(&state, &id)
+        .await
+        .map_err(|missing| judged::<LogEntry>(missing, [examples::log_entry(), command.clone()]))?;
+    let metadata = context.metadata(current.actor(), "change log entry");
     let written = state.write::<LogEntry>(row.id, version, &metadata, &command).await?;
     let row = find_at(&state, &id, written.unseen).await?;
     let version = row.version;

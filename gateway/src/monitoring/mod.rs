@@ -11,8 +11,10 @@ mod experiments;
 pub(crate) mod export;
 mod ingest;
 pub(crate) mod live;
+pub(crate) mod living;
 mod logs;
 pub(crate) mod open_sockets;
+mod pace;
 mod sockets;
 mod widgets;
 
@@ -20,6 +22,15 @@ use axum::routing::get;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::state::AppState;
+
+/// Limits that the description of the interface shows.
+pub(crate) mod limits {
+    pub(crate) use super::{
+        datapoint_reads::{SERIES_EVENTS, SERIES_MINUTES, SERIES_POINTS},
+        datapoints::MAX_ITEMS,
+        ingest::MAX_ID as MAX_EVENT_ID,
+    };
+}
 
 /// The routes of monitoring.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {

@@ -1,73 +1,142 @@
-//! Credentials of open sockets. They are looked at again and again, each once however many sockets it opened; one that is
-//! void, or whose user may no longer do what the socket does, closes its sockets.
+//! Credentials of open sockets. They are checked again and again, each once however many sockets it opened; one that is void,
+//! or whose user may no longer do what the socket does, closes its sockets. A user has a limited number of sockets.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use signalbox_domain::identity::Role;
+use futures::{StreamExt, TryStreamExt, stream};
+use signalbox_domain::{identity::Role, kernel::UserId};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    auth::identify,
-    problem::ProblemKind,
-    state::{AppState, State},
+    auth::{has_expired, identify},
+    problem::{Problem, ProblemKind},
+    state::AppState,
 };
+
+const REVOKED: &str = "Token has been revoked";
+const EXPIRED: &str = "Token has expired";
+pub(crate) const DEMOTED: &str = "The role of the user no longer allows this";
+/// Credentials that are checked at the same time; far fewer than the pool has connections.
+const CHECKS: usize = 8;
+/// Seconds after which a user with too many sockets may try again.
+const RETRY_AFTER: u64 = 5;
 
 /// A credential, and the least role that its sockets need.
 type Key = (String, Role);
 
-/// The credentials of this gateway's open sockets.
+/// The credentials of this gateway's open sockets, and how many sockets each user has.
 #[derive(Debug, Default)]
-pub(crate) struct OpenSockets(Mutex<HashMap<Key, Open>>);
+pub(crate) struct OpenSockets(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    credentials: HashMap<Key, Open>,
+    users: HashMap<UserId, u32>,
+}
 
 #[derive(Debug)]
 struct Open {
     sockets: usize,
-    void: CancellationToken,
+    void: Arc<Void>,
+}
+
+#[derive(Debug, Default)]
+struct Void {
+    token: CancellationToken,
+    reason: OnceLock<&'static str>,
 }
 
 /// An open socket; dropped when it closes.
 pub(crate) struct OpenSocket {
     state: AppState,
+    /// The user that the socket counts for.
+    user: Option<UserId>,
     key: Key,
-    /// Cancelled when the credential is void.
-    pub(crate) void: CancellationToken,
+    void: Arc<Void>,
 }
 
 impl OpenSockets {
-    /// Notes a socket that `token` has opened.
-    pub(crate) fn open(state: &AppState, token: String, least: Role) -> OpenSocket {
-        let key = (token, least);
-        let mut open = state.open_sockets.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry =
-            open.entry(key.clone()).or_insert_with(|| Open { sockets: 0, void: CancellationToken::new() });
+    /// Counts a socket that `token` of `user` has opened.
+    ///
+    /// # Errors
+    /// The user has as many sockets as one may have.
+    pub(crate) fn open(
+        state: &AppState,
+        user: UserId,
+        token: String,
+        least: Role,
+    ) -> Result<OpenSocket, Problem> {
+        let mut open = state.open_sockets.inner();
+        let count = open.users.entry(user).or_default();
+        if *count >= state.config.limits.sockets_per_user {
+            return Err(Problem::too_many(RETRY_AFTER));
+        }
+        *count += 1;
+        Ok(Self::enter(state, open, Some(user), (token, least)))
+    }
+
+    /// Watches the credential of a request or an answer whose body moves, which counts as no socket.
+    pub(crate) fn watch(state: &AppState, token: String, least: Role) -> OpenSocket {
+        Self::enter(state, state.open_sockets.inner(), None, (token, least))
+    }
+
+    fn enter(
+        state: &AppState,
+        mut open: MutexGuard<'_, Inner>,
+        user: Option<UserId>,
+        key: Key,
+    ) -> OpenSocket {
+        let new = || Open { sockets: 0, void: Arc::default() };
+        let entry = open.credentials.entry(key.clone()).or_insert_with(new);
         entry.sockets += 1;
-        OpenSocket { state: Arc::clone(state), key, void: entry.void.clone() }
+        OpenSocket { state: Arc::clone(state), user, key, void: entry.void.clone() }
     }
 
     fn keys(&self) -> Vec<Key> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+        self.inner().credentials.keys().cloned().collect()
     }
 
-    fn end(&self, key: &Key) {
-        if let Some(open) = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key) {
-            open.void.cancel();
+    fn end(&self, key: &Key, reason: &'static str) {
+        if let Some(open) = self.inner().credentials.remove(key) {
+            open.void.reason.get_or_init(|| reason);
+            open.void.token.cancel();
         }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OpenSocket {
+    /// Waits until the credential is void; returns why it is.
+    pub(crate) async fn void(&self) -> &'static str {
+        self.void.token.cancelled().await;
+        self.void.reason.get().copied().unwrap_or(REVOKED)
     }
 }
 
 impl Drop for OpenSocket {
     fn drop(&mut self) {
-        let mut open = self.state.open_sockets.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that was ended and opened again is another one.
-        if let Some(entry) = open.get_mut(&self.key)
-            && !self.void.is_cancelled()
+        let mut open = self.state.open_sockets.inner();
+        if let Some(user) = self.user
+            && let Some(count) = open.users.get_mut(&user)
+        {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                open.users.remove(&user);
+            }
+        }
+        // A credential that was ended and opened again has another entry.
+        if let Some(entry) = open.credentials.get_mut(&self.key)
+            && Arc::ptr_eq(&entry.void, &self.void)
         {
             entry.sockets -= 1;
             if entry.sockets == 0 {
-                open.remove(&self.key);
+                open.credentials.remove(&self.key);
             }
         }
     }
@@ -75,15 +144,45 @@ impl Drop for OpenSocket {
 
 /// Closes the sockets whose credential is void.
 pub(crate) async fn end_void(state: &AppState) -> Result<(), sqlx::Error> {
-    let sockets: &State = state;
-    for key in sockets.open_sockets.keys() {
-        let is_void = match identify(&key.0, state).await {
-            Ok(who) => who.role < key.1,
-            Err(problem) => problem.kind() == ProblemKind::Unauthenticated,
-        };
-        if is_void {
-            sockets.open_sockets.end(&key);
+    check_each(state.open_sockets.keys(), |key| end_if_void(state, key)).await
+}
+
+async fn end_if_void(state: &AppState, key: Key) -> Result<(), sqlx::Error> {
+    let reason = match identify(&key.0, state).await {
+        Ok(current) if current.role < key.1 => DEMOTED,
+        Err(problem) if problem.kind() == ProblemKind::Unauthenticated => {
+            if has_expired(&key.0, state).await? { EXPIRED } else { REVOKED }
         }
-    }
+        _ => return Ok(()),
+    };
+    state.open_sockets.end(&key, reason);
     Ok(())
+}
+
+/// Checks several of `keys` at the same time, because a revocation is in force within a second however many there are.
+async fn check_each<K, F: Future<Output = Result<(), sqlx::Error>>>(
+    keys: Vec<K>,
+    check: impl Fn(K) -> F,
+) -> Result<(), sqlx::Error> {
+    stream::iter(keys).map(check).buffer_unordered(CHECKS).try_collect().await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::{sync::Barrier, time::timeout};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn credentials_do_not_wait_for_each_other() {
+        let all_checked = &Barrier::new(CHECKS);
+        let check = |_: usize| async move {
+            all_checked.wait().await;
+            Ok(())
+        };
+        let keys = (0..2 * CHECKS).collect();
+        timeout(Duration::from_secs(20), check_each(keys, check)).await.unwrap().unwrap();
+    }
 }

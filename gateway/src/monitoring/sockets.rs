@@ -1,8 +1,9 @@
 //! WebSockets: values out to people, values in from controllers.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, error::Error as _, time::Duration};
 
 use axum::{
+    Error,
     extract::{
         FromRequestParts, State,
         ws::{
@@ -13,28 +14,41 @@ use axum::{
     http::{header, request::Parts},
     response::Response,
 };
-use futures::{SinkExt, StreamExt, stream::SplitSink};
+use futures::{
+    SinkExt, StreamExt,
+    stream::{SplitSink, SplitStream},
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use signalbox_domain::identity::Role;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
-use uuid::Uuid;
+use tokio::{
+    sync::watch,
+    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
+};
+use tokio_tungstenite::tungstenite;
 
 use super::{
     ingest::{self, DatapointIn},
     open_sockets::{OpenSocket, OpenSockets},
+    pace::Pace,
 };
 use crate::{
-    auth::{Reader, Who, Writer, presented},
+    auth::{CurrentUser, Reader, Writer, presented},
+    extract::id,
     idempotency::valid_key,
+    limits::Rate,
     problem::Problem,
     state::AppState,
+    throttle::{ingest_key, user_key},
 };
 
-/// Largest message of a client.
-const MAX_MESSAGE_BYTES: usize = 256 * 1024;
-/// Datapoints of one message at most.
-const MAX_ITEMS: usize = 500;
+/// Largest message of a client that values are shown to: a subscription to [`MAX_EVENTS`] events.
+const MAX_STREAM_BYTES: usize = 1 << 20;
+/// Datapoints and bytes of one message at most.
+const MAX_ITEMS: usize = 10_000;
+const MAX_TELEMETRY_BYTES: usize = 4 << 20;
+/// A longer message is not even received: it ends the connection.
+const MAX_RECEIVED_BYTES: usize = 16 << 20;
 /// Events that one socket may subscribe to.
 const MAX_EVENTS: usize = 10_000;
 /// How often an idle connection is tried.
@@ -43,6 +57,13 @@ const PING: Duration = Duration::from_secs(20);
 const SILENCE: Duration = Duration::from_secs(75);
 /// How long a client may take to read a message before it is given up.
 const WRITE: Duration = Duration::from_secs(30);
+/// How long a close frame may take to be written. A void credential has no more time left.
+const FAREWELL: Duration = Duration::from_millis(200);
+/// How long a connection stays open after a close frame for a message that was not received. Closing it at once would reset
+/// it, and the client might never read why.
+const LINGER: Duration = Duration::from_secs(2);
+/// Least time between two subscriptions of one socket that look up events which this gateway does not know.
+const LOOK_UP: Duration = Duration::from_secs(1);
 
 type Sink = SplitSink<WebSocket, Message>;
 
@@ -68,67 +89,100 @@ impl FromRequestParts<AppState> for Handshake {
 fn upgrade(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
     protocol: Option<String>,
+    max_bytes: usize,
 ) -> Result<WebSocketUpgrade, Problem> {
     let upgrade = upgrade.map_err(|error| Problem::malformed(format!("this is a WebSocket: {error}")))?;
-    Ok(upgrade.max_message_size(MAX_MESSAGE_BYTES).protocols(protocol))
+    Ok(upgrade.max_message_size(max_bytes).max_frame_size(max_bytes).protocols(protocol))
 }
 
 /// Opens a socket that shows values as they come in.
 pub(super) async fn stream(
     State(state): State<AppState>,
-    _: Reader,
+    Reader(user): Reader,
     Handshake { token, protocol }: Handshake,
     request: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
-    let open = OpenSockets::open(&state, token, Role::Viewer);
-    Ok(upgrade(request, protocol)?.on_upgrade(move |socket| show_values(state, open, socket)))
+    let request = upgrade(request, protocol, MAX_STREAM_BYTES)?;
+    let open = OpenSockets::open(&state, user.id, token, Role::Viewer)?;
+    // A client may send a value as soon as it has read the answer to its handshake, which is before the upgraded connection
+    // is served here: values are gathered for it from now on.
+    let mut moved = state.live_values.watch();
+    let seen = *moved.borrow_and_update();
+    Ok(request.on_upgrade(move |socket| show_values(state, user, open, (moved, seen), socket)))
 }
 
 /// Opens a socket that takes values from a controller.
 pub(super) async fn telemetry(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     Handshake { token, protocol }: Handshake,
     request: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
-    let open = OpenSockets::open(&state, token, Role::Operator);
-    Ok(upgrade(request, protocol)?.on_upgrade(move |socket| take_values(state, who, open, socket)))
+    let request = upgrade(request, protocol, MAX_RECEIVED_BYTES)?;
+    let open = OpenSockets::open(&state, user.id, token, Role::Operator)?;
+    Ok(request.on_upgrade(move |socket| take_values(state, user, open, socket)))
 }
 
-async fn show_values(state: AppState, open: OpenSocket, socket: WebSocket) {
+async fn show_values(
+    state: AppState,
+    user: CurrentUser,
+    open: OpenSocket,
+    (moved, seen): (watch::Receiver<u64>, u64),
+    socket: WebSocket,
+) {
     let (mut sink, mut frames) = socket.split();
-    let mut moved = state.live_values.watch();
-    let mut seen = *moved.borrow_and_update();
-    let mut wanted: Option<HashSet<i32>> = None;
+    // Also while the client reads nothing of what is written.
+    let (code, reason) = tokio::select! {
+        biased;
+        reason = open.void() => (close_code::POLICY, reason),
+        () = state.stop.cancelled() => (close_code::AWAY, "The service stops"),
+        () = show(&state, &user, &mut sink, &mut frames, (moved, seen)) => return,
+    };
+    close(&mut sink, code, reason).await;
+}
+
+/// Shows values until the client is gone.
+async fn show(
+    state: &AppState,
+    user: &CurrentUser,
+    sink: &mut Sink,
+    frames: &mut SplitStream<WebSocket>,
+    (mut moved, mut seen): (watch::Receiver<u64>, u64),
+) {
+    let mut subscription = Subscription::default();
+    let limits = &state.config.limits;
+    let rate = Rate { per_minute: limits.requests_per_minute, burst: limits.request_burst };
+    let mut pace = Pace::new(Some(limits.socket_messages_per_second), user_key(user), rate);
     let mut ping = interval(PING);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
     let hello = json!({"type": "connected", "message": "Connected to the stream of datapoints."});
-    if write(&mut sink, text(&hello)).await.is_none() {
+    if write(sink, text(&hello)).await.is_none() {
         return;
     }
     loop {
         tokio::select! {
-            () = open.void.cancelled() => return close(&mut sink, close_code::POLICY, "Token has been revoked").await,
-            () = state.stop.cancelled() => return close(&mut sink, close_code::AWAY, "The service stops").await,
-            frame = frames.next() => {
+            frame = next_frame(frames, &pace) => {
                 heard = Instant::now();
+                pace.count(state);
                 match frame {
                     Some(Ok(Message::Text(message))) => {
-                        if answer(&state, &mut sink, &message, &mut wanted).await.is_none() {
+                        if answer(state, sink, &message, &mut subscription).await.is_none() {
                             return;
                         }
                     }
+                    Some(Err(error)) if is_too_long(&error) => return refuse_too_long(sink).await,
                     Some(Ok(Message::Close(_))) | Some(Err(_)) | None => return,
                     Some(Ok(_)) => {}
                 }
             }
             _ = moved.changed() => {
-                let Some(now) = show_new(&state, &mut sink, seen, wanted.as_ref()).await else { return };
+                let wanted = subscription.channels.as_ref();
+                let Some(now) = show_new(state, sink, seen, wanted).await else { return };
                 seen = now;
             }
             _ = ping.tick() => {
-                if write(&mut sink, Message::Ping(Vec::new().into())).await.is_none() {
+                if write(sink, Message::Ping(Vec::new().into())).await.is_none() {
                     return;
                 }
             }
@@ -150,7 +204,7 @@ async fn show_new(
         None => {
             let catalog = state.catalogs.fresh(state).await.ok()?;
             let is_wanted = |channel| wanted.is_none_or(|wanted| wanted.contains(&channel));
-            state.live_values.newest_since(seen, &catalog, is_wanted)
+            state.live_values.newest_since(seen, &catalog, state.server_clock.now(), is_wanted)
         }
     };
     for message in messages {
@@ -159,7 +213,7 @@ async fn show_new(
     Some(now)
 }
 
-/// What a browser may say; anything else is ignored.
+/// Messages of a browser; anything else is ignored.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Said {
@@ -170,57 +224,84 @@ enum Said {
     },
 }
 
+/// The events that a socket shows.
+#[derive(Default)]
+struct Subscription {
+    /// Integers of their channels; `None` for all events.
+    channels: Option<HashSet<i32>>,
+    /// When events that this gateway did not know were looked up last.
+    looked_up: Option<Instant>,
+}
+
+impl Subscription {
+    /// Subscribes to `events`. The catalog in memory knows them, unless one was created elsewhere a moment ago: only then
+    /// the database is asked, and seldom, because a client may subscribe as often as it likes.
+    async fn to(&mut self, state: &AppState, events: &[String]) -> Option<()> {
+        let ids: Vec<_> = events.iter().filter_map(|text| id(text)).collect();
+        let mut catalog = state.catalogs.fresh(state).await.ok()?;
+        let is_unknown = ids.iter().any(|id| catalog.channel(*id).is_none());
+        if is_unknown && self.looked_up.is_none_or(|last| last.elapsed() >= LOOK_UP) {
+            self.looked_up = Some(Instant::now());
+            catalog = state.catalogs.newest(state).await.ok()?;
+        }
+        let channels = ids.iter().filter_map(|id| catalog.channel(*id)).map(|known| known.number);
+        self.channels = Some(channels.collect());
+        Some(())
+    }
+}
+
 async fn answer(
     state: &AppState,
     sink: &mut Sink,
     message: &str,
-    wanted: &mut Option<HashSet<i32>>,
+    subscription: &mut Subscription,
 ) -> Option<()> {
     match serde_json::from_str(message) {
         Ok(Said::Ping) => write(sink, text(&json!({"type": "pong"}))).await,
         Ok(Said::Subscribe { events: None }) => {
-            *wanted = None;
+            subscription.channels = None;
             Some(())
         }
         Ok(Said::Subscribe { events: Some(events) }) if events.len() > MAX_EVENTS => {
             let message = format!("{} events are too many: at most {MAX_EVENTS}", events.len());
             write(sink, text(&json!({"type": "error", "message": message}))).await
         }
-        Ok(Said::Subscribe { events: Some(events) }) => {
-            let catalog = state.catalogs.newest(state).await.ok()?;
-            let channel = |id: &String| catalog.channel(Uuid::parse_str(id).ok()?).map(|known| known.number);
-            *wanted = Some(events.iter().filter_map(channel).collect());
-            Some(())
-        }
+        Ok(Said::Subscribe { events: Some(events) }) => subscription.to(state, &events).await,
         Err(_) => Some(()),
     }
 }
 
-async fn take_values(state: AppState, who: Who, open: OpenSocket, socket: WebSocket) {
+async fn take_values(state: AppState, user: CurrentUser, open: OpenSocket, socket: WebSocket) {
     let (mut sink, mut frames) = socket.split();
+    let limits = &state.config.limits;
+    let rate = Rate { per_minute: limits.ingest_requests_per_minute, burst: limits.ingest_request_burst };
+    let mut pace = Pace::new(None, ingest_key(&user), rate);
     let mut ping = interval(PING);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
     loop {
         tokio::select! {
-            () = open.void.cancelled() => return close(&mut sink, close_code::POLICY, "Token has been revoked").await,
+            reason = open.void() => return close(&mut sink, close_code::POLICY, reason).await,
             () = state.stop.cancelled() => return close(&mut sink, close_code::AWAY, "The service stops").await,
-            frame = frames.next() => {
+            frame = next_frame(&mut frames, &pace) => {
                 heard = Instant::now();
+                pace.count(&state);
                 match frame {
                     Some(Ok(Message::Text(message))) => {
-                        if let Some(said) = take(&state, &who, &message).await
-                            && write(&mut sink, text(&said)).await.is_none()
+                        if let Some(said) = take(&state, &user, &message).await
+                            && write_unless_void(&open, &mut sink, text(&said)).await.is_none()
                         {
                             return;
                         }
                     }
+                    Some(Err(error)) if is_too_long(&error) => return refuse_too_long(&mut sink).await,
                     Some(Ok(Message::Close(_))) | Some(Err(_)) | None => return,
                     Some(Ok(_)) => {}
                 }
             }
             _ = ping.tick() => {
-                if write(&mut sink, Message::Ping(Vec::new().into())).await.is_none() {
+                let ping = Message::Ping(Vec::new().into());
+                if write_unless_void(&open, &mut sink, ping).await.is_none() {
                     return;
                 }
             }
@@ -229,10 +310,41 @@ async fn take_values(state: AppState, who: Who, open: OpenSocket, socket: WebSoc
     }
 }
 
+/// Writes `message`, but closes the socket if its credential becomes void before the client has read it.
+async fn write_unless_void(open: &OpenSocket, sink: &mut Sink, message: Message) -> Option<()> {
+    let reason = tokio::select! {
+        biased;
+        reason = open.void() => reason,
+        written = write(sink, message) => return written,
+    };
+    close(sink, close_code::POLICY, reason).await;
+    None
+}
+
+/// The next frame, as soon as `pace` allows it.
+async fn next_frame(frames: &mut SplitStream<WebSocket>, pace: &Pace) -> Option<Result<Message, Error>> {
+    sleep_until(pace.not_before()).await;
+    frames.next().await
+}
+
+fn is_too_long(error: &Error) -> bool {
+    let inner = error.source().and_then(|inner| inner.downcast_ref::<tungstenite::Error>());
+    matches!(inner, Some(tungstenite::Error::Capacity(_)))
+}
+
+/// Closes the connection of a message that is not received.
+async fn refuse_too_long(sink: &mut Sink) {
+    close(sink, close_code::SIZE, "The message is too long").await;
+    sleep(LINGER).await;
+}
+
 /// Records the datapoints of a message; gives back what is to be said of it. A sender that names its message by an `id`
 /// hears in any case what became of it, and may send it again, here or as a batch over HTTP with the id as
 /// `Idempotency-Key`: it is taken once. Others hear only what is wrong.
-async fn take(state: &AppState, who: &Who, message: &str) -> Option<Value> {
+async fn take(state: &AppState, user: &CurrentUser, message: &str) -> Option<Value> {
+    if message.len() > MAX_TELEMETRY_BYTES {
+        return Some(too_long(message));
+    }
     let Ok(Value::Object(mut message)) = serde_json::from_str(message) else {
         return Some(complaint("a message must be a JSON object with datapoints"));
     };
@@ -242,7 +354,7 @@ async fn take(state: &AppState, who: &Who, message: &str) -> Option<Value> {
         _ if id.is_none() => return None,
         _ => Vec::new(),
     };
-    let mut said = match take_items(state, who, id.as_ref(), items).await {
+    let mut said = match take_items(state, user, id.as_ref(), items).await {
         Ok(taken) if id.is_some() => taken.confirmation(),
         Ok(taken) => taken.complaint()?,
         Err(problem) => complaint(problem.detail()),
@@ -253,7 +365,7 @@ async fn take(state: &AppState, who: &Who, message: &str) -> Option<Value> {
     Some(said)
 }
 
-/// What became of the datapoints of a message.
+/// Results of the datapoints of a message.
 struct Taken {
     accepted: usize,
     rejected: Vec<Value>,
@@ -279,9 +391,25 @@ fn complaint(message: &str) -> Value {
     json!({"type": "error", "message": message})
 }
 
+/// The answer to a message that is received, and not read any further than to its `id`.
+fn too_long(message: &str) -> Value {
+    #[derive(Deserialize)]
+    struct Named {
+        id: Option<Value>,
+    }
+    let count = message.len();
+    let mut said = complaint(&format!(
+        "nothing was recorded: the message has {count} bytes, and may have {MAX_TELEMETRY_BYTES}; send fewer datapoints at once"
+    ));
+    if let Ok(Named { id: Some(id) }) = serde_json::from_str(message) {
+        said["id"] = id;
+    }
+    said
+}
+
 async fn take_items(
     state: &AppState,
-    who: &Who,
+    user: &CurrentUser,
     id: Option<&Value>,
     items: Vec<Value>,
 ) -> Result<Taken, Problem> {
@@ -296,7 +424,7 @@ async fn take_items(
     let key = key.transpose()?;
     let (mut readable, mut places, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
     for (index, item) in items.into_iter().enumerate() {
-        match read_item(item) {
+        match serde_json::from_value::<DatapointIn>(item).ok() {
             Some(item) => {
                 readable.push(item);
                 places.push(index);
@@ -304,32 +432,21 @@ async fn take_items(
             None => rejected.push(json!({"index": index, "reason": "not a datapoint"})),
         }
     }
-    let checked = ingest::check(state, &readable, state.clock.now()).await.map_err(not_recorded)?;
+    let checked = ingest::check(state, &readable, state.server_clock.now()).await.map_err(not_recorded)?;
     let refused = checked.refused.iter();
     rejected
         .extend(refused.map(|(index, refusal)| json!({"index": places[*index], "reason": refusal.reason()})));
     let accepted = checked.points.len();
     if accepted > 0 {
-        let batch = key.map(|key| ingest::batch_id(who.user, &key, &readable));
+        let batch = key.map(|key| ingest::batch_id(user.id, &key, &readable));
         let batch = batch.unwrap_or_else(|| state.clock.new_id());
-        ingest::record(state, who, batch, checked.points).await.map_err(not_recorded)?;
+        ingest::record(state, user, batch, checked.points).await.map_err(not_recorded)?;
     }
     Ok(Taken { accepted, rejected })
 }
 
 fn not_recorded(problem: Problem) -> Problem {
     Problem::unavailable(format!("not recorded: {}", problem.detail()))
-}
-
-/// A datapoint; controllers of the WebMACS family may write its value as a text.
-fn read_item(mut item: Value) -> Option<DatapointIn> {
-    if let Some(value) = item.get_mut("value")
-        && let Some(number) = value.as_str().and_then(|text| text.trim().parse::<f64>().ok())
-    {
-        // What is not finite becomes null, which is no value.
-        *value = json!(number);
-    }
-    serde_json::from_value(item).ok()
 }
 
 fn text(message: &Value) -> Message {
@@ -342,6 +459,6 @@ async fn write(sink: &mut Sink, message: Message) -> Option<()> {
 
 async fn close(sink: &mut Sink, code: u16, reason: &'static str) {
     let frame = CloseFrame { code, reason: reason.into() };
-    // Whoever is gone needs no farewell.
-    let _ = timeout(Duration::from_secs(2), sink.send(Message::Close(Some(frame)))).await;
+    // A client that reads nothing gets no close frame.
+    let _ = timeout(FAREWELL, sink.send(Message::Close(Some(frame)))).await;
 }

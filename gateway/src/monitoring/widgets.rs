@@ -19,7 +19,8 @@ use crate::{
     answer::{self, StatusOut},
     auth::Writer,
     context::RequestContext,
-    extract::{IfMatch, JsonBody, Text, Texts, present},
+    existence::{examples, judged},
+    extract::{IfMatch, JsonBody, Numeric, Text, Texts, id, not_null, present},
     past::there,
     problem::{Problem, ProblemKind, ProblemOut},
     state::{AppState, State as Gateway},
@@ -30,6 +31,7 @@ use crate::{
 pub(crate) struct WidgetOut {
     public_id: String,
     /// `line_chart`, `gauge`, `stat_card` or `actuator_toggle`.
+    #[schema(value_type = crate::openapi::WidgetType)]
     widget_type: String,
     title: String,
     /// The event shown; null when there is none, also after the event was deleted.
@@ -45,6 +47,7 @@ pub(crate) struct WidgetOut {
 /// A created widget.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WidgetCreatedOut {
+    #[schema(value_type = crate::openapi::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -55,20 +58,24 @@ pub(crate) struct WidgetCreatedOut {
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct WidgetIn {
     /// `line_chart`, `gauge`, `stat_card` or `actuator_toggle`.
-    #[schema(value_type = String)]
+    #[schema(value_type = crate::openapi::WidgetType)]
     widget_type: WidgetType,
     /// 1 to 255 characters.
     title: String,
     /// The event shown.
     event_public_id: Option<String>,
     /// Column, 0 to 10000; 0 if absent.
-    x: Option<i32>,
+    #[schema(value_type = Option<i32>)]
+    x: Option<Numeric<i32>>,
     /// Row, 0 to 10000; 0 if absent.
-    y: Option<i32>,
+    #[schema(value_type = Option<i32>)]
+    y: Option<Numeric<i32>>,
     /// Columns covered, 1 to 12; 4 if absent.
-    w: Option<i32>,
+    #[schema(value_type = Option<i32>)]
+    w: Option<Numeric<i32>>,
     /// Rows covered, 1 to 12; 3 if absent.
-    h: Option<i32>,
+    #[schema(value_type = Option<i32>)]
+    h: Option<Numeric<i32>>,
     /// Any text of at most 10000 characters.
     config_json: Option<String>,
 }
@@ -77,15 +84,25 @@ pub(crate) struct WidgetIn {
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct WidgetChangesIn {
     /// 1 to 255 characters.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     title: Option<String>,
     /// The event shown.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
     event_public_id: Option<Option<String>>,
-    x: Option<i32>,
-    y: Option<i32>,
-    w: Option<i32>,
-    h: Option<i32>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<i32>, nullable = false)]
+    x: Option<Numeric<i32>>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<i32>, nullable = false)]
+    y: Option<Numeric<i32>>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<i32>, nullable = false)]
+    w: Option<Numeric<i32>>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<i32>, nullable = false)]
+    h: Option<Numeric<i32>>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
     config_json: Option<Option<String>>,
@@ -97,25 +114,30 @@ pub(crate) struct WidgetChangesIn {
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     Text(id): Text,
     context: RequestContext,
     JsonBody(widget): JsonBody<WidgetIn>,
 ) -> Result<Response, Problem> {
     let WidgetIn { widget_type, title, event_public_id, x, y, w, h, config_json } = widget;
-    let dashboard = find_own(&state, &who, &id).await?;
     let spec = WidgetSpec {
         kind: widget_type,
         title,
-        channel: optional_channel(&state, event_public_id).await?,
-        x: x.unwrap_or(0),
-        y: y.unwrap_or(0),
-        w: w.unwrap_or(4),
-        h: h.unwrap_or(3),
+        channel: None,
+        x: x.map_or(0, Numeric::get),
+        y: y.map_or(0, Numeric::get),
+        w: w.map_or(4, Numeric::get),
+        h: h.map_or(3, Numeric::get),
         config: config_json,
     };
-    let metadata = context.metadata(who.actor(), "add widget");
-    let command = DashboardCommand::AddWidget { widget: WidgetId(context.resource), spec };
+    let widget = WidgetId(context.resource);
+    let dashboard = find_own(&state, &user, &id).await.map_err(|missing| {
+        let add = DashboardCommand::AddWidget { widget, spec: spec.clone() };
+        judged::<Dashboard>(missing, [examples::dashboard(), add])
+    })?;
+    let spec = WidgetSpec { channel: optional_channel(&state, event_public_id).await?, ..spec };
+    let metadata = context.metadata(user.actor(), "add widget");
+    let command = DashboardCommand::AddWidget { widget, spec };
     let written = state.write::<Dashboard>(dashboard.id, None, &metadata, &command).await?;
     let widget = find_at(&state, dashboard.id, context.resource, written.unseen).await?.into();
     let out = WidgetCreatedOut { status: "success", message: "Widget successfully created.", widget };
@@ -129,21 +151,31 @@ pub(crate) async fn create(
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Texts(id, widget_id): Texts,
     context: RequestContext,
     JsonBody(changes): JsonBody<WidgetChangesIn>,
 ) -> Result<Response, Problem> {
     let WidgetChangesIn { title, event_public_id, x, y, w, h, config_json } = changes;
-    let dashboard = find_own(&state, &who, &id).await?;
-    let widget = find(&state, dashboard.id, &widget_id).await?;
+    let [x, y, w, h] = [x, y, w, h].map(|number| number.map(Numeric::get));
+    let changes = WidgetChanges { title, channel: None, x, y, w, h, config: config_json };
+    let found = async {
+        let dashboard = find_own(&state, &user, &id).await?;
+        let widget = find(&state, dashboard.id, &widget_id).await?;
+        Ok::<_, Problem>((dashboard, widget))
+    };
+    let (dashboard, widget) = found.await.map_err(|missing| {
+        let widget = WidgetId(context.resource);
+        let change = DashboardCommand::ChangeWidget { widget, changes: changes.clone() };
+        judged::<Dashboard>(missing, examples::widget(widget).into_iter().chain([change]))
+    })?;
     let channel = match event_public_id {
         Some(id) => Some(optional_channel(&state, id).await?),
         None => None,
     };
-    let changes = WidgetChanges { title, channel, x, y, w, h, config: config_json };
-    let metadata = context.metadata(who.actor(), "change widget");
+    let changes = WidgetChanges { channel, ..changes };
+    let metadata = context.metadata(user.actor(), "change widget");
     let command = DashboardCommand::ChangeWidget { widget: WidgetId(widget.id), changes };
     let written = state.write::<Dashboard>(dashboard.id, version, &metadata, &command).await?;
     let out = WidgetOut::from(find_at(&state, dashboard.id, widget.id, written.unseen).await?);
@@ -157,21 +189,21 @@ pub(crate) async fn update(
         (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Texts(id, widget_id): Texts,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let dashboard = find_own(&state, &who, &id).await?;
+    let dashboard = find_own(&state, &user, &id).await?;
     let widget = find(&state, dashboard.id, &widget_id).await?;
-    let metadata = context.metadata(who.actor(), "remove widget");
+    let metadata = context.metadata(user.actor(), "remove widget");
     let command = DashboardCommand::RemoveWidget { widget: WidgetId(widget.id) };
     let written = state.write::<Dashboard>(dashboard.id, version, &metadata, &command).await?;
     Ok(answer::success(written, "Widget successfully deleted."))
 }
 
-async fn find(state: &Gateway, dashboard: Uuid, id: &str) -> Result<WidgetRow, Problem> {
-    let id = Uuid::parse_str(id).map_err(|_| missing())?;
+async fn find(state: &Gateway, dashboard: Uuid, text: &str) -> Result<WidgetRow, Problem> {
+    let id = id(text).ok_or_else(missing)?;
     find_at(state, dashboard, id, None).await
 }
 

@@ -1,13 +1,13 @@
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use signalbox_projections::register::{Chapter, Outcome, Story, ToldDelivery, story};
+use signalbox_projections::register::{CausalTrace, Outcome, TracedDelivery, TracedEvent, causal_trace};
 use utoipa::{IntoParams, ToSchema};
 
 use super::events::LogEventOut;
 use crate::{
     auth::Admin,
-    extract::{Params, Text},
+    extract::{LimitParams, Params, Text},
     problem::{Problem, ProblemOut},
     state::AppState,
 };
@@ -28,6 +28,7 @@ struct ChapterOut {
     /// How many causes it has in this piece of the story.
     depth: usize,
     /// `succeeded`, `failed`, `cancelled` or `retried`, if it ends something; else null.
+    #[schema(value_type = Option<crate::openapi::Outcome>)]
     outcome: Option<&'static str>,
     /// What webhooks were told of it.
     deliveries: Vec<ToldOut>,
@@ -41,6 +42,7 @@ struct ToldOut {
     public_id: String,
     webhook_public_id: String,
     /// `pending`, `delivered`, `failed` or `dead_letter`.
+    #[schema(value_type = crate::openapi::DeliveryStatus)]
     status: String,
     /// Attempts that have ended.
     attempts: i32,
@@ -58,46 +60,42 @@ struct ToldOut {
 pub(crate) struct StoryParams {
     /// `next` of the piece before.
     cursor: Option<i64>,
-    /// Events at most, 1 to 1000; 500 if absent.
-    limit: Option<i64>,
 }
 
 /// Everything that one cause led to: who did what, when, and how it ended. A cause is a request, named by its `X-Request-ID`, or
 /// what the system began by itself.
 #[utoipa::path(get, path = "/api/v1/log/correlations/{id}", tag = "log", security(("jwt" = [])), operation_id = "get_log_correlation",
-    params(("id" = String, Path, description = "`correlation` of an event"), StoryParams),
+    params(("id" = String, Path, description = "`correlation` of an event"), StoryParams, LimitParams<500, 1000>),
     responses((status = 200, body = StoryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
     _: Admin,
     Text(correlation): Text,
-    Params(StoryParams { cursor, limit }): Params<StoryParams>,
+    Params(StoryParams { cursor }): Params<StoryParams>,
+    Params(limit): Params<LimitParams<500, 1000>>,
 ) -> Result<Json<StoryOut>, Problem> {
     let missing = || Problem::not_found("Correlation");
     // What the database could not store names nothing.
     if correlation.contains('\0') {
         return Err(missing());
     }
-    let limit = limit.unwrap_or(500);
-    if !(1..=1000).contains(&limit) {
-        return Err(Problem::invalid("limit must be between 1 and 1000"));
-    }
-    let Story { chapters, next } =
-        state.read(|pool| story(pool, &correlation, cursor.unwrap_or(0), limit)).await?;
-    if chapters.is_empty() && cursor.is_none() {
+    let limit = limit.limit()?;
+    let CausalTrace { events, next } =
+        state.read(|pool| causal_trace(pool, &correlation, cursor.unwrap_or(0), limit)).await?;
+    if events.is_empty() && cursor.is_none() {
         return Err(missing());
     }
-    Ok(Json(StoryOut { correlation, events: chapters.into_iter().map(Into::into).collect(), next }))
+    Ok(Json(StoryOut { correlation, events: events.into_iter().map(Into::into).collect(), next }))
 }
 
-impl From<Chapter> for ChapterOut {
-    fn from(chapter: Chapter) -> Self {
+impl From<TracedEvent> for ChapterOut {
+    fn from(event: TracedEvent) -> Self {
         Self {
-            depth: chapter.depth,
-            outcome: chapter.outcome.map(word),
-            deliveries: chapter.deliveries.into_iter().map(Into::into).collect(),
-            event: chapter.event.into(),
+            depth: event.depth,
+            outcome: event.outcome.map(word),
+            deliveries: event.deliveries.into_iter().map(Into::into).collect(),
+            event: event.event.into(),
         }
     }
 }
@@ -111,8 +109,8 @@ fn word(outcome: Outcome) -> &'static str {
     }
 }
 
-impl From<ToldDelivery> for ToldOut {
-    fn from(told: ToldDelivery) -> Self {
+impl From<TracedDelivery> for ToldOut {
+    fn from(told: TracedDelivery) -> Self {
         Self {
             public_id: told.id.to_string(),
             webhook_public_id: told.webhook_id.to_string(),

@@ -3,14 +3,14 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use signalbox_event_store::{LogFilter, LogOrder, RecordedEvent, SearchError, head_position, search};
-use signalbox_projections::register::redact;
+use signalbox_projections::{Listed, Sorting, register::redact};
+
 use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use crate::{
     auth::Admin,
-    extract::{Number, Params},
+    extract::{LimitParams, Number, Params, Sort, wanted},
     problem::{Problem, ProblemOut},
     state::AppState,
 };
@@ -70,6 +70,9 @@ impl From<RecordedEvent> for LogEventOut {
     }
 }
 
+/// How many events a piece has.
+pub(super) type PieceLimit = LimitParams<100, 500>;
+
 /// A piece of the log.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LogEventsOut {
@@ -81,14 +84,15 @@ pub(crate) struct LogEventsOut {
 }
 
 /// In which order events are listed.
-#[derive(Debug, Default, Clone, Copy, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum OrderIn {
-    /// From the newest back.
-    #[default]
+enum OrderIn {
     Newest,
-    /// From the oldest on.
     Oldest,
+}
+
+impl Listed for LogEventOut {
+    const SORTING: Sorting = Sorting::newest_first(("position", "position"), &[], "position");
 }
 
 /// Which events are wanted.
@@ -112,20 +116,26 @@ pub(super) struct FilterParams {
 #[into_params(parameter_in = Query)]
 pub(super) struct PieceParams {
     /// Recorded at or after, RFC 3339. Positions are in the order of time, but for steps of the clock.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     from: Option<DateTime<Utc>>,
     /// Recorded before, RFC 3339.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     to: Option<DateTime<Utc>>,
     /// At this position or after it.
     from_position: Option<i64>,
     /// At this position or before it.
     to_position: Option<i64>,
-    /// `newest` first (default) or `oldest` first.
-    #[param(value_type = Option<String>)]
+    /// `newest` first (default) or `oldest` first; `sort` goes before it.
+    #[param(value_type = Option<crate::openapi::LogOrder>)]
     order: Option<OrderIn>,
     /// `next` of the piece before.
     cursor: Option<i64>,
-    /// Events at most, 1 to 500; 100 if absent.
-    limit: Option<i64>,
+}
+
+/// How the events of a piece are ordered, and how many it has.
+pub(super) struct Piece {
+    order: LogOrder,
+    limit: i64,
 }
 
 impl FilterParams {
@@ -135,8 +145,7 @@ impl FilterParams {
         }
         Ok(LogFilter {
             stream_type: self.stream_type,
-            // Nothing has an id that is none.
-            stream_id: self.stream_id.map(|id| Uuid::parse_str(&id).unwrap_or_default()),
+            stream_id: wanted(self.stream_id),
             event_type: self.event_type,
             actor: self.actor,
             correlation: self.correlation,
@@ -146,14 +155,14 @@ impl FilterParams {
 }
 
 impl PieceParams {
-    /// How many events; 1 to 500.
-    pub(super) fn limit(&self) -> Result<i64, Problem> {
-        let limit = self.limit.unwrap_or(100);
-        if (1..=500).contains(&limit) {
-            Ok(limit)
-        } else {
-            Err(Problem::invalid("limit must be between 1 and 500"))
-        }
+    /// The order, and how many events.
+    pub(super) fn piece(&self, sort: &Sort<LogEventOut>, limit: PieceLimit) -> Result<Piece, Problem> {
+        let is_descending = match (sort.given(), self.order) {
+            (Some(given), _) => given.is_descending(),
+            (None, order) => !matches!(order, Some(OrderIn::Oldest)),
+        };
+        let order = if is_descending { LogOrder::NewestFirst } else { LogOrder::OldestFirst };
+        Ok(Piece { order, limit: limit.limit()? })
     }
 
     /// No event after `position`.
@@ -162,17 +171,10 @@ impl PieceParams {
         Self { to_position: Some(to_position), ..self }
     }
 
-    fn order(&self) -> LogOrder {
-        match self.order.unwrap_or_default() {
-            OrderIn::Newest => LogOrder::NewestFirst,
-            OrderIn::Oldest => LogOrder::OldestFirst,
-        }
-    }
-
     /// Narrows `filter` to what this piece is of.
-    fn narrow(&self, filter: LogFilter) -> LogFilter {
+    fn narrow(&self, order: LogOrder, filter: LogFilter) -> LogFilter {
         let (mut first, mut last) = (self.from_position.unwrap_or(1), self.to_position.unwrap_or(i64::MAX));
-        match (self.order(), self.cursor) {
+        match (order, self.cursor) {
             (LogOrder::NewestFirst, Some(cursor)) => last = last.min(cursor.saturating_sub(1)),
             (LogOrder::OldestFirst, Some(cursor)) => first = first.max(cursor.saturating_add(1)),
             (_, None) => {}
@@ -181,12 +183,15 @@ impl PieceParams {
     }
 
     /// The piece of what `filter` wants.
-    pub(super) async fn read(&self, state: &AppState, filter: LogFilter) -> Result<LogEventsOut, Problem> {
-        let limit = self.limit()?;
-        let wanted = self.narrow(filter);
+    pub(super) async fn read(
+        &self,
+        state: &AppState,
+        Piece { order, limit }: Piece,
+        filter: LogFilter,
+    ) -> Result<LogEventsOut, Problem> {
+        let wanted = self.narrow(order, filter);
         // Both at one server: the other may have more, or less.
-        let (head, events) =
-            state.read(|pool| search_to_head(pool, wanted.clone(), self.order(), limit)).await?;
+        let (head, events) = state.read(|pool| search_to_head(pool, wanted.clone(), order, limit)).await?;
         let is_full = events.len() as i64 == limit;
         let next = events.last().filter(|_| is_full).map(|event| event.position);
         Ok(LogEventsOut { data: events.into_iter().map(Into::into).collect(), next, head })
@@ -206,15 +211,18 @@ async fn search_to_head(
 }
 
 /// List events of the log. Pages are pieces by position, so that what is appended meanwhile shifts nothing.
-#[utoipa::path(get, path = "/api/v1/log", tag = "log", security(("jwt" = [])), params(FilterParams, PieceParams), operation_id = "list_log",
+#[utoipa::path(get, path = "/api/v1/log", tag = "log", security(("jwt" = [])), params(FilterParams, PieceParams, PieceLimit, Sort<LogEventOut>), operation_id = "list_log",
     responses((status = 200, body = LogEventsOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
     _: Admin,
     Params(filter): Params<FilterParams>,
-    Params(piece): Params<PieceParams>,
+    Params(params): Params<PieceParams>,
+    Params(limit): Params<PieceLimit>,
+    sort: Sort<LogEventOut>,
 ) -> Result<Json<LogEventsOut>, Problem> {
-    Ok(Json(piece.read(&state, filter.filter()?).await?))
+    let piece = params.piece(&sort, limit)?;
+    Ok(Json(params.read(&state, piece, filter.filter()?).await?))
 }
 
 /// One event, by its position.

@@ -4,8 +4,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use axum::{
-    extract::{FromRequestParts, State},
-    http::{HeaderName, request::Parts},
+    extract::State,
     response::{
         IntoResponse, Response,
         sse::{Event, Sse},
@@ -24,10 +23,11 @@ use utoipa::IntoParams;
 
 use super::events::{FilterParams, LogEventOut};
 use crate::{
-    auth::{Admin, presented},
-    extract::Params,
+    auth::Admin,
+    extract::{Params, Resumed},
     monitoring::open_sockets::OpenSockets,
     problem::{Problem, ProblemOut},
+    revocation::end_unread,
     state::AppState,
 };
 
@@ -41,7 +41,6 @@ const POLL: Duration = Duration::from_secs(1);
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How long a client may take to read a piece before it is given up.
 const STALLED: Duration = Duration::from_secs(60);
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Where to begin.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -49,31 +48,6 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 pub(crate) struct AfterParams {
     /// Position after which to begin; 0 for the whole log, from now on if absent. `Last-Event-ID` goes before it.
     after: Option<i64>,
-}
-
-/// The credential that opened the stream, and the last event that the client has seen.
-pub(crate) struct Resumed {
-    token: String,
-    last_event_id: Option<i64>,
-}
-
-impl FromRequestParts<AppState> for Resumed {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Problem> {
-        let token = presented(parts).map(|token| token.into_owned()).unwrap_or_default();
-        let last_event_id = match parts.headers.get(LAST_EVENT_ID) {
-            None => None,
-            Some(value) => {
-                let position = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-                Some(
-                    position
-                        .ok_or_else(|| Problem::invalid("Last-Event-ID must be a position of the log"))?,
-                )
-            }
-        };
-        Ok(Self { token, last_event_id })
-    }
 }
 
 /// Follow the log, oldest first. Each event's `id` is its position: who comes back with it as `Last-Event-ID` goes on behind
@@ -84,8 +58,8 @@ impl FromRequestParts<AppState> for Resumed {
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn follow(
     State(state): State<AppState>,
-    _: Admin,
-    Resumed { token, last_event_id }: Resumed,
+    Admin(user): Admin,
+    Resumed { token, exchange, last_event_id }: Resumed,
     Params(filter): Params<FilterParams>,
     Params(AfterParams { after }): Params<AfterParams>,
 ) -> Result<Response, Problem> {
@@ -96,7 +70,7 @@ pub(crate) async fn follow(
     };
     let place = state.followers.clone().try_acquire_owned();
     let place = place.map_err(|_| Problem::unavailable("Too many follow the log: try again in a moment."))?;
-    let open = OpenSockets::open(&state, token, Role::Admin);
+    let open = OpenSockets::open(&state, user.id, token, Role::Admin)?;
     let (sender, pieces) = mpsc::channel(PIECE as usize);
     let follower = Follower {
         moved: state.log_moved.subscribe(),
@@ -107,15 +81,18 @@ pub(crate) async fn follow(
         spoke: Instant::now(),
     };
     tokio::spawn(async move {
-        let (void, client) = (open.void.clone(), follower.sender.clone());
-        tokio::select! {
+        let client = follower.sender.clone();
+        let is_void = tokio::select! {
             // Whatever ended it, the client comes back and goes on where it was.
-            Err(Ended) = follower.run() => {}
-            () = client.closed() => {}
-            () = void.cancelled() => {}
-            () = state.stop.cancelled() => {}
+            Err(Ended) = follower.run() => false,
+            () = client.closed() => false,
+            _ = open.void() => true,
+            () = state.stop.cancelled() => false,
+        };
+        drop((open, place, client));
+        if is_void {
+            end_unread(exchange).await;
         }
-        drop((open, place));
     });
     Ok(Sse::new(ReceiverStream::new(pieces)).into_response())
 }

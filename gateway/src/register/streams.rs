@@ -1,19 +1,15 @@
-use axum::{
-    Json,
-    extract::{Path, State},
-};
+use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use signalbox_event_store::{InvalidMoment, LogFilter, Moment};
 use signalbox_projections::register::{StateError, StreamState, stream_state};
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
-use super::events::{LogEventsOut, PieceParams};
+use super::events::{LogEventOut, LogEventsOut, PieceLimit, PieceParams};
 use crate::{
     auth::Admin,
-    extract::Params,
+    extract::{Params, Sort, Texts, key},
     problem::{Problem, ProblemOut},
     state::AppState,
 };
@@ -46,26 +42,27 @@ pub(crate) struct MomentParams {
 
 /// One stream: the aggregate as it was, and its events. They are listed like all events.
 #[utoipa::path(get, path = "/api/v1/log/streams/{type}/{id}", tag = "log", security(("jwt" = [])), operation_id = "get_log_stream",
-    params(("type" = String, Path, description = "Kind of the aggregate"), ("id" = String, Path, description = "Its key"), MomentParams, PieceParams),
+    params(("type" = String, Path, description = "Kind of the aggregate"), ("id" = String, Path, description = "Its key"), MomentParams, PieceParams, PieceLimit, Sort<LogEventOut>),
     responses((status = 200, body = LogStreamOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
     _: Admin,
-    path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
+    Texts(kind, id): Texts,
     Params(moment): Params<MomentParams>,
-    Params(piece): Params<PieceParams>,
+    Params(params): Params<PieceParams>,
+    Params(limit): Params<PieceLimit>,
+    sort: Sort<LogEventOut>,
 ) -> Result<Json<LogStreamOut>, Problem> {
     let missing = || Problem::not_found("Stream");
-    let Path((kind, id)) = path.map_err(|_| missing())?;
-    let id = Uuid::parse_str(&id).map_err(|_| missing())?;
-    piece.limit()?;
+    let id = key("Stream", &id)?;
+    let piece = params.piece(&sort, limit)?;
     let moment: Option<Moment> = moment.at.as_deref().map(str::parse).transpose()?;
     let found =
         stream_state(&state.pool, &kind, id, moment.unwrap_or(Moment::Now)).await?.ok_or_else(missing)?;
     let StreamState { version, position, recorded_at, state: shown } = found;
     let filter = LogFilter { stream_type: Some(kind.clone()), stream_id: Some(id), ..LogFilter::default() };
-    let events = piece.until(position).read(&state, filter).await?;
+    let events = params.until(position).read(&state, piece, filter).await?;
     Ok(Json(LogStreamOut {
         stream_type: kind,
         stream_id: id.to_string(),

@@ -25,14 +25,15 @@ use crate::{
     auth::{Admin, Reader},
     consistency::Newest,
     context::RequestContext,
-    extract::{IfMatch, JsonBody, Number, PageParams, Params, present},
+    existence::{examples, judged},
+    extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort, not_null, present},
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem, ProblemKind},
     state::{AppState, State as Gateway},
 };
 
 /// How long a connection test waits for the echo.
-const TEST_PATIENCE: Duration = Duration::from_secs(5);
+const TEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A file agent.
 #[derive(Debug, Serialize, ToSchema)]
@@ -40,9 +41,11 @@ pub(crate) struct AgentOut {
     id: i64,
     name: String,
     /// `server` or `client`.
+    #[schema(value_type = crate::openapi::AgentType)]
     r#type: String,
     description: Option<String>,
     /// `online`, `offline` or `error`.
+    #[schema(value_type = crate::openapi::AgentStatus)]
     status: String,
     /// Version of the agent program.
     version: Option<String>,
@@ -50,8 +53,11 @@ pub(crate) struct AgentOut {
     system: Option<String>,
     ip_address: Option<String>,
     /// `websocket` or `polling`.
+    #[schema(value_type = Option<crate::openapi::TransportMode>)]
     transport_mode: Option<String>,
     last_seen: Option<DateTime<Utc>>,
+    /// What should be looked after, in one sentence, e.g. that two processes use the agent's token.
+    warning: Option<String>,
     created_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
 }
@@ -63,7 +69,7 @@ pub(crate) struct AgentIn {
     name: String,
     /// `server` (default) or `client`.
     #[serde(default)]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<crate::openapi::AgentType>)]
     r#type: Option<AgentType>,
     #[serde(default)]
     description: Option<String>,
@@ -72,8 +78,11 @@ pub(crate) struct AgentIn {
 /// Changes of an agent; absent fields stay as they are.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 pub(crate) struct AgentChangesIn {
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     name: Option<String>,
-    #[schema(value_type = Option<String>)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<crate::openapi::AgentType>, nullable = false)]
     r#type: Option<AgentType>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
@@ -93,26 +102,29 @@ pub(crate) struct TestOut {
 #[into_params(parameter_in = Query)]
 pub(crate) struct AgentFilter {
     /// `online`, `offline` or `error`.
+    #[param(value_type = Option<crate::openapi::AgentStatus>)]
     status: Option<String>,
     /// `server` or `client`.
+    #[param(value_type = Option<crate::openapi::AgentType>)]
     r#type: Option<String>,
     /// Part of the name.
     name: Option<String>,
 }
 
-/// List agents, by name.
-#[utoipa::path(get, path = "/api/agents", tag = "agents", security(("jwt" = [])), params(PageParams, AgentFilter), operation_id = "list_agents",
+/// List agents, by name, then id, unless sorted.
+#[utoipa::path(get, path = "/api/agents", tag = "agents", security(("jwt" = [])), params(PageParams, Sort<AgentRow>, AgentFilter), operation_id = "list_agents",
     responses((status = 200, body = [AgentOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
     _: Reader,
     Params(page): Params<PageParams>,
+    sort: Sort<AgentRow>,
     Params(filter): Params<AgentFilter>,
 ) -> Result<Response, Problem> {
     let AgentFilter { status, r#type, name } = filter;
     let filter = Filter { status, kind: r#type, name, ..Filter::default() };
     let wanted = page.page()?;
-    let (rows, total) = state.read(|pool| queries::agents(pool, &filter, wanted)).await?;
+    let (rows, total) = state.read(|pool| queries::agents(pool, &filter, sort.order(), wanted)).await?;
     Ok(answer::list(total, &rows.into_iter().map(AgentOut::from).collect::<Vec<_>>()))
 }
 
@@ -121,7 +133,7 @@ pub(crate) async fn list(
     responses((status = 201, body = AgentOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     context: RequestContext,
     JsonBody(agent): JsonBody<AgentIn>,
 ) -> Result<Response, Problem> {
@@ -131,7 +143,7 @@ pub(crate) async fn create(
         description: agent.description,
     };
     let command = AgentCommand::Create(NewAgent { number: 0, profile });
-    let metadata = context.metadata(who.actor(), "create agent");
+    let metadata = context.metadata(user.actor(), "create agent");
     let written = state.write::<Agent>(context.resource, None, &metadata, &command).await?;
     let row = find_written(&state, context.resource, written.unseen).await?;
     let (version, location) = (row.version, format!("/api/agents/{}", row.number));
@@ -160,16 +172,21 @@ pub(crate) async fn get(
         (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 412, body = ErrorOut)))]
 pub(crate) async fn update(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     IfMatch(version): IfMatch,
     Number(id): Number,
     context: RequestContext,
     JsonBody(changes): JsonBody<AgentChangesIn>,
 ) -> Result<Response, Problem> {
-    let metadata = context.metadata(who.actor(), "update agent");
+    let metadata = context.metadata(user.actor(), "update agent");
     let mut newest = Newest::new(version);
     let (key, written) = loop {
-        let row = find(&state, id).await?;
+        let row = find(&state, id).await.map_err(|missing| {
+            let name = changes.name.clone().unwrap_or_else(|| "example".to_owned());
+            let description = changes.description.clone().flatten();
+            let update = AgentCommand::Update(AgentProfile { name, description, ..AgentProfile::default() });
+            judged::<Agent>(missing, [examples::agent(), update])
+        })?;
         let (key, version) = (row.id, newest.version(row.version));
         let command = AgentCommand::Update(changed_profile(row, changes.clone()));
         let written = state.write::<Agent>(key, version, &metadata, &command).await;
@@ -188,13 +205,13 @@ pub(crate) async fn update(
         (status = 409, body = ErrorOut), (status = 412, body = ErrorOut)))]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     IfMatch(version): IfMatch,
     Number(id): Number,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&state, id).await?;
-    let metadata = context.metadata(who.actor(), "delete agent");
+    let metadata = context.metadata(user.actor(), "delete agent");
     match state.write::<Agent>(row.id, version, &metadata, &AgentCommand::Delete).await {
         Ok(written) => {
             if let Err(error) = state.mailbox.remove(AgentId(row.id)).await {
@@ -232,7 +249,7 @@ pub(crate) async fn test(
         }
         false
     };
-    let connected = timeout_at(begun + TEST_PATIENCE, echo).await.unwrap_or(false);
+    let connected = timeout_at(begun + TEST_TIMEOUT, echo).await.unwrap_or(false);
     if !connected && let Err(error) = state.mailbox.withdraw(agent, &key).await {
         tracing::warn!(%error, "a connection test stays in the mailbox");
     }
@@ -294,6 +311,7 @@ impl From<AgentRow> for AgentOut {
             ip_address: row.ip_address,
             transport_mode: row.transport_mode,
             last_seen: row.last_seen,
+            warning: row.warning,
             created_at: row.created_at,
             updated_at: row.updated_at,
         }

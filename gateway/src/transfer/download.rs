@@ -28,15 +28,21 @@ use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::{
+    legs::{Asked, OpenBody, watch_arrival},
     messages::{self, Peer},
-    upload::{DISPATCH_LAG, blob_problem, gone, missing, stopped},
+    progress::Counted,
+    requests,
+    upload::{DISPATCH_LAG, blob_problem, gone, missing, stopped, untimely},
+    work::{AgentWork, Work},
 };
 use crate::{
     answer::attachment,
     auth::AgentAuth,
     client_address::ClientAddress,
-    extract::{Number, Params},
+    connections::{Delivery, Exchange},
+    extract::{Number, Params, digits},
     problem::{ErrorOut, Problem, ProblemKind},
+    revocation::cut_answer,
     state::AppState,
     transfer::manifest::{MAX_ENTRIES, tar_stream},
 };
@@ -62,20 +68,21 @@ pub(crate) async fn download(
     ClientAddress(address): ClientAddress,
     Number(number): Number,
     Params(params): Params<DownloadParams>,
-    headers: HeaderMap,
+    asked: Asked,
 ) -> Result<Response, Problem> {
+    let work = AgentWork::begin(&state, &auth);
     let row = downloadable(&state, &auth, number).await?;
     let peer = Peer { auth, address, transport: TransportMode::Polling };
     begin(&state, &peer, &row).await?;
     match (row.is_tree(), params.filename) {
-        (true, None) => whole_tree(&state, row).await,
+        (true, None) => whole_tree(&state, work, row, &asked).await,
         (false, None) => {
             let file = queries::transfer_files(&state.pool, row.id, 1).await?.pop();
-            one_file(&state, &peer, row, file, &headers).await
+            one_file(&state, &peer, work, row, file, &asked).await
         }
         (_, Some(name)) => {
             let file = queries::transfer_file(&state.pool, row.id, &name).await?;
-            one_file(&state, &peer, row, file, &headers).await
+            one_file(&state, &peer, work, row, file, &asked).await
         }
     }
 }
@@ -90,6 +97,7 @@ async fn downloadable(state: &AppState, auth: &AgentAuth, number: i64) -> Result
             Phase::Queued | Phase::Dispatched | Phase::Uploading if Instant::now() < deadline => {
                 sleep(Duration::from_millis(20)).await;
             }
+            Phase::Queued | Phase::Dispatched | Phase::Uploading => return Err(untimely(state, &row).await?),
             _ => return readable(&row).map(|()| row),
         }
     }
@@ -119,13 +127,14 @@ pub(super) async fn begin(state: &AppState, peer: &Peer, row: &TransferRow) -> R
 async fn one_file(
     state: &AppState,
     peer: &Peer,
+    work: Work,
     row: TransferRow,
     file: Option<TransferFileRow>,
-    headers: &HeaderMap,
+    asked: &Asked,
 ) -> Result<Response, Problem> {
     let file = file.ok_or_else(|| Problem::not_found("File"))?;
     let size = file.size.unsigned_abs();
-    let range = match requested_range(headers, &file.sha256, size) {
+    let range = match requested_range(&asked.headers, &file.sha256, size) {
         Ok(range) => range,
         Err(problem) => {
             let mut refused = problem.into_response();
@@ -138,11 +147,18 @@ async fn one_file(
     let length = range.as_ref().map_or(size, |range| range.end - range.start);
     let reports =
         row.destination_agent_id == peer.auth.agent.0 && !row.is_tree() && row.known_phase() != Phase::Done;
-    let bytes = cut_when_stopped(state.clone(), &row, bytes);
+    let body = (!row.is_tree()).then(|| requests::Body::new(state, peer, row.number, Leg::Download));
+    let bytes = cut_when_stopped(state.clone(), work, body, &row, asked.exchange(), bytes);
     let offset = range.as_ref().map_or(0, |range| range.start);
-    let body = match reports {
-        true => Body::from_stream(counted(bytes, report(state, peer, &row, offset))),
-        false => Body::from_stream(bytes),
+    let body = if reports {
+        let open = OpenBody::begin(&state.pool, &row, Leg::Download).await?;
+        let delivery = if range.is_none() { watch_arrival(state, &row, asked).await? } else { None };
+        let (sent, reporting) = report(state, peer, &row, offset);
+        let open = open.counting(&file.sha256, offset, sent.clone());
+        let counter = Counter { sent, end: offset + length, delivery, _open: open, _reporting: reporting };
+        Body::from_stream(counted(bytes, counter))
+    } else {
+        Body::from_stream(bytes)
     };
     let mut response = Response::new(body);
     describe(response.headers_mut(), &file, length);
@@ -154,9 +170,15 @@ async fn one_file(
     Ok(response)
 }
 
-async fn whole_tree(state: &AppState, row: TransferRow) -> Result<Response, Problem> {
+async fn whole_tree(
+    state: &AppState,
+    work: Work,
+    row: TransferRow,
+    asked: &Asked,
+) -> Result<Response, Problem> {
     let files = queries::transfer_files(&state.pool, row.id, MAX_ENTRIES).await?;
-    let bytes = cut_when_stopped(state.clone(), &row, tar_stream(state.blobs.clone(), row.id, files));
+    let tar = tar_stream(state.blobs.clone(), row.id, files);
+    let bytes = cut_when_stopped(state.clone(), work, None, &row, asked.exchange(), tar);
     let mut response = Body::from_stream(bytes).into_response();
     insert(response.headers_mut(), header::CONTENT_TYPE, "application/x-tar");
     insert(
@@ -193,10 +215,10 @@ fn requested_range(headers: &HeaderMap, sha256: &str, size: u64) -> Result<Optio
         return Ok(None);
     };
     let Some((first, last)) = spec.split_once('-') else { return Ok(None) };
-    let range = match (first.parse::<u64>(), last.parse::<u64>()) {
-        (Ok(first), Ok(last)) if first <= last => first..last.saturating_add(1).min(size),
-        (Ok(first), Err(_)) if last.is_empty() => first..size,
-        (Err(_), Ok(last)) if first.is_empty() => size.saturating_sub(last)..size,
+    let range = match (digits::<u64>(first), digits::<u64>(last)) {
+        (Some(first), Some(last)) if first <= last => first..last.saturating_add(1).min(size),
+        (Some(first), None) if last.is_empty() => first..size,
+        (None, Some(last)) if first.is_empty() => size.saturating_sub(last)..size,
         _ => return Ok(None),
     };
     if range.is_empty() {
@@ -209,29 +231,47 @@ fn requested_range(headers: &HeaderMap, sha256: &str, size: u64) -> Result<Optio
     Ok(Some(range))
 }
 
-/// Ends the body early, and with it the connection, when a user stops the transfer.
+/// Breaks the body off, and with it the connection, when a user stops the transfer or the agent's token is void, also while
+/// the agent reads nothing.
 fn cut_when_stopped(
     state: AppState,
+    work: Work,
+    body: Option<requests::Body>,
     row: &TransferRow,
+    exchange: Option<Exchange>,
     bytes: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
     let id = row.id;
-    bytes.take_until(async move { stopped(&state, id).await })
+    let stop = async move {
+        let _body = body;
+        tokio::select! {
+            () = stopped(&state, id) => "the transfer was stopped",
+            () = work.void.cancelled() => "the agent token is void",
+        }
+    };
+    cut_answer(bytes, stop, exchange)
 }
 
-/// Bytes that have gone out so far; the last report follows when the stream is dropped.
+/// Counts the bytes that were sent; the last report follows when the stream is dropped.
 struct Counter {
     sent: Arc<AtomicU64>,
-    _end: DropGuard,
+    /// Where the body ends in the file.
+    end: u64,
+    /// Set while it is watched whether the file reaches the agent.
+    delivery: Option<Delivery>,
+    _open: OpenBody,
+    _reporting: DropGuard,
 }
 
-/// Tells the log once a second how many bytes have gone out, and a last time after the end: that all have gone is
-/// what counts when an agent loses its own report.
-fn report(state: &AppState, peer: &Peer, row: &TransferRow, offset: u64) -> Counter {
+/// Records once a second how many bytes were sent, and a last time after the end. This shows progress and is no evidence of
+/// arrival: what was sent may still wait in a buffer on the way.
+fn report(state: &AppState, peer: &Peer, row: &TransferRow, offset: u64) -> (Arc<AtomicU64>, DropGuard) {
     let (sent, end) = (Arc::new(AtomicU64::new(offset)), CancellationToken::new());
     let (counted, ended) = (sent.clone(), end.clone());
-    let (state, peer, id, total) = (state.clone(), peer.clone(), row.id, row.size.map(i64::unsigned_abs));
+    let (state, peer, id) = (state.clone(), peer.clone(), row.id);
+    let progress = Counted::new(row, Leg::Download, row.size.map(i64::unsigned_abs));
     tokio::spawn(async move {
+        progress.begin(&state, &peer.auth.actor(), offset).await;
         let mut ticks = interval_at(Instant::now() + REPORT, REPORT);
         loop {
             let is_last = tokio::select! {
@@ -245,19 +285,35 @@ fn report(state: &AppState, peer: &Peer, row: &TransferRow, offset: u64) -> Coun
                     return;
                 }
             }
-            let bytes = counted.load(Ordering::Relaxed);
-            let command = TransferCommand::Progress { leg: Leg::Download, bytes, total };
-            if let Err(error) =
-                state.bus.send::<Transfer>(id, None, &messages::metadata(&state, &peer), &command).await
-            {
-                tracing::debug!(%error, transfer = %id, "progress was not noted");
-            }
+            progress.note(&state, &peer.auth.actor(), counted.load(Ordering::Relaxed)).await;
             if is_last {
                 return;
             }
         }
     });
-    Counter { sent, _end: end.drop_guard() }
+    (sent, end.drop_guard())
+}
+
+impl Counter {
+    fn count(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.note_end();
+    }
+
+    fn note_end(&self) {
+        if let Some(delivery) =
+            self.delivery.as_ref().filter(|_| self.sent.load(Ordering::Relaxed) == self.end)
+        {
+            delivery.note_handed();
+        }
+    }
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        // An empty file has no chunk.
+        self.note_end();
+    }
 }
 
 async fn is_over(state: &AppState, id: Uuid) -> bool {
@@ -271,7 +327,7 @@ fn counted(
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
     bytes.inspect(move |chunk| {
         if let Ok(chunk) = chunk {
-            counter.sent.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+            counter.count(chunk.len());
         }
     })
 }

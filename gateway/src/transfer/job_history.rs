@@ -15,7 +15,7 @@ use crate::{
     answer,
     auth::{Reader, Writer},
     context::RequestContext,
-    extract::{IfMatch, JsonBody, Number, PageParams, Params},
+    extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort},
     history::{RestoreIn, VersionOut, content, earlier, restoring},
     problem::{ErrorOut, Problem},
     state::AppState,
@@ -25,20 +25,22 @@ use crate::{
 const BY_ITSELF: [&str; 4] = ["last_run", "next_run", "last_transfer_id", "updated_at"];
 
 /// The versions of a job, newest first, each with what is different from the one before. Runs are not among them.
-#[utoipa::path(get, path = "/api/jobs/{id}/history", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,), PageParams), operation_id = "job_history",
+#[utoipa::path(get, path = "/api/jobs/{id}/history", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,), PageParams, Sort<VersionOut>), operation_id = "job_history",
     responses((status = 200, body = [VersionOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut)))]
 pub(crate) async fn history(
     State(state): State<AppState>,
-    Reader(who): Reader,
+    Reader(user): Reader,
     Number(id): Number,
     Params(page): Params<PageParams>,
+    sort: Sort<VersionOut>,
 ) -> Result<Response, Problem> {
     let page = page.page()?;
-    let row = find(&state, who.user, id).await?;
-    let (versions, total) = register::history::<JobRow, _>(&state.pool, row.id, page, |rows, id| {
-        content(&JobOut::new(JobRow::of(rows, id)?.clone(), who.number), &BY_ITSELF)
-    })
-    .await?;
+    let row = find(&state, user.id, id).await?;
+    let (versions, total) =
+        register::history::<JobRow, _>(&state.pool, row.id, (sort.order(), page), |rows, id| {
+            content(&JobOut::new(JobRow::of(rows, id)?.clone(), user.number), &BY_ITSELF)
+        })
+        .await?;
     Ok(answer::list(total, &versions.into_iter().map(VersionOut::from).collect::<Vec<_>>()))
 }
 
@@ -48,13 +50,13 @@ pub(crate) async fn history(
         (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 412, body = ErrorOut)))]
 pub(crate) async fn restore(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Number(id): Number,
     context: RequestContext,
     JsonBody(RestoreIn { version: wanted }): JsonBody<RestoreIn>,
 ) -> Result<Response, Problem> {
-    let key = find(&state, who.user, id).await?.id;
+    let key = find(&state, user.id, id).await?.id;
     let spec = earlier::<JobRow>(&state, "Job", key, wanted).await?.to_spec();
     let agents = [
         ("source_agent_id", spec.source_agent.number),
@@ -62,9 +64,9 @@ pub(crate) async fn restore(
     ];
     let [source_agent, destination_agent] = resolve(&state, agents).await?;
     let command = JobCommand::Update(JobSpec { source_agent, destination_agent, ..spec });
-    let metadata = restoring(context.metadata(who.actor(), "restore job"), wanted);
+    let metadata = restoring(context.metadata(user.actor(), "restore job"), wanted);
     let written = state.write::<Job>(key, version, &metadata, &command).await?;
     let row = find_written(&state, key, written.unseen).await?;
     let version = row.version;
-    Ok(answer::changed(written, version, &JobOut::new(row, who.number)))
+    Ok(answer::changed(written, version, &JobOut::new(row, user.number)))
 }

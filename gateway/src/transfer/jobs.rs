@@ -24,7 +24,8 @@ use crate::{
     auth::{Reader, Writer},
     consistency::Newest,
     context::RequestContext,
-    extract::{IfMatch, JsonBody, Number, PageParams, Params, present},
+    existence::{examples, judged},
+    extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort, not_null, present},
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem},
     state::{AppState, State as Gateway},
@@ -37,8 +38,10 @@ pub(crate) struct JobOut {
     user_id: i64,
     name: String,
     /// `push` or `pull`.
+    #[schema(value_type = crate::openapi::JobType)]
     r#type: String,
     /// `active` when the schedule is followed, else `paused`.
+    #[schema(value_type = crate::openapi::JobStatus)]
     status: &'static str,
     enabled: bool,
     source_agent_id: i64,
@@ -51,6 +54,7 @@ pub(crate) struct JobOut {
     timezone: String,
     retry: RetryOut,
     /// `skip` or `queue`.
+    #[schema(value_type = crate::openapi::Overlap)]
     overlap: String,
     description: Option<String>,
     last_run: Option<DateTime<Utc>>,
@@ -82,7 +86,7 @@ pub(crate) struct JobIn {
     name: String,
     /// `push` (default) or `pull`.
     #[serde(default)]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<crate::openapi::JobType>)]
     r#type: Option<JobType>,
     source_agent_id: i64,
     destination_agent_id: i64,
@@ -102,7 +106,7 @@ pub(crate) struct JobIn {
     retry: Option<RetryIn>,
     /// When due while still running: `skip` (default) or `queue`.
     #[serde(default)]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<crate::openapi::Overlap>)]
     overlap: Option<Overlap>,
     #[serde(default)]
     description: Option<String>,
@@ -111,20 +115,38 @@ pub(crate) struct JobIn {
 /// Changes of a job; absent fields stay as they are, null clears.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 pub(crate) struct JobChangesIn {
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     name: Option<String>,
-    #[schema(value_type = Option<String>)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<crate::openapi::JobType>, nullable = false)]
     r#type: Option<JobType>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     source_agent_id: Option<i64>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     destination_agent_id: Option<i64>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     source_path: Option<String>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     destination_path: Option<String>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
     schedule: Option<Option<String>>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     timezone: Option<String>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     enabled: Option<bool>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
     retry: Option<RetryIn>,
-    #[schema(value_type = Option<String>)]
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<crate::openapi::Overlap>, nullable = false)]
     overlap: Option<Overlap>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
@@ -136,8 +158,10 @@ pub(crate) struct JobChangesIn {
 #[into_params(parameter_in = Query)]
 pub(crate) struct JobFilter {
     /// `active` or `paused`.
+    #[param(value_type = Option<crate::openapi::JobStatus>)]
     status: Option<String>,
     /// `push` or `pull`.
+    #[param(value_type = Option<crate::openapi::JobType>)]
     r#type: Option<String>,
     /// Part of the name.
     name: Option<String>,
@@ -146,19 +170,21 @@ pub(crate) struct JobFilter {
 }
 
 /// List the caller's jobs, newest first.
-#[utoipa::path(get, path = "/api/jobs", tag = "jobs", security(("jwt" = [])), params(PageParams, JobFilter), operation_id = "list_jobs",
+#[utoipa::path(get, path = "/api/jobs", tag = "jobs", security(("jwt" = [])), params(PageParams, Sort<JobRow>, JobFilter), operation_id = "list_jobs",
     responses((status = 200, body = [JobOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
-    Reader(who): Reader,
+    Reader(user): Reader,
     Params(page): Params<PageParams>,
+    sort: Sort<JobRow>,
     Params(filter): Params<JobFilter>,
 ) -> Result<Response, Problem> {
     let JobFilter { status, r#type, name, agent_id } = filter;
     let filter = Filter { status, kind: r#type, name, agent: agent_id, ..Filter::default() };
     let wanted = page.page()?;
-    let (rows, total) = state.read(|pool| queries::jobs(pool, who.user.0, &filter, wanted)).await?;
-    let rows: Vec<_> = rows.into_iter().map(|row| JobOut::new(row, who.number)).collect();
+    let (rows, total) =
+        state.read(|pool| queries::jobs(pool, user.id.0, &filter, sort.order(), wanted)).await?;
+    let rows: Vec<_> = rows.into_iter().map(|row| JobOut::new(row, user.number)).collect();
     Ok(answer::list(total, &rows))
 }
 
@@ -167,17 +193,17 @@ pub(crate) async fn list(
     responses((status = 201, body = JobOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     context: RequestContext,
     JsonBody(job): JsonBody<JobIn>,
 ) -> Result<Response, Problem> {
     let spec = specify(&state, job).await?;
-    let command = JobCommand::Create(NewJob { number: 0, owner: who.user, spec });
-    let metadata = context.metadata(who.actor(), "create job");
+    let command = JobCommand::Create(NewJob { number: 0, owner: user.id, spec });
+    let metadata = context.metadata(user.actor(), "create job");
     let written = state.write::<Job>(context.resource, None, &metadata, &command).await?;
     let row = find_written(&state, context.resource, written.unseen).await?;
     let (version, location) = (row.version, format!("/api/jobs/{}", row.number));
-    let out = JobOut::new(row, who.number);
+    let out = JobOut::new(row, user.number);
     Ok(answer::created(written, &location, version, &out))
 }
 
@@ -186,15 +212,15 @@ pub(crate) async fn create(
     responses((status = 200, body = JobOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 400, body = ErrorOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
-    Reader(who): Reader,
+    Reader(user): Reader,
     Number(id): Number,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
     let row = match at {
-        None => find(&state, who.user, id).await?,
-        Some(at) => find_past(&state, who.user, id, at).await?,
+        None => find(&state, user.id, id).await?,
+        Some(at) => find_past(&state, user.id, id, at).await?,
     };
-    Ok(answer::resource(row.version, &JobOut::new(row, who.number)))
+    Ok(answer::resource(row.version, &JobOut::new(row, user.number)))
 }
 
 /// Change a job.
@@ -203,16 +229,19 @@ pub(crate) async fn get(
         (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 412, body = ErrorOut)))]
 pub(crate) async fn update(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Number(id): Number,
     context: RequestContext,
     JsonBody(changes): JsonBody<JobChangesIn>,
 ) -> Result<Response, Problem> {
-    let metadata = context.metadata(who.actor(), "update job");
+    let metadata = context.metadata(user.actor(), "update job");
     let mut newest = Newest::new(version);
     let (key, written) = loop {
-        let row = find(&state, who.user, id).await?;
+        let row = find(&state, user.id, id).await.map_err(|missing| {
+            let update = JobCommand::Update(example_with(changes.clone()));
+            judged::<Job>(missing, [examples::job(), update])
+        })?;
         let (key, version) = (row.id, newest.version(row.version));
         let command = JobCommand::Update(respecify(&state, row, changes.clone()).await?);
         let written = state.write::<Job>(key, version, &metadata, &command).await;
@@ -222,7 +251,7 @@ pub(crate) async fn update(
     };
     let row = find_written(&state, key, written.unseen).await?;
     let version = row.version;
-    Ok(answer::changed(written, version, &JobOut::new(row, who.number)))
+    Ok(answer::changed(written, version, &JobOut::new(row, user.number)))
 }
 
 /// Delete a job; its transfers stay.
@@ -230,13 +259,13 @@ pub(crate) async fn update(
     responses((status = 204), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut), (status = 412, body = ErrorOut)))]
 pub(crate) async fn delete(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     IfMatch(version): IfMatch,
     Number(id): Number,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, who.user, id).await?;
-    let metadata = context.metadata(who.actor(), "delete job");
+    let row = find(&state, user.id, id).await?;
+    let metadata = context.metadata(user.actor(), "delete job");
     let written = state.write::<Job>(row.id, version, &metadata, &JobCommand::Delete).await?;
     Ok(answer::deleted(written))
 }
@@ -246,16 +275,16 @@ pub(crate) async fn delete(
     responses((status = 201, body = transfers::TransferOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut)))]
 pub(crate) async fn run(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     Number(id): Number,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let job = find(&state, who.user, id).await?;
-    let metadata = context.metadata(who.actor(), "run job");
+    let job = find(&state, user.id, id).await?;
+    let metadata = context.metadata(user.actor(), "run job");
     let command =
-        TransferCommand::Request(NewTransfer::of_job(job.reference(), who.user, &job.to_spec(), None));
+        TransferCommand::Request(NewTransfer::of_job(job.reference(), user.id, &job.to_spec(), None));
     let written = state.write::<Transfer>(context.resource, None, &metadata, &command).await?;
-    transfers::created(&state, written, context.resource, who.number).await
+    transfers::created(&state, written, context.resource, user.number).await
 }
 
 async fn specify(state: &Gateway, job: JobIn) -> Result<JobSpec, Problem> {
@@ -269,7 +298,8 @@ async fn specify(state: &Gateway, job: JobIn) -> Result<JobSpec, Problem> {
         destination_agent,
         source_path: job.source_path,
         destination_path: job.destination_path,
-        schedule: schedule(job.schedule, job.timezone),
+        schedule: schedule(job.schedule, job.timezone.clone()),
+        timezone: job.timezone,
         enabled: job.enabled.unwrap_or(true),
         retry: retry(job.retry, Retry::default()),
         overlap: job.overlap.unwrap_or_default(),
@@ -291,12 +321,28 @@ async fn respecify(state: &Gateway, row: JobRow, changes: JobChangesIn) -> Resul
         destination_agent,
         source_path: changes.source_path.unwrap_or(spec.source_path),
         destination_path: changes.destination_path.unwrap_or(spec.destination_path),
-        schedule: schedule(changes.schedule.unwrap_or(row.schedule), timezone),
+        schedule: schedule(changes.schedule.unwrap_or(row.schedule), timezone.clone()),
+        timezone,
         enabled: changes.enabled.unwrap_or(spec.enabled),
         retry: retry(changes.retry, spec.retry),
         overlap: changes.overlap.unwrap_or(spec.overlap),
         description: changes.description.unwrap_or(spec.description),
     })
+}
+
+/// What `changes` would make of an example of a job; agents apart, which may not exist either.
+fn example_with(changes: JobChangesIn) -> JobSpec {
+    let spec = examples::job_spec();
+    JobSpec {
+        name: changes.name.unwrap_or(spec.name),
+        source_path: changes.source_path.unwrap_or(spec.source_path),
+        destination_path: changes.destination_path.unwrap_or(spec.destination_path),
+        schedule: schedule(changes.schedule.flatten(), changes.timezone.clone()),
+        timezone: changes.timezone,
+        retry: retry(changes.retry, spec.retry),
+        description: changes.description.flatten(),
+        ..spec
+    }
 }
 
 /// An empty expression means no schedule.

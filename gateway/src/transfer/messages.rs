@@ -1,26 +1,35 @@
-//! What agents say, over either transport.
+//! Messages of agents, over either transport.
 
-use std::net::IpAddr;
+use std::{collections::HashSet, net::IpAddr};
 
-use chrono::TimeDelta;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 use signalbox_domain::{
-    kernel::{ErrorKind, Metadata, Sha256Hex, clean_text},
+    kernel::{Actor, ErrorKind, Metadata, Sha256Hex, clean_text},
     transfer::{
         Agent, AgentCommand, AgentSystem, Arrival, Leg, Phase, Transfer, TransferCommand, TransportMode,
     },
 };
 use signalbox_messaging::{MailMessage, Wakeup};
-use signalbox_projections::transfer::{TransferRow, mail_key, queries};
+use signalbox_projections::transfer::{TransferRow, queries};
 use uuid::Uuid;
 
-use crate::{auth::AgentAuth, problem::Problem, state::State as Gateway};
+use super::{legs::contradiction, requests};
+use crate::{
+    auth::AgentAuth,
+    extract::{as_number, id, number_or_text},
+    problem::Problem,
+    state::State as Gateway,
+};
 
 /// Extensions that an agent may list at most.
 const MAX_CAPABILITIES: usize = 32;
-/// By when the request of a dispatched transfer is in its mailbox, unless its worker has died.
-const POSTED_WITHIN: TimeDelta = TimeDelta::seconds(5);
+/// Messages that one acknowledgement may name; an agent has at most a few dozen at a time.
+const MAX_ACKNOWLEDGED: usize = 1000;
+/// The extension of agents that report digests.
+const CHECKSUM: &str = "checksum";
+/// Longest name of an extension, in characters.
+const MAX_CAPABILITY: usize = 64;
 
 /// The agent at the other end.
 #[derive(Debug, Clone)]
@@ -38,14 +47,13 @@ pub(super) struct AgentInfo {
     system: Option<String>,
     ip_address: Option<String>,
     version: Option<String>,
-    #[serde(default)]
-    pub(super) capabilities: Vec<String>,
+    capabilities: Option<Vec<String>>,
     active_transfers: Option<Vec<Value>>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Progress {
-    #[serde(deserialize_with = "number")]
+    #[serde(deserialize_with = "number_or_text")]
     transfer_id: i64,
     #[serde(default)]
     current_bytes: u64,
@@ -54,7 +62,7 @@ struct Progress {
 
 #[derive(Debug, Deserialize)]
 struct Complete {
-    #[serde(deserialize_with = "number")]
+    #[serde(deserialize_with = "number_or_text")]
     transfer_id: i64,
     sha256: Option<Sha256Hex>,
     files: Option<u64>,
@@ -64,7 +72,7 @@ struct Complete {
 
 #[derive(Debug, Deserialize)]
 struct Failure {
-    #[serde(deserialize_with = "number")]
+    #[serde(deserialize_with = "number_or_text")]
     transfer_id: i64,
     #[serde(default)]
     error: String,
@@ -104,7 +112,7 @@ pub(super) fn for_agent(mut message: MailMessage, capabilities: &[String]) -> Ma
 
 /// Carries out what the agent says. Unknown and unreadable messages are ignored, as the protocol asks for.
 pub(super) async fn handle(state: &Gateway, peer: &Peer, message: MailMessage) -> Result<(), Problem> {
-    state.live_agents.touch(peer.auth.agent, state.clock.now());
+    state.live_agents.touch(peer.auth.agent, state.clock.monotonic());
     let MailMessage { kind, data } = message;
     match kind.as_str() {
         "agent_info" => match parse(&kind, data) {
@@ -138,36 +146,50 @@ pub(super) async fn handle(state: &Gateway, peer: &Peer, message: MailMessage) -
 
 /// Removes taken messages from the agent's mailbox.
 pub(super) async fn acknowledge(state: &Gateway, peer: &Peer, ids: &[i64]) -> Result<(), Problem> {
-    Ok(state.mailbox.acknowledge(peer.auth.agent, ids).await?)
+    let ids = &ids[..ids.len().min(MAX_ACKNOWLEDGED)];
+    let keys = state.mailbox.acknowledge(peer.auth.agent, ids).await?;
+    Ok(requests::record_taken(&state.pool, peer.auth.agent, &keys).await?)
 }
 
 /// Notes what the agent says of its machine, and puts right what it has forgotten about.
 pub(super) async fn describe(state: &Gateway, peer: &Peer, info: AgentInfo) -> Result<(), Problem> {
     let active =
-        info.active_transfers.as_ref().map(|ids| ids.iter().filter_map(as_number).collect::<Vec<_>>());
-    let command = AgentCommand::Describe(system(info, peer.address));
-    // Visible before the first poll: what the agent is sent depends on it.
-    state.write::<Agent>(peer.auth.agent.0, None, &metadata(state, peer), &command).await?;
+        info.active_transfers.as_ref().map(|ids| ids.iter().filter_map(as_number).collect::<HashSet<_>>());
+    let (agent, system) = (peer.auth.agent, system(info, peer.address));
+    if state.live_agents.may_describe(agent, &system).await {
+        let command = AgentCommand::Describe(system);
+        // Visible before the first poll: what the agent is sent depends on it.
+        let written = state.write::<Agent>(agent.0, None, &metadata(state, peer), &command).await;
+        if let Err(rejection) = written {
+            state.live_agents.forget_description(agent);
+            return Err(rejection.into());
+        }
+    }
     match active {
         Some(active) => restart_forgotten(state, peer, &active).await,
         None => Ok(()),
     }
 }
 
-/// An agent that has been restarted does not know of what it was doing: those attempts are over.
-async fn restart_forgotten(state: &Gateway, peer: &Peer, active: &[i64]) -> Result<(), Problem> {
-    let agent = peer.auth.agent;
-    for row in queries::transfers_at_agent(&state.pool, agent.0).await? {
-        // What is staged has to be asked for first: then the agent cannot have forgotten it.
-        let is_unasked = row.known_phase() == Phase::Staged && !row.asked;
-        // Its request may be on the way to the mailbox; one that was lost is posted again.
-        let is_new =
-            row.known_phase() == Phase::Dispatched && state.clock.now() - row.active_at < POSTED_WITHIN;
-        if is_unasked || is_new || active.contains(&row.number) || waits_in_mailbox(state, peer, &row).await?
-        {
+/// Ends the begun legs that the agent does not list: it neither works on them nor has their end to report. A leg that it
+/// has not begun costs no attempt; its request waits in the mailbox or is posted again.
+async fn restart_forgotten(state: &Gateway, peer: &Peer, active: &HashSet<i64>) -> Result<(), Problem> {
+    let agent = peer.auth.agent.0;
+    let rows = queries::transfers_at_agent(&state.pool, agent).await?;
+    let (named, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| active.contains(&row.number));
+    let named: Vec<_> = named.iter().map(|row| row.id).collect();
+    if !named.is_empty() {
+        queries::note_named(&state.pool, agent, &named).await?;
+    }
+    for row in others {
+        let begun = matches!(row.known_phase(), Phase::Uploading | Phase::Downloading);
+        if !begun {
             continue;
         }
-        let reason = "the agent was restarted in the middle of the transfer".to_owned();
+        let reason = format!(
+            "agent {} connected again and no longer works on the transfer: it was restarted",
+            peer.auth.number
+        );
         let stall =
             TransferCommand::Stall { attempt: row.attempts.unsigned_abs(), phase: row.known_phase(), reason };
         send(state, peer, row.id, &stall).await?;
@@ -175,23 +197,13 @@ async fn restart_forgotten(state: &Gateway, peer: &Peer, active: &[i64]) -> Resu
     Ok(())
 }
 
-async fn waits_in_mailbox(state: &Gateway, peer: &Peer, row: &TransferRow) -> Result<bool, Problem> {
-    let leg = match row.known_phase() {
-        Phase::Dispatched => Leg::Upload,
-        Phase::Staged => Leg::Download,
-        _ => return Ok(false),
-    };
-    let key = mail_key(row.number, row.attempts.unsigned_abs(), leg);
-    Ok(state.mailbox.holds(peer.auth.agent, &key).await?)
-}
-
 async fn report_progress(state: &Gateway, peer: &Peer, progress: Progress) -> Result<(), Problem> {
-    let Some(row) = find(state, peer, progress.transfer_id).await? else { return Ok(()) };
-    if !state.live_agents.may_report(row.id, state.clock.now()) {
+    if !state.live_agents.may_report(peer.auth.agent, progress.transfer_id, state.clock.monotonic()) {
         return Ok(());
     }
+    let Some(row) = find(state, peer, progress.transfer_id).await? else { return Ok(()) };
     let leg = match row.known_phase() {
-        Phase::Dispatched | Phase::Uploading if row.source_agent_id == peer.auth.agent.0 => Leg::Upload,
+        Phase::Dispatched | Phase::Uploading if row.source_agent_id == Some(peer.auth.agent.0) => Leg::Upload,
         Phase::Downloading if row.destination_agent_id == peer.auth.agent.0 => Leg::Download,
         _ => return Ok(()),
     };
@@ -202,15 +214,38 @@ async fn report_progress(state: &Gateway, peer: &Peer, progress: Progress) -> Re
 
 async fn report_complete(state: &Gateway, peer: &Peer, complete: Complete) -> Result<(), Problem> {
     let Some(row) = find(state, peer, complete.transfer_id).await? else { return Ok(()) };
+    requests::record_end(&state.pool, peer.auth.agent, row.number, complete.transfer_type).await?;
     let Complete { sha256, files, attempt, transfer_type, .. } = complete;
+    if sha256.is_none() && is_download(peer, &row, transfer_type) {
+        let agent = queries::agent_by_id(&state.pool, peer.auth.agent.0).await?;
+        let promises =
+            agent.as_ref().is_some_and(|agent| agent.capabilities.iter().any(|word| word == CHECKSUM));
+        if let Some(reason) = contradiction(state, &row, promises).await? {
+            let error = format!("Agent '{}' {reason}.", agent.map(|agent| agent.name).unwrap_or_default());
+            let command =
+                TransferCommand::ReportError { agent: peer.auth.agent, attempt, error, retryable: true };
+            return send(state, peer, row.id, &command).await;
+        }
+    }
     let arrival = Arrival { attempt, leg: transfer_type, sha256, files };
     send(state, peer, row.id, &TransferCommand::ReportComplete { agent: peer.auth.agent, arrival }).await
 }
 
+/// Whether a report of this agent is about the download that is under way.
+fn is_download(peer: &Peer, row: &TransferRow, reported: Option<Leg>) -> bool {
+    row.destination_agent_id == peer.auth.agent.0
+        && matches!(row.known_phase(), Phase::Staged | Phase::Downloading)
+        && reported != Some(Leg::Upload)
+}
+
 async fn report_error(state: &Gateway, peer: &Peer, failure: Failure) -> Result<(), Problem> {
     let Some(row) = find(state, peer, failure.transfer_id).await? else { return Ok(()) };
+    requests::record_end(&state.pool, peer.auth.agent, row.number, None).await?;
     let Failure { error, attempt, retryable, .. } = failure;
-    let error = if error.trim().is_empty() { "the agent gave no reason".to_owned() } else { error };
+    let error = if error.trim().is_empty() { "it gave no reason.".to_owned() } else { error };
+    let agent = queries::agent_by_id(&state.pool, peer.auth.agent.0).await?;
+    // A transfer has two agents, and the message is of a program that does not know its own name.
+    let error = format!("Agent '{}': {error}", agent.map(|agent| agent.name).unwrap_or_default());
     let command = TransferCommand::ReportError {
         agent: peer.auth.agent,
         attempt,
@@ -222,7 +257,7 @@ async fn report_error(state: &Gateway, peer: &Peer, failure: Failure) -> Result<
 
 async fn pass_on_echo(state: &Gateway, echo: Echo) -> Result<(), Problem> {
     // The echo of a keep-alive has served its purpose by arriving.
-    if Uuid::parse_str(&echo.request_id).is_err() {
+    if id(&echo.request_id).is_none() {
         return Ok(());
     }
     let wakeup = Wakeup::TestEcho { request_id: echo.request_id };
@@ -233,7 +268,7 @@ async fn find(state: &Gateway, peer: &Peer, number: i64) -> Result<Option<Transf
     Ok(queries::transfer_of_agent(&state.pool, peer.auth.agent.0, number).await?)
 }
 
-/// Sends a command on the agent's behalf. What the transfer's state does not allow is no fault of the agent.
+/// Sends a command on the agent's behalf. A refusal because of the transfer's state is not the agent's fault.
 async fn send(
     state: &Gateway,
     peer: &Peer,
@@ -252,11 +287,16 @@ async fn send(
 
 /// Metadata of a command that an agent's message leads to.
 pub(super) fn metadata(state: &Gateway, peer: &Peer) -> Metadata {
+    metadata_of(state, peer.auth.actor())
+}
+
+/// Metadata of a command of `actor` that has no request of its own.
+pub(crate) fn metadata_of(state: &Gateway, actor: Actor) -> Metadata {
     Metadata {
         command_id: state.clock.new_id(),
-        actor: peer.auth.actor(),
+        actor,
         causation: None,
-        // What an agent tells of a transfer belongs to the transfer's story.
+        // Reports of an agent belong to the transfer's causal trace.
         correlation: String::new(),
         traceparent: None,
         restored_version: None,
@@ -267,8 +307,13 @@ fn system(info: AgentInfo, address: IpAddr) -> AgentSystem {
     let text = |text: Option<String>| {
         text.and_then(|text| clean_text(&text, 255).ok()).filter(|text| !text.is_empty())
     };
-    let mut capabilities: Vec<_> =
-        info.capabilities.into_iter().filter_map(|word| text(Some(word))).collect();
+    let mut capabilities: Vec<_> = info
+        .capabilities
+        .into_iter()
+        .flatten()
+        .filter_map(|word| clean_text(&word, MAX_CAPABILITY).ok())
+        .collect();
+    capabilities.retain(|word| !word.is_empty());
     capabilities.truncate(MAX_CAPABILITIES);
     AgentSystem {
         version: text(info.version),
@@ -285,34 +330,11 @@ fn parse<T: for<'de> Deserialize<'de>>(kind: &str, data: Value) -> Option<T> {
         .ok()
 }
 
-/// An id as a JSON number or a decimal string.
-fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
-    let value = Value::deserialize(deserializer)?;
-    as_number(&value).ok_or_else(|| serde::de::Error::custom("expected a positive integer"))
-}
-
-fn as_number(value: &Value) -> Option<i64> {
-    value.as_i64().or_else(|| value.as_str()?.parse().ok()).filter(|number| *number > 0)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn ids_come_as_numbers_or_decimal_strings() {
-        for (value, expected) in [
-            (json!(7), Some(7)),
-            (json!("7"), Some(7)),
-            (json!(0), None),
-            (json!("x"), None),
-            (json!(-1), None),
-        ] {
-            assert_eq!(as_number(&value), expected, "{value}");
-        }
-    }
 
     #[test]
     fn extensions_reach_only_agents_that_list_them() {
@@ -332,7 +354,10 @@ mod tests {
     fn both_families_name_their_system() {
         let info = |value| serde_json::from_value::<AgentInfo>(value).unwrap();
         let address = "1.2.3.4".parse().unwrap();
-        assert_eq!(system(info(json!({"os_name": "linux"})), address).system.as_deref(), Some("linux"));
+        assert_eq!(
+            system(info(json!({"os_name": "linux", "capabilities": null})), address).system.as_deref(),
+            Some("linux")
+        );
         assert_eq!(
             system(info(json!({"system": "linux", "ip_address": ""})), address).ip_address.as_deref(),
             Some("1.2.3.4")

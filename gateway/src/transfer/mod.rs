@@ -2,22 +2,34 @@
 
 pub(crate) mod agent_keys;
 mod agents;
+mod content;
+pub(crate) mod doubles;
 mod download;
 mod job_history;
 mod jobs;
+mod legs;
 pub(crate) mod live;
 mod manifest;
-mod messages;
+pub(crate) mod messages;
+mod pace;
 mod polling;
+mod progress;
+pub(crate) mod requests;
 mod socket;
 mod tokens;
 mod transfers;
 mod upload;
+pub(crate) mod work;
 
 use axum::routing::get;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::state::AppState;
+
+/// Limits that the description of the interface shows.
+pub(crate) mod limits {
+    pub(crate) use super::{tokens::MAX_DAYS as MAX_TOKEN_DAYS, transfers::FILES_OF_ONE};
+}
 
 /// The routes of service 1, logins apart.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
@@ -35,6 +47,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(transfers::list, transfers::create))
         .routes(routes!(transfers::get))
         .routes(routes!(transfers::cancel))
+        .routes(routes!(content::upload_content))
         .routes(routes!(upload::upload))
         .routes(routes!(download::download))
         .routes(routes!(manifest::manifest))

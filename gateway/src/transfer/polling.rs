@@ -18,21 +18,24 @@ use tokio_util::sync::CancellationToken;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
+    doubles,
     messages::{self, AgentInfo, Peer},
-    socket::begin,
+    requests,
+    socket::{admit, begin},
+    work::{AgentWork, Work},
 };
 use crate::{
     auth::AgentAuth,
     client_address::ClientAddress,
-    extract::{JsonBody, Params, parse_json, read_body},
+    extract::{JsonBody, Params, digits, parse_json, read_body},
     problem::{ErrorOut, Problem},
     state::{AppState, State as Gateway},
 };
 
 /// Messages in one answer.
 const MAX_MESSAGES: usize = 50;
-/// Pause after the mailbox could not be asked.
-const PAUSE: Duration = Duration::from_millis(500);
+/// Delay after the mailbox could not be read.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// Registration over the polling transport.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -46,8 +49,10 @@ pub(crate) struct ConnectIn {
 /// A registration.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ConnectOut {
+    #[schema(value_type = crate::openapi::Connected)]
     status: &'static str,
     agent_id: i64,
+    #[schema(value_type = crate::openapi::TransportMode)]
     mode: &'static str,
 }
 
@@ -62,7 +67,9 @@ pub(crate) struct MailOut {
 /// A message in either direction.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct MessageInOut {
+    /// Kind of the message, e.g. `heartbeat`.
     r#type: String,
+    /// What the message carries; its form depends on the kind.
     #[schema(value_type = Object)]
     #[serde(default)]
     data: Value,
@@ -74,9 +81,10 @@ pub(crate) struct AckIn {
     message_ids: Vec<i64>,
 }
 
-/// Done.
+/// The message was taken.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct OkOut {
+    #[schema(value_type = crate::openapi::Taken)]
     status: &'static str,
 }
 
@@ -100,6 +108,7 @@ pub(crate) async fn connect(
     let peer = peer(auth, address);
     let body = read_body(request).await?;
     let connect: ConnectIn = if body.is_empty() { ConnectIn::default() } else { parse_json(&body)? };
+    admit(&state, &peer)?;
     open_session(&state, &peer).await?;
     if let Some(info) = connect.system_info.and_then(|info| serde_json::from_value::<AgentInfo>(info).ok()) {
         messages::describe(&state, &peer, info).await?;
@@ -117,23 +126,31 @@ pub(crate) async fn poll(
     Params(params): Params<PollParams>,
 ) -> Result<Response, Problem> {
     let peer = peer(auth, address);
-    let seconds =
-        params.timeout.and_then(|text| text.parse().ok()).filter(|seconds| (1..=120).contains(seconds));
+    let seconds = params.timeout.and_then(|text| digits(&text)).filter(|seconds| (1..=120).contains(seconds));
+    let work = AgentWork::begin(&state, &peer.auth);
     let close = session(&state, &peer).await?;
+    queries::note_poll(&state.pool, peer.auth.agent.0).await?;
     let waiting = Waiting::begin(&state, peer.auth.agent);
+    if waiting.is_double {
+        doubles::warn(&state, &peer).await;
+    }
     let deadline = Instant::now() + Duration::from_secs(seconds.unwrap_or(30));
-    let mails = tokio::select! {
-        mails = wait_for_mail(&state, peer.auth.agent, deadline) => mails,
-        // Revoked or replaced: the next call says which.
-        () = close.cancelled() => Vec::new(),
-        () = state.stop.cancelled() => Vec::new(),
+    let polled = tokio::select! {
+        biased;
+        () = work.void.cancelled() => return Err(Work::refusal()),
+        // Replaced: the next call finds the session that took its place.
+        () = close.cancelled() => Ok((Vec::new(), Vec::new())),
+        () = state.stop.cancelled() => Ok((Vec::new(), Vec::new())),
+        polled = wait_for_mail(&state, peer.auth.agent, deadline) => polled,
     };
     drop(waiting);
+    let (mails, capabilities) = polled?;
+    if work.void.is_cancelled() {
+        return Err(Work::refusal());
+    }
     if mails.is_empty() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let agent = queries::agent_by_id(&state.pool, peer.auth.agent.0).await?;
-    let capabilities = agent.map(|agent| agent.capabilities).unwrap_or_default();
     let mails: Vec<_> = mails.into_iter().map(|mail| MailOut::new(mail, &capabilities)).collect();
     Ok(Json(mails).into_response())
 }
@@ -170,35 +187,51 @@ fn peer(auth: AgentAuth, ClientAddress(address): ClientAddress) -> Peer {
 }
 
 async fn open_session(state: &Gateway, peer: &Peer) -> Result<CancellationToken, Problem> {
-    let (session, now) = (state.clock.new_id(), state.clock.now());
-    begin(state, peer, session).await?;
-    Ok(state.live_agents.open(peer.auth.agent, session, peer.auth.token, TransportMode::Polling, now))
+    let session = state.clock.new_id();
+    let version = begin(state, peer, session).await?;
+    let (auth, now) = (&peer.auth, state.clock.monotonic());
+    Ok(state.live_agents.open(auth.agent, (session, version), auth.token, TransportMode::Polling, now))
 }
 
 /// The agent's session: this gateway's, one that another gateway has begun, or a new one. A poll beside a living
 /// WebSocket leaves that session alone; the mailbox is the same.
 async fn session(state: &Gateway, peer: &Peer) -> Result<CancellationToken, Problem> {
-    if let Some(close) = state.live_agents.polling(peer.auth.agent) {
-        return Ok(close);
-    }
     let row = queries::agent_by_id(&state.pool, peer.auth.agent.0).await?;
     let row = row.ok_or_else(|| Problem::unauthenticated("invalid agent token"))?;
     match (row.session, row.transport_mode.as_deref()) {
         (Some(_), Some("websocket")) => Ok(CancellationToken::new()),
         (Some(session), _) => {
-            let (auth, now) = (&peer.auth, state.clock.now());
-            Ok(state.live_agents.open(auth.agent, session, auth.token, TransportMode::Polling, now))
+            if let Some(close) = state.live_agents.polling(peer.auth.agent, session) {
+                return Ok(close);
+            }
+            // Sessions that were recorded after the row was read have a higher version.
+            let (auth, now, version) = (&peer.auth, state.clock.monotonic(), row.version);
+            Ok(state.live_agents.open(
+                auth.agent,
+                (session, version),
+                auth.token,
+                TransportMode::Polling,
+                now,
+            ))
         }
-        (None, _) => open_session(state, peer).await,
+        (None, _) => {
+            admit(state, peer)?;
+            open_session(state, peer).await
+        }
     }
 }
 
-async fn wait_for_mail(state: &Gateway, agent: AgentId, deadline: Instant) -> Vec<Mail> {
+/// Messages that the agent may get now, and its capabilities.
+async fn wait_for_mail(
+    state: &Gateway,
+    agent: AgentId,
+    deadline: Instant,
+) -> Result<(Vec<Mail>, Vec<String>), Problem> {
     let mut connections = state.bus.connections();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left < Duration::from_millis(10) {
-            return Vec::new();
+            return Ok((Vec::new(), Vec::new()));
         }
         // A pull that was under way when the bus went away is never answered.
         let fetched = tokio::select! {
@@ -207,10 +240,18 @@ async fn wait_for_mail(state: &Gateway, agent: AgentId, deadline: Instant) -> Ve
         };
         match fetched {
             Ok(mails) if mails.is_empty() => {}
-            Ok(mails) => return mails,
+            Ok(mails) => {
+                let row = queries::agent_by_id(&state.pool, agent.0).await?;
+                let capabilities = row.map(|agent| agent.capabilities).unwrap_or_default();
+                // What is held back stays in the mailbox, which offers it again.
+                let mails = requests::allowed(&state.pool, agent, &capabilities, mails).await?;
+                if !mails.is_empty() {
+                    return Ok((mails, capabilities));
+                }
+            }
             Err(error) => {
                 tracing::debug!(agent = %agent, %error, "the mailbox is asked again");
-                sleep(PAUSE.min(left)).await;
+                sleep(RETRY_DELAY.min(left)).await;
             }
         }
     }
@@ -220,18 +261,21 @@ async fn wait_for_mail(state: &Gateway, agent: AgentId, deadline: Instant) -> Ve
 struct Waiting<'a> {
     state: &'a Gateway,
     agent: AgentId,
+    /// Whether polls of this agent have overlapped so often that two processes must be polling.
+    is_double: bool,
 }
 
 impl<'a> Waiting<'a> {
     fn begin(state: &'a Gateway, agent: AgentId) -> Self {
-        state.live_agents.count_poll(agent, 1, state.clock.now());
-        Self { state, agent }
+        let overlaps = state.live_agents.count_poll(agent, 1, state.clock.monotonic());
+        let is_double = overlaps && state.live_agents.note_overlap(agent, Instant::now());
+        Self { state, agent, is_double }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.state.live_agents.count_poll(self.agent, -1, self.state.clock.now());
+        self.state.live_agents.count_poll(self.agent, -1, self.state.clock.monotonic());
     }
 }
 

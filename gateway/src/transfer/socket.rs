@@ -1,34 +1,49 @@
 //! An agent's WebSocket session.
 //!
-//! Three tasks under one roof: the socket loop reads and writes frames, one task carries out what the agent says, one
-//! takes messages out of the mailbox. When any of them ends, the session does. If the gateway dies, the agent
+//! Three tasks of one session: the socket loop reads and writes frames, one task carries out the agent's messages,
+//! one takes messages out of the mailbox. When any of them ends, the session does. If the gateway crashes, the agent
 //! reconnects to another one and finds its mailbox there.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use axum::{
     extract::{
         State,
-        ws::{Message, WebSocket, WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
+        ws::{
+            CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code,
+            rejection::WebSocketUpgradeRejection,
+        },
     },
     response::Response,
 };
-use futures::{SinkExt, StreamExt, stream::SplitSink};
+use futures::{
+    SinkExt, StreamExt,
+    stream::{SplitSink, SplitStream},
+};
 use serde_json::json;
 use signalbox_domain::transfer::{Agent, AgentCommand, TransportMode};
 use signalbox_messaging::{Mail, MailMessage, Wakeup};
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::messages::{self, Peer};
+use super::{
+    doubles,
+    live::DESCRIBE_EVERY,
+    messages::{self, Peer},
+    pace::Pace,
+    requests,
+    work::{AgentWork, Work},
+};
 use crate::{
     auth::AgentAuth,
     client_address::ClientAddress,
+    limits::Rate,
     problem::Problem,
+    revocation::PARTING,
     state::{AppState, State as Gateway},
 };
 
@@ -46,6 +61,41 @@ const WRITE: Duration = Duration::from_secs(10);
 const MAIL_WAIT: Duration = Duration::from_secs(30);
 /// Messages under way in each direction; more wait in the mailbox or in the agent.
 const QUEUE: usize = 64;
+/// How long a socket that is replaced has for its part of the closing handshake.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// How long messages that were read before the end of a session may take to be carried out.
+const REMAINDER: Duration = Duration::from_secs(5);
+/// New sessions of one agent. Programs that reconnect without a delay are slowed down.
+const SESSIONS: Rate = Rate { per_minute: 120, burst: 60 };
+
+/// Why a session ended.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Replaced,
+    Revoked,
+    Other(&'static str),
+}
+
+impl End {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Replaced => "the session was replaced",
+            Self::Revoked => "the token was revoked or has expired",
+            Self::Other(reason) => reason,
+        }
+    }
+}
+
+/// The reaction of the other end of a replaced socket within [`FAREWELL`].
+#[derive(Debug, Clone, Copy)]
+enum Farewell {
+    /// It answered the closing handshake.
+    Answered,
+    /// It closed the connection without an answer.
+    Closed,
+    /// It did not react, or it was not asked.
+    Nothing,
+}
 
 /// Opens an agent's WebSocket session.
 pub(super) async fn open(
@@ -56,38 +106,121 @@ pub(super) async fn open(
 ) -> Result<Response, Problem> {
     let upgrade = upgrade.map_err(|error| Problem::malformed(format!("this is a WebSocket: {error}")))?;
     let peer = Peer { auth, address, transport: TransportMode::Websocket };
+    admit(&state, &peer)?;
     Ok(upgrade.max_message_size(MAX_MESSAGE_BYTES).on_upgrade(move |socket| run(state, peer, socket)))
 }
 
+/// Refuses a new session of an agent that has opened too many lately.
+pub(super) fn admit(state: &Gateway, peer: &Peer) -> Result<(), Problem> {
+    let key = format!("agent-session:{}", peer.auth.agent);
+    state.limiter.take(&key, SESSIONS, state.clock.now()).map_err(Problem::too_many)
+}
+
 async fn run(state: AppState, peer: Peer, socket: WebSocket) {
+    let work = AgentWork::begin(&state, &peer.auth);
     let session = state.clock.new_id();
-    if let Err(problem) = begin(&state, &peer, session).await {
-        tracing::warn!(agent = peer.auth.number, reason = problem.detail(), "a session was not begun");
-        return;
+    let version = match begin(&state, &peer, session).await {
+        Ok(version) => version,
+        Err(problem) => {
+            tracing::warn!(agent = peer.auth.number, reason = problem.detail(), "a session was not begun");
+            return;
+        }
+    };
+    let now = state.clock.monotonic();
+    let close = state.live_agents.open(
+        peer.auth.agent,
+        (session, version),
+        peer.auth.token,
+        TransportMode::Websocket,
+        now,
+    );
+    let (mut sink, mut stream) = socket.split();
+    let reason = converse(&state, &peer, &mut sink, &mut stream, &close, &work).await;
+    state.live_agents.close(peer.auth.agent, session);
+    let farewell = say_farewell(&mut sink, &mut stream, reason).await;
+    drop((sink, stream, work));
+    end(&state, &peer, session, reason.reason()).await;
+    // A program alone has given up this connection before it opens the next one.
+    let is_double = match farewell {
+        Farewell::Answered => true,
+        // Many programs close the connection without an answer. So does a broken network, but not time after time.
+        Farewell::Closed => state.live_agents.note_overlap(peer.auth.agent, Instant::now()),
+        Farewell::Nothing => false,
+    };
+    if is_double {
+        doubles::warn(&state, &peer).await;
     }
-    let now = state.clock.now();
-    let close =
-        state.live_agents.open(peer.auth.agent, session, peer.auth.token, TransportMode::Websocket, now);
+}
+
+async fn converse(
+    state: &Gateway,
+    peer: &Peer,
+    sink: &mut SplitSink<WebSocket, Message>,
+    stream: &mut SplitStream<WebSocket>,
+    close: &CancellationToken,
+    work: &Work,
+) -> End {
     let (incoming, to_handle) = mpsc::channel(QUEUE);
     let (outgoing, to_send) = mpsc::channel(QUEUE);
     let described = CancellationToken::new();
-    let reason = tokio::select! {
-        () = close.cancelled() => "the session was replaced or its token revoked",
-        () = state.stop.cancelled() => "the gateway stops",
-        reason = exchange(&state, &peer, socket, incoming, to_send, &described) => reason,
-        () = carry_out(&state, &peer, to_handle, &described) => "its messages could not be carried out",
-        () = take_mail(&state, &peer, outgoing) => "its mailbox could not be read",
+    let mut handling = pin!(carry_out(state, peer, to_handle, &described));
+    let end = {
+        let exchanging = exchange(state, peer, sink, stream, incoming, to_send, &described);
+        tokio::select! {
+            biased;
+            () = work.void.cancelled() => return End::Revoked,
+            // A revoked token ends the session, too.
+            () = close.cancelled() => if work.void.is_cancelled() { return End::Revoked } else { End::Replaced },
+            () = state.stop.cancelled() => End::Other("the gateway stops"),
+            reason = exchanging => End::Other(reason),
+            () = &mut handling => return End::Other("its messages could not be carried out"),
+            () = take_mail(state, peer, outgoing) => End::Other("its mailbox could not be read"),
+        }
     };
-    state.live_agents.close(peer.auth.agent, session);
-    end(&state, &peer, session, reason).await;
+    // The agent takes what was read from the socket for delivered.
+    let _ = timeout(REMAINDER, handling).await;
+    end
 }
 
-/// Tells the log and the other gateways of a new session.
-pub(super) async fn begin(state: &Gateway, peer: &Peer, session: Uuid) -> Result<(), Problem> {
+/// Closes the socket. How the other end of a replaced one reacts shows whether it was still in use.
+async fn say_farewell(
+    sink: &mut SplitSink<WebSocket, Message>,
+    stream: &mut SplitStream<WebSocket>,
+    end: End,
+) -> Farewell {
+    let code = match end {
+        End::Replaced => close_code::NORMAL,
+        End::Revoked => close_code::POLICY,
+        End::Other(_) => return Farewell::Nothing,
+    };
+    let frame = Message::Close(Some(CloseFrame { code, reason: end.reason().into() }));
+    let handshake = async {
+        if sink.send(frame).await.is_err() || !matches!(end, End::Replaced) {
+            return Farewell::Nothing;
+        }
+        while let Some(Ok(frame)) = stream.next().await {
+            if matches!(frame, Message::Close(_)) {
+                return Farewell::Answered;
+            }
+        }
+        Farewell::Closed
+    };
+    let limit = if matches!(end, End::Revoked) { PARTING } else { FAREWELL };
+    timeout(limit, handshake).await.unwrap_or(Farewell::Nothing)
+}
+
+/// Records a new session in the log and publishes it to the other gateways. Returns its place in the order of sessions:
+/// the agent's version in the log.
+pub(super) async fn begin(state: &Gateway, peer: &Peer, session: Uuid) -> Result<i64, Problem> {
     let command = AgentCommand::Connect { session, transport: peer.transport };
-    state.write::<Agent>(peer.auth.agent.0, None, &messages::metadata(state, peer), &command).await?;
-    let wakeup = Wakeup::AgentSession { agent: peer.auth.agent.0, session };
-    Ok(state.bus.wake(&wakeup).await?)
+    let metadata = messages::metadata(state, peer);
+    let (_, version) = state.write_versioned::<Agent>(peer.auth.agent.0, None, &metadata, &command).await?;
+    let version = version.unwrap_or_default();
+    // The description known here may be older than another gateway's.
+    state.live_agents.forget_description(peer.auth.agent);
+    let wakeup = Wakeup::AgentSession { agent: peer.auth.agent.0, session, version };
+    state.bus.wake(&wakeup).await?;
+    Ok(version)
 }
 
 async fn end(state: &Gateway, peer: &Peer, session: Uuid, reason: &str) {
@@ -102,12 +235,13 @@ async fn end(state: &Gateway, peer: &Peer, session: Uuid, reason: &str) {
 async fn exchange(
     state: &Gateway,
     peer: &Peer,
-    socket: WebSocket,
+    sink: &mut SplitSink<WebSocket, Message>,
+    stream: &mut SplitStream<WebSocket>,
     incoming: mpsc::Sender<MailMessage>,
     mut outgoing: mpsc::Receiver<Mail>,
     described: &CancellationToken,
 ) -> &'static str {
-    let (mut sink, mut stream) = socket.split();
+    let mut pace = Pace::default();
     let mut capabilities: Option<Vec<String>> = None;
     let (mut ready, described_by) = (false, Instant::now() + DESCRIPTION);
     let mut keep_alive = interval(KEEP_ALIVE);
@@ -115,18 +249,19 @@ async fn exchange(
     let mut heard = Instant::now();
     loop {
         tokio::select! {
-            // What the agent is asked depends on what it knows, which it says first. And what it says it has forgotten must
-            // be put right before it takes more: a request that it has just taken would look forgotten too.
+            // Requests depend on the agent's description, which it sends first. And transfers that it has forgotten
+            // must be repaired before it accepts more: a request that it has just received would look forgotten too.
             mail = outgoing.recv(), if ready => {
                 let Some(mail) = mail else { return "its mailbox could not be read" };
-                if deliver(state, peer, &mut sink, mail, capabilities.as_deref().unwrap_or_default()).await.is_none() {
+                if deliver(state, peer, sink, mail, capabilities.as_deref().unwrap_or_default()).await.is_none() {
                     return "the connection was lost";
                 }
             }
-            frame = stream.next() => {
+            frame = stream.next(), if !pace.is_exceeded() => {
                 heard = Instant::now();
                 match frame {
                     Some(Ok(Message::Text(text))) => {
+                        pace.count(text.len());
                         let Ok(message) = serde_json::from_str::<MailMessage>(&text) else { continue };
                         capabilities = listed_capabilities(&message).or(capabilities);
                         if incoming.send(message).await.is_err() {
@@ -134,17 +269,21 @@ async fn exchange(
                         }
                     }
                     Some(Ok(Message::Close(_))) | None => return "the agent closed the connection",
-                    Some(Ok(_)) => state.live_agents.touch(peer.auth.agent, state.clock.now()),
+                    Some(Ok(frame)) => {
+                        pace.count(frame.into_data().len());
+                        state.live_agents.touch(peer.auth.agent, state.clock.monotonic());
+                    }
                     Some(Err(_)) => return "the connection was lost",
                 }
             }
             _ = keep_alive.tick() => {
-                if poke(&mut sink).await.is_none() {
+                if poke(sink).await.is_none() {
                     return "the connection was lost";
                 }
             }
             () = described.cancelled(), if !ready => ready = true,
             () = sleep_until(described_by), if !ready && capabilities.is_none() => ready = true,
+            () = sleep_until(pace.resumes_at()), if pace.is_exceeded() => {}
             () = sleep_until(heard + SILENCE) => return "nothing was heard of it",
         }
     }
@@ -158,6 +297,15 @@ async fn deliver(
     capabilities: &[String],
 ) -> Option<()> {
     let acknowledges = capabilities.iter().any(|word| word == "ack");
+    let mail = match requests::allowed(&state.pool, peer.auth.agent, capabilities, vec![mail]).await {
+        Ok(mut mails) => mails.pop(),
+        Err(problem) => {
+            tracing::warn!(agent = peer.auth.number, reason = problem.detail(), "a message waits");
+            None
+        }
+    };
+    // A message that may not be sent now stays in the mailbox, which offers it again.
+    let Some(mail) = mail else { return Some(()) };
     let (id, message) = (mail.id, messages::for_agent(mail.message, capabilities));
     let frame = if acknowledges {
         json!({"id": id, "type": message.kind, "data": message.data})
@@ -195,27 +343,68 @@ fn listed_capabilities(message: &MailMessage) -> Option<Vec<String>> {
     Some(words.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect())
 }
 
+/// Carries out what the agent says, in its order. Only descriptions after the first one may be overtaken, so that a flood
+/// of them delays nothing else.
 async fn carry_out(
+    state: &Gateway,
+    peer: &Peer,
+    to_handle: mpsc::Receiver<MailMessage>,
+    described: &CancellationToken,
+) {
+    let (latest, descriptions) = watch::channel(None);
+    tokio::select! {
+        () = carry_out_in_turn(state, peer, to_handle, described, latest) => {}
+        () = describe_again(state, peer, descriptions) => {}
+    }
+}
+
+async fn carry_out_in_turn(
     state: &Gateway,
     peer: &Peer,
     mut to_handle: mpsc::Receiver<MailMessage>,
     described: &CancellationToken,
+    latest: watch::Sender<Option<MailMessage>>,
 ) {
     while let Some(message) = to_handle.recv().await {
         let describes = message.kind == "agent_info";
-        // An unavailable service ends the session: the agent keeps its report and sends it again.
-        if let Err(problem) = messages::handle(state, peer, message).await {
-            tracing::warn!(
-                agent = peer.auth.number,
-                reason = problem.detail(),
-                "a message was not carried out"
-            );
+        if describes && described.is_cancelled() {
+            latest.send_replace(Some(message));
+            continue;
+        }
+        if !handle(state, peer, message).await {
             return;
         }
         if describes {
             described.cancel();
         }
     }
+}
+
+/// Carries out the newest description, at most one a second.
+async fn describe_again(
+    state: &Gateway,
+    peer: &Peer,
+    mut descriptions: watch::Receiver<Option<MailMessage>>,
+) {
+    while descriptions.changed().await.is_ok() {
+        let next = Instant::now() + DESCRIBE_EVERY;
+        let message = descriptions.borrow_and_update().clone();
+        if let Some(message) = message
+            && !handle(state, peer, message).await
+        {
+            return;
+        }
+        sleep_until(next).await;
+    }
+}
+
+/// Carries out one message. An unavailable service ends the session: the agent keeps its report and sends it again.
+async fn handle(state: &Gateway, peer: &Peer, message: MailMessage) -> bool {
+    let handled = messages::handle(state, peer, message).await;
+    if let Err(problem) = &handled {
+        tracing::warn!(agent = peer.auth.number, reason = problem.detail(), "a message was not carried out");
+    }
+    handled.is_ok()
 }
 
 async fn take_mail(state: &Gateway, peer: &Peer, outgoing: mpsc::Sender<Mail>) {

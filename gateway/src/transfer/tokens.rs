@@ -14,11 +14,14 @@ use crate::{
     answer,
     auth::{Admin, Reader, hash_secret},
     context::RequestContext,
-    extract::{JsonBody, Number, PageParams, Params},
+    extract::{JsonBody, Number, PageParams, Params, Sort},
     past::there,
     problem::{ErrorOut, Problem},
     state::AppState,
 };
+
+/// Longest life of a token, in days.
+pub(crate) const MAX_DAYS: i64 = 36_500;
 
 /// An agent token, without its secret.
 #[derive(Debug, Serialize, ToSchema)]
@@ -62,16 +65,18 @@ pub(crate) struct TokenFilter {
 }
 
 /// List agent tokens, newest first.
-#[utoipa::path(get, path = "/api/tokens", tag = "agent tokens", security(("jwt" = [])), params(PageParams, TokenFilter), operation_id = "list_tokens",
+#[utoipa::path(get, path = "/api/tokens", tag = "agent tokens", security(("jwt" = [])), params(PageParams, Sort<AgentTokenRow>, TokenFilter), operation_id = "list_tokens",
     responses((status = 200, body = [TokenOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
     _: Reader,
     Params(page): Params<PageParams>,
+    sort: Sort<AgentTokenRow>,
     Params(filter): Params<TokenFilter>,
 ) -> Result<Response, Problem> {
     let wanted = page.page()?;
-    let (rows, total) = state.read(|pool| queries::agent_tokens(pool, filter.agent_id, wanted)).await?;
+    let (rows, total) =
+        state.read(|pool| queries::agent_tokens(pool, filter.agent_id, sort.order(), wanted)).await?;
     Ok(answer::list(total, &rows.into_iter().map(TokenOut::from).collect::<Vec<_>>()))
 }
 
@@ -80,33 +85,31 @@ pub(crate) async fn list(
     responses((status = 201, body = TokenCreatedOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     context: RequestContext,
     JsonBody(token): JsonBody<TokenIn>,
 ) -> Result<Response, Problem> {
-    let expires_at = expiry(token.expires_in, state.clock.now())?;
+    let expires_at = expiry(token.expires_in, state.server_clock.now())?;
     let [agent] = resolve(&state, [("agent_id", token.agent_id)]).await?;
-    let derived = state.keys.derive("agent token", context.resource.as_bytes());
-    let values: Vec<_> = derived.iter().map(hex::encode).collect();
-    let newest = values.first().ok_or_else(|| Problem::internal(&"there is no signing key"))?;
+    let value = hex::encode(context.secret(&state).await?.derive("agent token", context.resource)?);
     let new = NewAgentToken {
         number: 0,
         name: token.name,
         agent,
         description: token.description,
-        secret_sha256: hash_secret(newest),
+        secret_sha256: hash_secret(&value),
         expires_at,
     };
-    let metadata = context.metadata(who.actor(), "create agent token");
+    let metadata = context.metadata(user.actor(), "create agent token");
     let command = AgentTokenCommand::Create(new);
     let written = state.write::<AgentToken>(context.resource, None, &metadata, &command).await?;
     let row = match written.unseen {
         None => find_by_id(&state, context.resource).await?,
         Some(at) => there("Token", past(&state.pool, context.resource, at).await?)?,
     };
-    // A repetition after the keys were rotated finds the value of the first time by an older key.
-    let is_stored = |value: &&String| hash_secret(value).as_str() == row.secret_sha256;
-    let value = values.iter().find(is_stored).ok_or_else(shown_before)?.clone();
+    if hash_secret(&value).as_str() != row.secret_sha256 {
+        return Err(shown_before());
+    }
     let location = format!("/api/tokens/{}", row.number);
     let out = TokenCreatedOut { token: row.into(), value };
     Ok(answer::secret(written, StatusCode::CREATED, Some(&location), &out))
@@ -117,12 +120,12 @@ pub(crate) async fn create(
     responses((status = 204), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut)))]
 pub(crate) async fn revoke(
     State(state): State<AppState>,
-    Admin(who): Admin,
+    Admin(user): Admin,
     Number(id): Number,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = state.read(|pool| queries::agent_token(pool, id)).await?.ok_or_else(missing)?;
-    let metadata = context.metadata(who.actor(), "revoke agent token");
+    let metadata = context.metadata(user.actor(), "revoke agent token");
     let written = state.write::<AgentToken>(row.id, None, &metadata, &AgentTokenCommand::Revoke).await?;
     Ok(answer::deleted(written))
 }
@@ -133,8 +136,8 @@ async fn find_by_id(state: &AppState, id: Uuid) -> Result<AgentTokenRow, Problem
 
 fn expiry(days: Option<i64>, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, Problem> {
     let Some(days) = days.filter(|days| *days > 0) else { return Ok(None) };
-    if days > 36_500 {
-        return Err(Problem::invalid("expires_in must be at most 36500 days"));
+    if days > MAX_DAYS {
+        return Err(Problem::invalid(format!("expires_in must be at most {MAX_DAYS} days")));
     }
     Ok(Some(now + TimeDelta::days(days)))
 }

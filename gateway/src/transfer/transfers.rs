@@ -3,7 +3,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     kernel::UserId,
-    transfer::{JobRef, JobType, NewTransfer, Retry, Transfer, TransferCommand, base_name},
+    transfer::{JobRef, JobType, NewTransfer, Phase, Retry, Transfer, TransferCommand, base_name},
 };
 use signalbox_messaging::Wakeup;
 use signalbox_projections::{
@@ -21,14 +21,14 @@ use crate::{
     answer,
     auth::{Reader, Writer},
     context::RequestContext,
-    extract::{JsonBody, Number, PageParams, Params},
+    extract::{JsonBody, Number, PageParams, Params, Sort, present},
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem},
     state::{AppState, State as Gateway, Written},
 };
 
 /// Entries shown with a single transfer; the manifest has them all.
-const FILES_OF_ONE: i64 = 10_000;
+pub(crate) const FILES_OF_ONE: i64 = 10_000;
 /// Entries shown with each transfer of a list.
 const FILES_IN_LIST: i64 = 10;
 
@@ -39,26 +39,29 @@ pub(crate) struct TransferOut {
     job_id: Option<i64>,
     user_id: i64,
     filename: String,
-    /// Bytes; null while unknown.
-    size: Option<i64>,
+    /// Bytes of the file, or of all files of the tree; 0 while unknown.
+    size: i64,
     source_path: String,
     destination_path: String,
-    source_agent_id: i64,
+    /// Null where the user uploads the file.
+    source_agent_id: Option<i64>,
     destination_agent_id: i64,
     /// `pending`, `running`, `completed`, `failed` or `cancelled`.
+    #[schema(value_type = crate::openapi::TransferStatus)]
     status: String,
     /// `queued`, `dispatched`, `uploading`, `staged`, `downloading` or `done`.
+    #[schema(value_type = crate::openapi::TransferPhase)]
     phase: String,
     /// 0 to 1 over the whole way: half when all bytes are staged.
     progress: f64,
-    /// Bytes that have gone the whole way; one that is staged counts half.
+    /// Bytes of the file that the service has received from the source agent.
     bytes_transferred: i64,
     /// Entries staged, at most 10,000 (10 in lists).
     files: Vec<FileOut>,
     /// Digest of the transfer, once staged.
     sha256: Option<String>,
-    /// Whether the destination agent has proven the digest.
-    proven: bool,
+    /// Whether the destination agent has reported the arrival; null before the end.
+    proven: Option<bool>,
     /// Attempts begun.
     attempts: i32,
     /// Why the last attempt failed.
@@ -66,6 +69,10 @@ pub(crate) struct TransferOut {
     created_at: DateTime<Utc>,
     started_at: Option<DateTime<Utc>>,
     finished_at: Option<DateTime<Utc>>,
+    /// Equals `started_at`.
+    start_time: Option<DateTime<Utc>>,
+    /// Equals `finished_at`.
+    end_time: Option<DateTime<Utc>>,
 }
 
 /// An entry of a transfer.
@@ -93,8 +100,10 @@ pub(crate) struct TransferIn {
     source_path: Option<String>,
     #[serde(default)]
     destination_path: Option<String>,
-    #[serde(default)]
-    source_agent_id: Option<i64>,
+    /// Null, without a `job_id`, for a file that the caller uploads by `PUT /api/transfers/{id}/content`; then `source_path` is
+    /// not needed.
+    #[serde(default, deserialize_with = "present")]
+    source_agent_id: Option<Option<i64>>,
     #[serde(default)]
     destination_agent_id: Option<i64>,
 }
@@ -104,8 +113,10 @@ pub(crate) struct TransferIn {
 #[into_params(parameter_in = Query)]
 pub(crate) struct TransferFilter {
     /// `pending`, `running`, `completed`, `failed` or `cancelled`.
+    #[param(value_type = Option<crate::openapi::TransferStatus>)]
     status: Option<String>,
     /// `push` or `pull`.
+    #[param(value_type = Option<crate::openapi::JobType>)]
     r#type: Option<String>,
     /// Part of the file name.
     name: Option<String>,
@@ -113,31 +124,35 @@ pub(crate) struct TransferFilter {
     /// An agent at either end.
     agent_id: Option<i64>,
     /// Created at or after.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     from: Option<DateTime<Utc>>,
     /// Created before.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     to: Option<DateTime<Utc>>,
 }
 
 /// List the caller's transfers, newest first.
-#[utoipa::path(get, path = "/api/transfers", tag = "transfers", security(("jwt" = [])), params(PageParams, TransferFilter), operation_id = "list_transfers",
+#[utoipa::path(get, path = "/api/transfers", tag = "transfers", security(("jwt" = [])), params(PageParams, Sort<TransferRow>, TransferFilter), operation_id = "list_transfers",
     responses((status = 200, body = [TransferOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
-    Reader(who): Reader,
+    Reader(user): Reader,
     Params(page): Params<PageParams>,
+    sort: Sort<TransferRow>,
     Params(filter): Params<TransferFilter>,
 ) -> Result<Response, Problem> {
     let TransferFilter { status, r#type, name, job_id, agent_id, from, to } = filter;
     let filter = Filter { status, kind: r#type, name, job: job_id, agent: agent_id, from, to };
     let wanted = page.page()?;
-    let (rows, total) = state.read(|pool| queries::transfers(pool, who.user.0, &filter, wanted)).await?;
+    let (rows, total) =
+        state.read(|pool| queries::transfers(pool, user.id.0, &filter, sort.order(), wanted)).await?;
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
     let mut files = state.read(|pool| queries::files_of_transfers(pool, &ids, FILES_IN_LIST)).await?;
     let rows: Vec<_> = rows
         .into_iter()
         .map(|row| {
             let own = files.extract_if(.., |file| file.transfer_id == row.id).collect();
-            TransferOut::new(row, own, who.number)
+            TransferOut::new(row, own, user.number)
         })
         .collect();
     Ok(answer::list(total, &rows))
@@ -148,15 +163,15 @@ pub(crate) async fn list(
     responses((status = 201, body = TransferOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     context: RequestContext,
     JsonBody(transfer): JsonBody<TransferIn>,
 ) -> Result<Response, Problem> {
-    let new = specify(&state, who.user, transfer).await?;
-    let metadata = context.metadata(who.actor(), "create transfer");
+    let new = specify(&state, user.id, transfer).await?;
+    let metadata = context.metadata(user.actor(), "create transfer");
     let written =
         state.write::<Transfer>(context.resource, None, &metadata, &TransferCommand::Request(new)).await?;
-    created(&state, written, context.resource, who.number).await
+    created(&state, written, context.resource, user.number).await
 }
 
 /// One transfer.
@@ -164,14 +179,14 @@ pub(crate) async fn create(
     responses((status = 200, body = TransferOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 400, body = ErrorOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
-    Reader(who): Reader,
+    Reader(user): Reader,
     Number(id): Number,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find(&state, who.user, id).await?;
+    let row = find(&state, user.id, id).await?;
     let (version, out) = match at {
-        None => show(&state, row, who.number).await?,
-        Some(at) => show_past(&state, row.id, at, who.number).await?,
+        None => show(&state, row, user.number).await?,
+        Some(at) => show_past(&state, row.id, at, user.number).await?,
     };
     Ok(answer::resource(version, &out))
 }
@@ -181,18 +196,18 @@ pub(crate) async fn get(
     responses((status = 200, body = TransferOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut), (status = 409, body = ErrorOut)))]
 pub(crate) async fn cancel(
     State(state): State<AppState>,
-    Writer(who): Writer,
+    Writer(user): Writer,
     Number(id): Number,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, who.user, id).await?;
-    let metadata = context.metadata(who.actor(), "cancel transfer");
+    let row = find(&state, user.id, id).await?;
+    let metadata = context.metadata(user.actor(), "cancel transfer");
     let written = state.write::<Transfer>(row.id, None, &metadata, &TransferCommand::Cancel).await?;
     // Cuts the bodies that are under way; the agents are told through their mailboxes.
     if let Err(error) = state.bus.wake(&Wakeup::TransferStopped { transfer: row.id }).await {
         tracing::warn!(%error, transfer = row.number, "the bodies of a cancelled transfer run on");
     }
-    let (version, out) = show_written(&state, row.id, written.unseen, who.number).await?;
+    let (version, out) = show_written(&state, row.id, written.unseen, user.number).await?;
     Ok(answer::changed(written, version, &out))
 }
 
@@ -217,16 +232,25 @@ async fn specify(state: &Gateway, owner: UserId, transfer: TransferIn) -> Result
     };
     let job = job.as_ref();
     let required = |field: &str| Problem::invalid(format!("{field} is required"));
-    let source = transfer.source_agent_id.or(job.map(|job| job.source_agent_number));
+    let source = transfer.source_agent_id.flatten().or(job.map(|job| job.source_agent_number));
+    let is_uploaded = transfer.source_agent_id == Some(None) && job.is_none();
     let destination = transfer.destination_agent_id.or(job.map(|job| job.destination_agent_number));
-    let agents = [
-        ("source_agent_id", source.ok_or_else(|| required("source_agent_id"))?),
-        ("destination_agent_id", destination.ok_or_else(|| required("destination_agent_id"))?),
-    ];
-    let [source_agent, destination_agent] = resolve(state, agents).await?;
-    let source_path = transfer.source_path.or(job.map(|job| job.source_path.clone()));
-    let source_path = source_path.ok_or_else(|| required("source_path"))?;
+    let destination = ("destination_agent_id", destination.ok_or_else(|| required("destination_agent_id"))?);
+    let (source_agent, destination_agent) = if is_uploaded {
+        let [destination] = resolve(state, [destination]).await?;
+        (None, destination)
+    } else {
+        let source = ("source_agent_id", source.ok_or_else(|| required("source_agent_id"))?);
+        let [source, destination] = resolve(state, [source, destination]).await?;
+        (Some(source), destination)
+    };
     let destination_path = transfer.destination_path.or(job.map(|job| job.destination_path.clone()));
+    let destination_path = destination_path.ok_or_else(|| required("destination_path"))?;
+    let source_path = transfer.source_path.or(job.map(|job| job.source_path.clone()));
+    // A file that is uploaded has no path: its name stands for one.
+    let name = || transfer.filename.clone().unwrap_or_else(|| base_name(&destination_path));
+    let source_path = source_path.or_else(|| is_uploaded.then(name));
+    let source_path = source_path.ok_or_else(|| required("source_path"))?;
     let size = transfer.size.map(u64::try_from).transpose();
     Ok(NewTransfer {
         number: 0,
@@ -237,7 +261,7 @@ async fn specify(state: &Gateway, owner: UserId, transfer: TransferIn) -> Result
         destination_agent,
         filename: transfer.filename.unwrap_or_else(|| base_name(&source_path)),
         source_path,
-        destination_path: destination_path.ok_or_else(|| required("destination_path"))?,
+        destination_path,
         size: size.map_err(|_| Problem::invalid("size must not be negative"))?,
         retry: job.map_or(Retry::default(), |job| job.to_spec().retry),
         scheduled_for: None,
@@ -269,7 +293,7 @@ async fn show_written(
     }
 }
 
-async fn find(state: &Gateway, owner: UserId, number: i64) -> Result<TransferRow, Problem> {
+pub(super) async fn find(state: &Gateway, owner: UserId, number: i64) -> Result<TransferRow, Problem> {
     state.read(|pool| queries::transfer(pool, owner.0, number)).await?.ok_or_else(missing)
 }
 
@@ -280,18 +304,20 @@ fn missing() -> Problem {
 impl TransferOut {
     fn new(row: TransferRow, files: Vec<TransferFileRow>, user_id: i64) -> Self {
         let completed = row.status == "completed";
-        let halves = row.uploaded.saturating_add(row.downloaded);
-        let progress = match row.size {
+        let size = row.size.unwrap_or_default();
+        let both_legs = row.uploaded.saturating_add(row.downloaded);
+        let progress = match size {
             _ if completed => 1.0,
-            Some(size) if size > 0 => (halves as f64 / (2.0 * size as f64)).clamp(0.0, 1.0),
+            1.. => (both_legs as f64 / (2.0 * size as f64)).clamp(0.0, 1.0),
             _ => 0.0,
         };
+        let is_over = row.known_phase() == Phase::Done;
         Self {
             id: row.number,
             job_id: row.job_number,
             user_id,
             filename: row.filename,
-            size: row.size,
+            size,
             source_path: row.source_path,
             destination_path: row.destination_path,
             source_agent_id: row.source_agent_number,
@@ -299,15 +325,17 @@ impl TransferOut {
             status: row.status,
             phase: row.phase,
             progress,
-            bytes_transferred: halves / 2,
+            bytes_transferred: row.uploaded,
             files: files.into_iter().map(FileOut::from).collect(),
             sha256: row.sha256,
-            proven: row.proven,
+            proven: is_over.then_some(row.proven),
             attempts: row.attempts,
             error: row.error,
             created_at: row.created_at,
             started_at: row.started_at,
             finished_at: row.finished_at,
+            start_time: row.started_at,
+            end_time: row.finished_at,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Bytes from the source agent into the blob store.
+//! Bytes from the source agent, or from the owner of a transfer, into the blob store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use futures::TryStreamExt;
 use serde::{Deserialize, Serialize};
 use signalbox_blob_store::{BlobError, BlobKey, Progress, Receive, Received, Start};
 use signalbox_domain::{
-    kernel::Sha256Hex,
-    transfer::{Leg, Phase, StagedFile, Transfer, TransferCommand, TransportMode},
+    kernel::{Actor, Sha256Hex},
+    transfer::{Leg, Phase, StagedFile, Transfer, TransferCommand, TransportMode, check_path},
 };
 use signalbox_messaging::Wakeup;
 use signalbox_projections::transfer::{TransferRow, queries};
@@ -23,12 +23,18 @@ use tokio::time::{Instant, interval_at, sleep};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::messages::{self, Peer};
+use super::{
+    legs::OpenBody,
+    messages::{Peer, metadata_of},
+    progress::Counted,
+    requests,
+    work::{AgentWork, Work},
+};
 use crate::{
     auth::AgentAuth,
     blobs::unusable,
     client_address::ClientAddress,
-    extract::{Number, Params},
+    extract::{Number, Params, content_length, digits},
     problem::{ErrorOut, Problem, ProblemKind},
     state::{AppState, State as Gateway},
 };
@@ -37,8 +43,6 @@ use crate::{
 const REPORT: Duration = Duration::from_secs(1);
 /// How long a call that comes before the read model knows of its dispatch waits for it.
 pub(super) const DISPATCH_LAG: Duration = Duration::from_secs(2);
-/// Longest name of an entry.
-const MAX_NAME_CHARS: usize = 4096;
 const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-content-sha256");
 const DIGEST: HeaderName = HeaderName::from_static("digest");
 
@@ -47,7 +51,7 @@ const DIGEST: HeaderName = HeaderName::from_static("digest");
 #[into_params(parameter_in = Query)]
 pub(crate) struct UploadParams {
     /// File name, or path in the tree; `file.dat` if absent.
-    filename: Option<String>,
+    pub(super) filename: Option<String>,
 }
 
 /// A stored entry.
@@ -84,43 +88,92 @@ pub(crate) async fn upload(
     Params(params): Params<UploadParams>,
     request: Request,
 ) -> Result<Response, Problem> {
+    let work = AgentWork::begin(&state, &auth);
     let row = uploadable(&state, &auth, number).await?;
     let name = entry_name(&row, params.filename.as_deref().unwrap_or("file.dat"))?;
-    let upload = Upload {
-        key: BlobKey::new(row.id, &name),
-        peer: Peer { auth, address, transport: TransportMode::Polling },
-        state: &state,
-        row,
-        name,
-    };
-    match content_range(request.headers())? {
-        Some(ContentRange::Ask { total }) => upload.say_how_far(total).await,
-        range => upload.receive(range, request).await,
+    let peer = Peer { auth, address, transport: TransportMode::Polling };
+    let _body = (!row.is_tree()).then(|| requests::Body::new(&state, &peer, row.number, Leg::Upload));
+    let (transfer_id, agent_id) = (row.number, peer.auth.number);
+    match Upload::new(&state, Sender::Agent(peer, work), row, name.clone()).run(request).await? {
+        Uploaded::Whole { size, sha256 } => {
+            let sha256 = sha256.into();
+            Ok(Json(UploadOut { transfer_id, filename: name, size, agent_id, sha256 }).into_response())
+        }
+        Uploaded::Part { size } => Ok(incomplete(size)),
     }
 }
 
-struct Upload<'a> {
+/// The sender of the bytes.
+pub(super) enum Sender {
+    /// The source agent, until its token is void.
+    Agent(Peer, Work),
+    /// The owner, whose bodies end with the credential.
+    Owner(Actor),
+}
+
+/// The stored part of the file at the end of a request.
+pub(super) enum Uploaded {
+    /// All bytes; the entry is staged.
+    Whole { size: u64, sha256: Sha256Hex },
+    /// Not yet all.
+    Part { size: u64 },
+}
+
+pub(super) struct Upload<'a> {
     state: &'a Gateway,
-    peer: Peer,
+    sender: Sender,
     row: TransferRow,
     name: String,
     key: BlobKey,
 }
 
-impl Upload<'_> {
-    async fn say_how_far(&self, total: u64) -> Result<Response, Problem> {
+impl Sender {
+    fn actor(&self) -> Actor {
+        match self {
+            Self::Agent(peer, _) => peer.auth.actor(),
+            Self::Owner(actor) => actor.clone(),
+        }
+    }
+
+    async fn void(&self) {
+        match self {
+            Self::Agent(_, work) => work.void.cancelled().await,
+            Self::Owner(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl<'a> Upload<'a> {
+    pub(super) fn new(state: &'a Gateway, sender: Sender, row: TransferRow, name: String) -> Self {
+        Self { key: BlobKey::new(row.id, &name), state, sender, row, name }
+    }
+
+    pub(super) async fn run(&self, request: Request) -> Result<Uploaded, Problem> {
+        match content_range(request.headers())? {
+            Some(ContentRange::Ask { total }) => self.say_how_far(total).await,
+            range => self.receive(range, request).await,
+        }
+    }
+
+    async fn say_how_far(&self, total: u64) -> Result<Uploaded, Problem> {
         match self.state.blobs.received(&self.key).await.map_err(blob_problem)? {
             Progress::Complete { size } if size == total => {
                 let sha256 = self.state.blobs.digest(&self.key).await.map_err(blob_problem)?;
                 self.stage(size, sha256).await
             }
-            Progress::Part(present) => Ok(incomplete(present)),
-            Progress::Complete { .. } | Progress::Nothing => Ok(incomplete(0)),
+            Progress::Part(size) => Ok(Uploaded::Part { size }),
+            Progress::Complete { .. } | Progress::Nothing => Ok(Uploaded::Part { size: 0 }),
         }
     }
 
-    async fn receive(&self, range: Option<ContentRange>, request: Request) -> Result<Response, Problem> {
+    async fn receive(&self, range: Option<ContentRange>, request: Request) -> Result<Uploaded, Problem> {
         let receive = self.receive_request(range, request.headers())?;
+        // The entries of a tree come from agents that list capabilities; those repeat what broke by themselves.
+        let is_noted = matches!(self.sender, Sender::Agent(..)) && !self.row.is_tree();
+        let _open = match is_noted {
+            true => Some(OpenBody::begin(&self.state.pool, &self.row, Leg::Upload).await?),
+            false => None,
+        };
         let offset = if let Start::At { offset, .. } = receive.start { offset } else { 0 };
         let total = if let Start::At { total, .. } = receive.start { Some(total) } else { receive.total };
         let received = AtomicU64::new(offset);
@@ -130,62 +183,66 @@ impl Upload<'_> {
             .blobs
             .receive(&self.key, receive, body, |bytes| received.store(bytes, Ordering::Relaxed));
         let outcome = tokio::select! {
-            outcome = storing => outcome.map_err(blob_problem)?,
-            () = self.report(&received, total) => return Err(Problem::internal(&"an upload was left alone")),
+            outcome = storing => outcome.map_err(|error| self.refuse(error))?,
+            () = self.report(&received, offset, total) => return Err(Problem::internal(&"an upload was left alone")),
             () = stopped(self.state, self.row.id) => return Err(gone()),
+            () = self.sender.void() => return Err(Work::refusal()),
         };
         match outcome {
             Received::Complete { size, sha256 } => self.stage(size, sha256).await,
-            Received::Partial { size } => Ok(incomplete(size)),
+            Received::Partial { size } => Ok(Uploaded::Part { size }),
         }
     }
 
     fn receive_request(&self, range: Option<ContentRange>, headers: &HeaderMap) -> Result<Receive, Problem> {
-        let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        let length = content_length(headers);
         let (start, total) = match range {
             Some(ContentRange::Part { offset, length, total }) => (Start::At { offset, total }, Some(length)),
             _ => (Start::Anew, length),
         };
-        let limit = self.state.config.transfer.max_file_bytes;
+        let limit = if self.is_directory() { 0 } else { self.state.config.transfer.max_file_bytes };
         if matches!(start, Start::At { total, .. } if total > limit) {
-            return Err(too_large(limit));
+            return Err(self.refuse(BlobError::TooLarge { limit }));
         }
         Ok(Receive { start, limit, expected_sha256: announced_digest(headers)?, total })
     }
 
+    fn is_directory(&self) -> bool {
+        self.name.ends_with('/')
+    }
+
+    fn refuse(&self, error: BlobError) -> Problem {
+        match error {
+            BlobError::TooLarge { .. } if self.is_directory() => Problem::invalid(
+                "the entry has a body, but its filename ends in '/' and so names a directory".to_owned(),
+            ),
+            error => blob_problem(error),
+        }
+    }
+
     /// Tells the log how many bytes have come, until the upload ends.
-    async fn report(&self, received: &AtomicU64, total: Option<u64>) {
+    async fn report(&self, received: &AtomicU64, offset: u64, total: Option<u64>) {
         // The bytes of a tree are the sum of its entries, which only the agent knows while they come.
         if self.row.is_tree() {
             return std::future::pending().await;
         }
+        let progress = Counted::new(&self.row, Leg::Upload, total);
+        let actor = self.sender.actor();
+        progress.begin(self.state, &actor, offset).await;
         let mut ticks = interval_at(Instant::now() + REPORT, REPORT);
         loop {
             ticks.tick().await;
-            let bytes = received.load(Ordering::Relaxed);
-            let command = TransferCommand::Progress { leg: Leg::Upload, bytes, total };
-            let metadata = messages::metadata(self.state, &self.peer);
-            if let Err(error) = self.state.bus.send::<Transfer>(self.row.id, None, &metadata, &command).await
-            {
-                tracing::debug!(%error, transfer = self.row.number, "progress was not noted");
-            }
+            progress.note(self.state, &actor, received.load(Ordering::Relaxed)).await;
         }
     }
 
     /// Records the entry; only then is it said to be there.
-    async fn stage(&self, size: u64, sha256: Sha256Hex) -> Result<Response, Problem> {
+    async fn stage(&self, size: u64, sha256: Sha256Hex) -> Result<Uploaded, Problem> {
         let file = StagedFile { name: self.name.clone(), size, sha256: sha256.clone() };
-        let metadata = messages::metadata(self.state, &self.peer);
+        let metadata = metadata_of(self.state, self.sender.actor());
         let command = TransferCommand::Stage { files: vec![file] };
         self.state.write::<Transfer>(self.row.id, None, &metadata, &command).await?;
-        let out = UploadOut {
-            transfer_id: self.row.number,
-            filename: self.name.clone(),
-            size,
-            agent_id: self.peer.auth.number,
-            sha256: sha256.into(),
-        };
-        Ok(Json(out).into_response())
+        Ok(Uploaded::Whole { size, sha256 })
     }
 }
 
@@ -194,24 +251,24 @@ async fn uploadable(state: &Gateway, auth: &AgentAuth, number: i64) -> Result<Tr
     let deadline = Instant::now() + DISPATCH_LAG;
     loop {
         let row = queries::transfer_of_agent(&state.pool, auth.agent.0, number).await?.ok_or_else(missing)?;
-        if row.source_agent_id != auth.agent.0 {
+        if row.source_agent_id != Some(auth.agent.0) {
             return Err(missing());
         }
         match row.known_phase() {
             Phase::Dispatched | Phase::Uploading => return Ok(row),
             // The agent may have been asked before the read model shows it.
             Phase::Queued if Instant::now() < deadline => sleep(Duration::from_millis(20)).await,
+            Phase::Queued => return Err(untimely(state, &row).await?),
             _ => return Err(gone()),
         }
     }
 }
 
-/// A name that is safe to be shown and to be written by the destination: relative, without `..`, empty parts or NUL.
-fn entry_name(row: &TransferRow, name: &str) -> Result<String, Problem> {
+/// A name that is safe to be shown and to be written by the destination: relative, within the limits of file systems,
+/// without `..`, empty parts or NUL.
+pub(super) fn entry_name(row: &TransferRow, name: &str) -> Result<String, Problem> {
     let invalid = |reason: &str| Problem::invalid(format!("filename {reason}"));
-    if name.contains('\0') || name.chars().count() > MAX_NAME_CHARS {
-        return Err(invalid("must be at most 4096 characters without NUL"));
-    }
+    check_path(name, &['/']).map_err(|error| invalid(&error.to_string()))?;
     if !row.is_tree() {
         let base = name.rsplit('/').next().unwrap_or_default();
         return if matches!(base, "" | "." | "..") {
@@ -237,12 +294,12 @@ fn content_range(headers: &HeaderMap) -> Result<Option<ContentRange>, Problem> {
 
 fn parse_content_range(text: &str) -> Option<ContentRange> {
     let (range, total) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
-    let total = total.parse().ok()?;
+    let total = digits(total)?;
     if range == "*" {
         return Some(ContentRange::Ask { total });
     }
     let (first, last) = range.split_once('-')?;
-    let (offset, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+    let (offset, last): (u64, u64) = (digits(first)?, digits(last)?);
     let length = last.checked_sub(offset)?.checked_add(1)?;
     (last < total).then_some(ContentRange::Part { offset, length, total })
 }
@@ -267,7 +324,7 @@ fn announced_digest(headers: &HeaderMap) -> Result<Option<Sha256Hex>, Problem> {
 }
 
 /// 308, with what is there.
-fn incomplete(present: u64) -> Response {
+pub(super) fn incomplete(present: u64) -> Response {
     let mut response = StatusCode::PERMANENT_REDIRECT.into_response();
     if let Some(last) = present.checked_sub(1)
         && let Ok(range) = HeaderValue::from_str(&format!("bytes=0-{last}"))
@@ -316,6 +373,15 @@ fn too_large(limit: u64) -> Problem {
 
 pub(super) fn missing() -> Problem {
     Problem::not_found("Transfer")
+}
+
+/// Why the transfer does not take a call that it may take later: the read model lags, or it was not asked of the agent. An agent
+/// that is refused for good waits until it is asked again, which takes half a minute or more.
+pub(super) async fn untimely(state: &Gateway, row: &TransferRow) -> Result<Problem, Problem> {
+    if state.gate.shows::<Transfer>(row.id).await? {
+        return Ok(gone());
+    }
+    Ok(Problem::unavailable("The service does not show yet that this was asked for: try again in a moment."))
 }
 
 pub(super) fn gone() -> Problem {

@@ -19,10 +19,10 @@ pub enum BlobError {
     ChecksumMismatch {
         /// The announced digest.
         expected: Sha256Hex,
-        /// The digest of what came.
+        /// The digest of the received bytes.
         actual: Sha256Hex,
     },
-    /// More bytes came than the request announced. Nothing of this upload is kept.
+    /// The body was longer than announced. Nothing of this upload is kept.
     #[error("more bytes than the announced {total}")]
     Overrun {
         /// The announced size of the whole file.
@@ -34,7 +34,7 @@ pub enum BlobError {
         /// Where an upload may continue.
         present: u64,
     },
-    /// The body broke off or failed; the client went away. What came is kept, to be continued.
+    /// The body broke off or failed, or the client disconnected. The received bytes are kept, to be continued.
     #[error("the body ended after {received} bytes of the file")]
     Interrupted {
         /// How much of the file is there.
@@ -50,16 +50,12 @@ pub enum BlobError {
     NotFound,
     /// The disk, or the quota, is full. Nothing of this upload is kept, so that it does not keep the disk full.
     #[error("the disk is full")]
-    DiskFull {
-        /// What the system said.
-        source: io::Error,
-    },
+    DiskFull { source: io::Error },
     /// The bucket cannot be reached or refuses. What is in it stays; an upload can be continued.
     #[error("cannot {action} in the bucket")]
     Unavailable {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
-        /// What its server said.
         source: BoxError,
     },
     /// The settings of the bucket contradict each other.
@@ -71,9 +67,8 @@ pub enum BlobError {
     /// Anything else that the disk refused.
     #[error("cannot {action}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
-        /// What the system said.
         source: io::Error,
     },
 }
@@ -98,7 +93,7 @@ impl BlobError {
     }
 }
 
-/// Names what was tried when the disk refuses it.
+/// Adds the attempted operation to errors of the disk.
 pub(crate) trait IoContext<T> {
     fn during(self, action: &'static str) -> Result<T, BlobError>;
 }
@@ -128,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_told_from_other_failures_and_keeps_nothing() {
+    fn a_full_disk_has_its_own_error_and_keeps_nothing() {
         for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
             let error = BlobError::io("write a part", kind.into());
             assert!(matches!(error, BlobError::DiskFull { .. }) && error.keeps_nothing());

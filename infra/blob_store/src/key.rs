@@ -26,7 +26,7 @@ impl BlobKey {
         Self { transfer, file }
     }
 
-    /// What a store calls the file.
+    /// The file's name in every kind of store.
     pub(crate) fn file_name(&self) -> &str {
         &self.file
     }

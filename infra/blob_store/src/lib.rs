@@ -4,8 +4,8 @@
 //! only when it is whole. [`BlobStore::read`] streams it out, whole or a range of it. An upload that breaks off leaves a
 //! part that a later one continues. [`BlobStore::delete_transfer`] removes all files of a transfer at once.
 //!
-//! Several gateways may share one folder on one machine (module `local`), or one bucket on any number of machines (module
-//! `remote`). What the store is not: a record of what a transfer consists of or of digests; that is the event log.
+//! Several gateways may share one folder on one machine (module `local`), or one bucket on any number of machines
+//! (module `remote`). The store does not record the files of a transfer or their digests; the event log does.
 //!
 //! ```no_run
 //! # use std::ops::Range;

@@ -9,7 +9,7 @@ use crate::{BlobError, error::BoxError};
 /// Where an upload starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// At the first byte; an older part of the file goes away.
+    /// Start at the first byte; an older part of the file is deleted.
     Anew,
     /// Where an interrupted upload ended.
     At {
@@ -20,7 +20,7 @@ pub enum Start {
     },
 }
 
-/// What is known of an upload before its body.
+/// Properties of an upload that are known before its body.
 #[derive(Debug, Clone)]
 pub struct Receive {
     /// Where it starts.
@@ -29,11 +29,11 @@ pub struct Receive {
     pub limit: u64,
     /// The announced digest of the whole file.
     pub expected_sha256: Option<Sha256Hex>,
-    /// Length of this body (`Content-Length`), where known.
+    /// Length of this body (`Content-Length`), if known.
     pub total: Option<u64>,
 }
 
-/// What became of an upload.
+/// Result of an upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Received {
     /// The file is there, checked and durable.
@@ -58,7 +58,7 @@ impl Receive {
         }
     }
 
-    /// Size of the whole file, where known.
+    /// Size of the whole file, if known.
     fn file_size(&self) -> Option<u64> {
         match self.start {
             Start::Anew => self.total,
@@ -66,12 +66,12 @@ impl Receive {
         }
     }
 
-    /// Where this body ends in the file, where known.
+    /// End of this body in the file, if known.
     fn end(&self) -> Option<u64> {
         self.total.map(|length| self.offset().saturating_add(length))
     }
 
-    /// Refuses what cannot be taken, before a byte of it is read.
+    /// Refuses invalid requests before a byte of the body is read.
     pub(crate) fn check(&self) -> Result<(), BlobError> {
         let announced = self.file_size().max(self.end()).unwrap_or(0);
         self.check_size(announced)
@@ -99,11 +99,11 @@ pub(crate) trait Sink: Sized {
     /// Waits until all bytes are written.
     async fn settle(self) -> Result<Self::Kept, BlobError>;
 
-    /// Removes what has come, unless it is another upload's by now, and gives back the reason.
+    /// Removes the received bytes, unless another upload owns them by now, and returns the reason.
     async fn refuse(self, reason: BlobError) -> BlobError;
 }
 
-/// What an upload has brought, all of it written.
+/// The bytes of an upload, all of them written.
 pub(crate) trait Kept {
     /// Bytes of the file that are there.
     fn size(&self) -> u64;
@@ -111,17 +111,17 @@ pub(crate) trait Kept {
     /// Of these bytes.
     fn sha256(&self) -> &Sha256Hex;
 
-    /// Leaves it for a later upload to continue; gives back how much of it.
+    /// Leaves it for a later upload to continue; returns how much of it.
     async fn keep(self) -> Result<u64, BlobError>;
 
     /// Makes it the file.
     async fn finish(self) -> Result<(), BlobError>;
 
-    /// Removes it, unless it is another upload's by now, and gives back the reason.
+    /// Removes it, unless it is another upload's by now, and returns the reason.
     async fn refuse(self, reason: BlobError) -> BlobError;
 }
 
-/// Pours `body` into `sink`, and decides what becomes of it.
+/// Writes `body` into `sink`, and decides whether its bytes are kept.
 pub(crate) async fn pour<S: Sink, E: Into<BoxError>>(
     mut sink: S,
     request: Receive,
@@ -145,7 +145,7 @@ pub(crate) async fn pour<S: Sink, E: Into<BoxError>>(
     conclude(sink.settle().await?, request).await
 }
 
-/// Keeps what came before the body failed or ended early.
+/// Keeps the bytes received before the body failed or ended early.
 async fn interrupted(kept: impl Kept, source: Option<BoxError>) -> BlobError {
     match kept.keep().await {
         Ok(received) => BlobError::Interrupted { received, source },
@@ -153,7 +153,7 @@ async fn interrupted(kept: impl Kept, source: Option<BoxError>) -> BlobError {
     }
 }
 
-/// Decides what a body that ended properly has brought.
+/// Checks the bytes of a complete body.
 async fn conclude(kept: impl Kept, request: Receive) -> Result<Received, BlobError> {
     let size = kept.size();
     if request.end().is_some_and(|end| size < end) {

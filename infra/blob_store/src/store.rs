@@ -1,3 +1,4 @@
+use signalbox_boxed::boxed;
 use std::{fs::File, io, ops::Range, path::PathBuf};
 
 use bytes::Bytes;
@@ -29,7 +30,7 @@ pub enum Progress {
         /// Its size in bytes.
         size: u64,
     },
-    /// So many bytes of an upload that is under way or broke off, even when an older upload of the file is complete.
+    /// So many bytes of an upload that is in progress or broke off, even when an older upload of the file is complete.
     Part(u64),
     /// Nothing.
     Nothing,
@@ -59,16 +60,16 @@ impl BlobStore {
 
     /// Stores the bytes of `body` as `key`, all of them or from an offset on.
     ///
-    /// `progress` is told, for every chunk, how many bytes of the file have come; it must be quick.
-    /// Of two uploads of the same file the newer one wins, and the older one ends with [`BlobError::Superseded`]:
-    /// at its next write in both cases, at the latest when it would complete. An upload that is under way when
-    /// its transfer is deleted ends alike and leaves nothing; one that *begins* after the deletion makes the transfer's
-    /// folder again, so check the transfer's state before, and sweep [`BlobStore::list_transfers`] from time to time.
+    /// `progress` receives, for every chunk, the number of bytes received so far; it must be quick. Of two uploads of
+    /// the same file the newer one wins, and the older one ends with [`BlobError::Superseded`]: at its next write, at
+    /// the latest on completion. An upload in progress when its transfer is deleted ends alike and leaves nothing.
+    /// One that *starts* after the deletion creates the transfer's folder again, so check the transfer's state
+    /// before, and sweep [`BlobStore::list_transfers`] from time to time.
     ///
     /// When the future is dropped, what was written so far stays as a part that can be continued.
     ///
     /// # Errors
-    /// All of [`BlobError`] but `NotFound`; each variant says what is kept.
+    /// All of [`BlobError`] but `NotFound`; each variant states which bytes are kept.
     pub async fn receive<E: Into<BoxError>>(
         &self,
         key: &BlobKey,
@@ -91,6 +92,7 @@ impl BlobStore {
     ///
     /// # Errors
     /// [`BlobError::Io`] or [`BlobError::Unavailable`] when that cannot be found out.
+    #[boxed]
     pub async fn received(&self, key: &BlobKey) -> Result<Progress, BlobError> {
         match &self.0 {
             Place::Local(store) => store.received(key).await,
@@ -105,6 +107,7 @@ impl BlobStore {
     ///
     /// # Errors
     /// [`BlobError::NotFound`] when there is no complete file.
+    #[boxed]
     pub async fn digest(&self, key: &BlobKey) -> Result<Sha256Hex, BlobError> {
         match &self.0 {
             Place::Local(store) => store.digest(key).await,
@@ -141,6 +144,7 @@ impl BlobStore {
     ///
     /// # Errors
     /// [`BlobError::NotFound`] when there is no complete file.
+    #[boxed]
     pub async fn open_file(&self, key: &BlobKey) -> Result<(u64, File), BlobError> {
         match &self.0 {
             Place::Local(store) => store.open_file(key).await,
@@ -150,12 +154,13 @@ impl BlobStore {
 
     /// Removes all files of `transfer`. Does nothing when there are none.
     ///
-    /// From its first step on nothing of the transfer can be read or continued. Reads under way are as [`Self::read`]
-    /// says; an upload under way ends with [`BlobError::Superseded`] and what it wrote goes too. What a crash in
-    /// between leaves is removed by [`Self::sweep`].
+    /// From its first step on nothing of the transfer can be read or continued. Reads in progress behave as
+    /// [`Self::read`] says; an upload in progress ends with [`BlobError::Superseded`], and the bytes it wrote are
+    /// deleted. Remains of a crash are removed by [`Self::sweep`].
     ///
     /// # Errors
     /// [`BlobError::Io`] or [`BlobError::Unavailable`] when it cannot be done: do it again.
+    #[boxed]
     pub async fn delete_transfer(&self, transfer: Uuid) -> Result<(), BlobError> {
         match &self.0 {
             Place::Local(store) => store.delete_transfer(transfer).await,
@@ -167,6 +172,7 @@ impl BlobStore {
     ///
     /// # Errors
     /// [`BlobError::Io`] or [`BlobError::Unavailable`] when it cannot be done: do it again.
+    #[boxed]
     pub async fn sweep(&self) -> Result<(), BlobError> {
         match &self.0 {
             Place::Local(store) => store.sweep().await,
@@ -179,6 +185,7 @@ impl BlobStore {
     ///
     /// # Errors
     /// [`BlobError::Io`] or [`BlobError::Unavailable`] when they cannot be listed.
+    #[boxed]
     pub async fn list_transfers(&self) -> Result<Vec<Uuid>, BlobError> {
         match &self.0 {
             Place::Local(store) => store.list_transfers().await,
@@ -189,7 +196,8 @@ impl BlobStore {
     /// Tries on a bucket all that a store does with it; a folder was tried when it was opened. Leaves nothing behind.
     ///
     /// # Errors
-    /// [`CheckError`] says what does not work.
+    /// [`CheckError`] names the operation that fails.
+    #[boxed]
     pub async fn check(&self) -> Result<(), CheckError> {
         match &self.0 {
             Place::Local(_) => Ok(()),

@@ -2,7 +2,10 @@
 
 use toml::{Table, Value};
 
-use crate::{ConfigError, PREFIX, invalid};
+use crate::{
+    ConfigError,
+    load::{PREFIX, invalid},
+};
 
 /// The values of a TOML text.
 pub(crate) fn parse(text: &str) -> Result<Table, ConfigError> {

@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// What stands for a secret wherever it would be read.
+/// Replaces a secret wherever it would be printed.
 const HIDDEN: &str = "***";
 
 /// A text that is never printed.
@@ -60,7 +60,7 @@ mod tests {
         let environment = hidden.map(|(name, of)| (name.to_owned(), format!("hidden-{of}")));
         let config = Config::load(None, &HashMap::from(environment)).unwrap();
         let written = toml::to_string(&config).unwrap();
-        assert_eq!(written.matches("hidden-").count(), 1, "only who uses the bucket is no secret: {written}");
+        assert_eq!(written.matches("hidden-").count(), 1, "only the access key id is printed: {written}");
         assert_eq!(written.matches("= \"***\"").count(), hidden.len() - 1, "{written}");
     }
 }

@@ -2,9 +2,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ConfigError, Secret, invalid};
+use crate::{ConfigError, Secret, load::invalid};
 
-/// What a bucket's address may begin with.
+/// Allowed schemes of a bucket's address.
 const BUCKETS: [&str; 3] = ["s3://", "gs://", "az://"];
 /// Two segments of each upload are in memory.
 const MAX_SEGMENT_MB: u32 = 256;
@@ -23,7 +23,7 @@ pub struct Storage {
     pub region: String,
     /// Whether the bucket's name is a part of the path.
     pub path_style: bool,
-    /// Who uses the bucket; empty for whom the environment names.
+    /// Access key id; empty for the credentials that the environment provides.
     pub access_key_id: String,
     /// Its key.
     pub secret_access_key: Secret,

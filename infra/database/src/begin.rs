@@ -1,12 +1,16 @@
+use signalbox_boxed::boxed;
 use std::borrow::Cow;
 
 use sqlx::{PgPool, Postgres, Transaction};
 
-/// Begins a transaction on a connection of `pool` by `statement`, such as `BEGIN`.
+use crate::{Class, caller, watch};
+
+/// Starts a transaction on a connection of `pool` by `statement`, such as `BEGIN`.
 ///
-/// It is begun in a task of its own, because the caller may go away meanwhile, as requests do whose client hangs up: sqlx 0.8
-/// counts a transaction only when the server has answered, and gives the connection back without a rollback if nobody
-/// waits for that any more. Whoever got it next would write into a transaction that is never committed.
+/// It is started in a task of its own, because the caller may be dropped meanwhile, as requests are whose client
+/// hangs up: sqlx 0.8 counts a transaction only when the server has answered, and returns the connection without a
+/// rollback if the future was dropped before. The next user of the connection would write into a transaction that is
+/// never committed.
 ///
 /// # Errors
 /// The database's error.
@@ -14,8 +18,24 @@ pub async fn begin(
     pool: &PgPool,
     statement: impl Into<Cow<'static, str>>,
 ) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
-    let (pool, statement) = (pool.clone(), statement.into());
+    let (pool, statement, using) = (pool.clone(), statement.into(), caller::present());
     #[expect(clippy::disallowed_methods, reason = "this is the one place that cannot be cancelled")]
-    let begun = tokio::spawn(async move { pool.begin_with(statement).await });
+    let begun = tokio::spawn(caller::continued(using, async move { pool.begin_with(statement).await }));
     begun.await.map_err(|_| sqlx::Error::WorkerCrashed)?
+}
+
+/// Like [`begin`], for statements of `class`, unless those of the pool may take longer.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn begin_as(
+    pool: &PgPool,
+    class: Class,
+    statement: &str,
+) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+    let class = class.max(Class::of(&pool.connect_options()));
+    let transaction = begin(pool, format!("{statement}; {}", class.set_local())).await?;
+    watch::take(&transaction, class);
+    Ok(transaction)
 }

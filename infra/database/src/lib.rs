@@ -1,29 +1,57 @@
 //! Connects to PostgreSQL, checks that it is new enough, and migrates it forward.
 //!
-//! Three schemas: `public` holds the truth (the log and what is appended with it), `read` the read models,
-//! which can be thrown away and rebuilt, `ops` what serves the running processes (keys, presence, idempotency).
+//! Three schemas: `public` holds the truth (the log and the rows appended with it), `read` the read models, which can
+//! be dropped and rebuilt, `ops` the state of running processes (keys, presence, idempotency).
 
+mod batches;
 mod begin;
+mod caller;
+mod class;
+mod concurrent_index;
+mod faults;
+mod host;
+mod migrating;
 mod own;
+mod pool;
+mod refusal;
+mod server_time;
+mod steps;
+mod sweep_clock;
+mod watch;
 
-use std::{str::FromStr, time::Duration};
+use signalbox_boxed::boxed;
+use std::{str::FromStr, sync::Arc, time::Duration};
 
-use sqlx::{
-    Connection, PgConnection, PgPool,
-    migrate::Migrator,
-    postgres::{PgConnectOptions, PgPoolOptions},
+use sqlx::{Connection, PgConnection, PgPool, postgres::PgConnectOptions};
+
+pub use batches::{BATCH, delete_batch, delete_in_batches};
+pub use begin::{begin, begin_as};
+pub use caller::on_behalf;
+pub use class::Class;
+pub use faults::{
+    Fault, clear_fault, fault_entries, faults, forget_fault_entry, note_check, note_fault_entry, report_fault,
 };
-
-pub use begin::begin;
+pub use host::{Host, clock_difference};
+pub use migrating::migrate_by;
 pub use own::{BY_KEY, OwnConnection, within};
+pub use refusal::{is_lock_conflict, is_refusal};
+pub use server_time::{ServerClock, SharedServerClock, server_time};
+pub use steps::{RunningStep, Steps};
+pub use sweep_clock::{LEAP, LEAP_INTERVAL, MAX_DIFFERENCE, newest_recorded, sweep_time};
 
-static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
+use migrating::MIGRATOR;
+use pool::Limits;
 
 /// Oldest supported server, as `server_version_num`.
 const MIN_VERSION: i32 = 140_000;
 /// A connection that has just been used is taken as it is: to ask it first would double the round trips of every query.
 /// A server that was started again was away for longer than this.
 const RESTED: Duration = Duration::from_millis(100);
+/// A connection that does not answer a ping within this is closed.
+const PING: Duration = Duration::from_secs(2);
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long a caller waits for a connection of a pool.
+const ACQUIRE: Duration = Duration::from_secs(10);
 
 /// Why the database cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -42,28 +70,54 @@ pub enum DatabaseError {
     /// A query failed.
     #[error("a query on PostgreSQL failed: {0}")]
     Query(#[from] sqlx::Error),
+    /// Another process does it, and does not finish.
+    #[error(
+        "another process has been bringing the database schema up to date for an hour: see what it does, or end it"
+    )]
+    MigratedElsewhere,
     /// A migration failed, or the schema is newer than this program.
     #[error("the database schema cannot be brought up to date: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
 }
 
-/// Opens a pool of at most `max_connections` and checks the server's version.
+/// Opens a pool of at most `max_connections` for requests and checks the server's version.
 ///
 /// # Errors
-/// [`DatabaseError`] says whether the address, the connection or the version is the problem.
+/// [`DatabaseError`] distinguishes faults of the address, the connection and the version.
+#[boxed]
 pub async fn connect(url: &str, max_connections: u32) -> Result<PgPool, DatabaseError> {
-    let options =
-        PgConnectOptions::from_str(url).map_err(DatabaseError::Address)?.application_name("signalbox");
-    let pool = PgPoolOptions::new()
-        .max_connections(max_connections)
-        .acquire_timeout(Duration::from_secs(10))
-        .test_before_acquire(false)
-        .before_acquire(|connection, meta| Box::pin(check_rested(connection, meta.idle_for)))
-        .connect_with(options)
-        .await
-        .map_err(DatabaseError::Connect)?;
+    connect_as(url, max_connections, Class::Interactive).await
+}
+
+/// Like [`connect`], for statements of `class`.
+///
+/// # Errors
+/// [`DatabaseError`].
+#[boxed]
+pub async fn connect_as(url: &str, max_connections: u32, class: Class) -> Result<PgPool, DatabaseError> {
+    let options = PgConnectOptions::from_str(url).map_err(DatabaseError::Address)?;
+    let limits = Limits { max_connections, acquire: ACQUIRE, one_server: true };
+    let pool = pool::lazy(class.apply(options), limits);
+    pool.acquire().await.map_err(DatabaseError::Connect)?;
     check_version(&pool).await?;
     Ok(pool)
+}
+
+/// Another pool to the server of `pool`, as large, for statements of `class`. It connects when it is first used.
+pub fn pool_of(pool: &PgPool, class: Class) -> PgPool {
+    let options = PgConnectOptions::clone(&pool.connect_options());
+    let max_connections = pool.options().get_max_connections();
+    pool::lazy(class.apply(options), Limits { max_connections, acquire: ACQUIRE, one_server: true })
+}
+
+/// A connection of its own to the server of `pool`, for statements of `class`.
+///
+/// # Errors
+/// The server cannot be reached within 5 s.
+#[boxed]
+pub async fn connection_of(pool: &PgPool, class: Class) -> Result<PgConnection, sqlx::Error> {
+    let options = Arc::new(class.apply(PgConnectOptions::clone(&pool.connect_options())));
+    within(CONNECT, open(&options)).await
 }
 
 /// A pool on a replica, which may be away: it is connected to when it is first asked. Nothing can be written through it.
@@ -72,27 +126,26 @@ pub async fn connect(url: &str, max_connections: u32) -> Result<PgPool, Database
 /// [`DatabaseError::Address`].
 pub fn replica(url: &str, max_connections: u32) -> Result<PgPool, DatabaseError> {
     let options = PgConnectOptions::from_str(url).map_err(DatabaseError::Address)?;
-    let options = options.application_name("signalbox").options([("default_transaction_read_only", "on")]);
-    let pool = PgPoolOptions::new()
-        .max_connections(max_connections)
-        .acquire_timeout(Duration::from_secs(2))
-        .test_before_acquire(false)
-        .before_acquire(|connection, meta| Box::pin(check_rested(connection, meta.idle_for)));
-    Ok(pool.connect_lazy_with(options))
+    let options = Class::Interactive.apply(options).options([("default_transaction_read_only", "on")]);
+    // Several replicas may be behind one address.
+    let limits = Limits { max_connections, acquire: Duration::from_secs(2), one_server: false };
+    Ok(pool::lazy(options, limits))
 }
 
 /// Brings the schema up to date. Safe to call from several processes at once.
 ///
 /// # Errors
 /// [`DatabaseError::Migrate`] when a migration fails or the schema is newer than this program.
+#[boxed]
 pub async fn migrate(pool: &PgPool) -> Result<(), DatabaseError> {
-    Ok(MIGRATOR.run(pool).await?)
+    migrate_by(pool, &MIGRATOR).await
 }
 
 /// How many migrations of this program have not been applied.
 ///
 /// # Errors
 /// [`DatabaseError::Query`].
+#[boxed]
 pub async fn pending(pool: &PgPool) -> Result<usize, DatabaseError> {
     let begun: bool =
         sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL").fetch_one(pool).await?;
@@ -105,11 +158,14 @@ pub async fn pending(pool: &PgPool) -> Result<usize, DatabaseError> {
     Ok(MIGRATOR.iter().filter(|migration| !applied.contains(&migration.version)).count())
 }
 
-async fn check_rested(connection: &mut PgConnection, idle_for: Duration) -> Result<bool, sqlx::Error> {
-    if idle_for >= RESTED {
-        connection.ping().await?;
-    }
-    Ok(true)
+async fn open(options: &Arc<PgConnectOptions>) -> Result<PgConnection, sqlx::Error> {
+    let mut connection = PgConnection::connect_with(options).await?;
+    watch::register(&mut connection, options, true).await?;
+    Ok(connection)
+}
+
+async fn ping(connection: &mut PgConnection, limit: Duration) -> Result<(), sqlx::Error> {
+    within(limit, connection.ping()).await
 }
 
 async fn check_version(pool: &PgPool) -> Result<(), DatabaseError> {

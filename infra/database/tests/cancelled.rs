@@ -1,4 +1,4 @@
-//! What a caller leaves behind who goes away.
+//! State left behind by a caller that is dropped.
 
 use futures::poll;
 use signalbox_database::{begin, connect};
@@ -10,8 +10,8 @@ async fn a_transaction_whose_caller_has_gone_away_is_rolled_back_whenever_that_w
     let url = fresh_database().await;
     let watching = connect(&url, 1).await.unwrap();
     let pool = connect(&url, 2).await.unwrap();
-    // It goes away after more and more steps, so that some of it is under way each time. The next transaction would end what
-    // an earlier one had left, so each is looked after by itself.
+    // The caller is dropped after an increasing number of steps, so that each step is interrupted once. The next
+    // transaction would end an unfinished one, so each is checked separately.
     for steps in 0..40 {
         let mut beginning = Box::pin(begin(&pool, "BEGIN; SET LOCAL enable_sort = off"));
         for _ in 0..steps {

@@ -1,12 +1,14 @@
 //! Group commit: one task gathers the batches that arrive while the last transaction was being committed, and appends
 //! them as one row. A batch that waits alone is not made to wait for others.
 //!
-//! If the process dies, senders get no answer and ask again with the same batch id, which the log recognises. If a
-//! transaction fails, every batch in it fails, because whether it was committed is unknown.
+//! If the process crashes, senders get no answer and repeat the batch with the same id, which the log recognises. If
+//! a transaction fails, every batch in it fails, because it is unknown whether it was committed.
 
 use bytes::Bytes;
-use chrono::NaiveDate;
+use chrono::{DateTime, NaiveDate, Utc};
+use signalbox_boxed::boxed;
 use signalbox_clock::Clock;
+use signalbox_database::server_time;
 use signalbox_metrics::metrics;
 use sqlx::{PgPool, Row};
 use tokio::sync::{mpsc, oneshot};
@@ -16,15 +18,19 @@ use crate::{Committed, partitions::add_days, traces::APPEND_TRACED};
 
 /// Batches that may wait for the writer before senders have to.
 const QUEUE: usize = 1024;
-/// Most batches, points and bytes of one row; more would only delay the first one, and one row goes over the bus as one
-/// message.
+/// Limits of one row: batches, points and bytes. Larger rows would delay the first batch, and each row is sent over
+/// the bus as one message.
 const MAX_BATCHES: usize = 256;
 const MAX_POINTS: usize = 65_536;
 const MAX_BYTES: usize = 700_000;
 /// PostgreSQL's code for a row that fits no partition.
 const NO_PARTITION: &str = "23514";
-const APPEND: &str =
-    "SELECT log_position, log_day, first_index, is_duplicate FROM append_datapoints($1, $2, $3, $4)";
+/// By PostgreSQL's clock unless a test's stands for it: retention drops days, and the clock of a process that is years behind would
+/// put values on a day that is dropped within the hour.
+const APPEND: &str = "
+    WITH arrival AS MATERIALIZED (SELECT coalesce($4, clock_timestamp()) AS arrived_at)
+    SELECT log_position, log_day, first_index, is_duplicate, arrived_at
+      FROM arrival, append_datapoints($1, $2, $3, arrived_at)";
 
 /// A batch to append.
 #[derive(Debug)]
@@ -52,7 +58,7 @@ pub struct Appended {
     pub duplicate: bool,
 }
 
-/// The log did not take a batch, or it is unknown whether it did; the same batch may be sent again.
+/// The log refused a batch, or the outcome is unknown; the same batch may be sent again.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the datapoint log cannot be written: {0}")]
 pub struct AppendFailed(String);
@@ -64,7 +70,7 @@ type Reply = oneshot::Sender<Result<Appended, AppendFailed>>;
 pub struct Appender(mpsc::Sender<(Batch, Reply)>);
 
 impl Appender {
-    /// Starts the writer of this process. What it has committed goes to `committed`, as long as somebody takes it.
+    /// Starts the writer of this process. Committed rows are sent to `committed` until its receiver is dropped.
     pub fn start(pool: PgPool, clock: Clock, committed: mpsc::Sender<Committed>) -> Self {
         let (queue, batches) = mpsc::channel(QUEUE);
         tokio::spawn(write(pool, clock, batches, committed));
@@ -75,6 +81,7 @@ impl Appender {
     ///
     /// # Errors
     /// [`AppendFailed`]; whether it was appended is unknown then.
+    #[boxed]
     pub async fn append(&self, batch: Batch) -> Result<Appended, AppendFailed> {
         let (reply, outcome) = oneshot::channel();
         let stopped = || AppendFailed("the writer has stopped".to_owned());
@@ -96,7 +103,7 @@ impl Group {
             || (self.batches.len() < MAX_BATCHES
                 && self.points + batch.points <= MAX_POINTS
                 && self.bytes + batch.block.len() <= MAX_BYTES
-                // One call must not hold the same batch twice.
+                // One call must not contain the same batch twice.
                 && self.batches.iter().all(|(known, _)| known.id != batch.id))
     }
 
@@ -116,16 +123,14 @@ async fn write(
     let mut waiting = None;
     while let Some(group) = next_group(&mut batches, &mut waiting).await {
         metrics().queue("append_datapoints", usize::from(waiting.is_some()) + batches.len());
-        let result = append_group(&pool, &clock, &group).await;
-        match result {
-            Ok(outcomes) => {
-                // Told before the replies go out, so that readers start as early as possible. If they are behind, they
-                // read the log.
-                if let Some(row) = row_of(&group, &outcomes) {
+        match append_group(&pool, &clock, &group).await {
+            Ok((outcomes, recorded_at)) => {
+                // Sent before the replies, so that readers start as early as possible. Readers that lag read the log.
+                if let Some(row) = row_of(&group, recorded_at, &outcomes) {
                     let _ = committed.try_send(row);
                 }
                 for ((_, reply), outcome) in group.batches.into_iter().zip(outcomes) {
-                    // A sender that has gone away asks again with the same batch id.
+                    // A sender that was dropped repeats the batch with the same id.
                     let _ = reply.send(Ok(outcome));
                 }
             }
@@ -160,13 +165,14 @@ async fn next_group(
 }
 
 /// The row as it was committed: without batches that were in the log before.
-fn row_of(group: &Group, outcomes: &[Appended]) -> Option<Committed> {
+fn row_of(group: &Group, recorded_at: DateTime<Utc>, outcomes: &[Appended]) -> Option<Committed> {
     let mut row = None::<Committed>;
     for ((batch, _), outcome) in group.batches.iter().zip(outcomes) {
         if !outcome.duplicate {
             let row = row.get_or_insert_with(|| Committed {
                 day: outcome.day,
                 position: outcome.position,
+                recorded_at,
                 payload: Vec::new(),
             });
             row.payload.extend_from_slice(&batch.block);
@@ -175,13 +181,15 @@ fn row_of(group: &Group, outcomes: &[Appended]) -> Option<Committed> {
     row
 }
 
-async fn append_group(pool: &PgPool, clock: &Clock, group: &Group) -> Result<Vec<Appended>, sqlx::Error> {
-    let now = clock.now();
-    match append_once(pool, now, group).await {
+/// Where the batches are, and when their row was recorded.
+type Outcomes = (Vec<Appended>, DateTime<Utc>);
+
+async fn append_group(pool: &PgPool, clock: &Clock, group: &Group) -> Result<Outcomes, sqlx::Error> {
+    match append_once(pool, clock, group).await {
         // Days are made ahead; this is for a clock that jumped, or for a system that was away for days.
         Err(error) if is_without_partition(&error) => {
-            add_days(pool, now.date_naive()).await?;
-            append_once(pool, now, group).await
+            add_days(pool, server_time(pool, clock).await?.date_naive()).await?;
+            append_once(pool, clock, group).await
         }
         result => result,
     }
@@ -191,18 +199,14 @@ pub(crate) fn is_without_partition(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == NO_PARTITION)
 }
 
-async fn append_once(
-    pool: &PgPool,
-    now: chrono::DateTime<chrono::Utc>,
-    group: &Group,
-) -> Result<Vec<Appended>, sqlx::Error> {
+async fn append_once(pool: &PgPool, clock: &Clock, group: &Group) -> Result<Outcomes, sqlx::Error> {
     let batches = || group.batches.iter().map(|(batch, _)| batch);
     let is_traced = batches().any(|batch| batch.traceparent.is_some());
     let query = sqlx::query(if is_traced { APPEND_TRACED } else { APPEND })
         .bind(batches().map(|batch| batch.id).collect::<Vec<_>>())
         .bind(batches().map(|batch| batch.points as i32).collect::<Vec<_>>())
         .bind(batches().map(|batch| batch.block.as_ref()).collect::<Vec<_>>())
-        .bind(now);
+        .bind(clock.manual_time());
     let query = if is_traced {
         query.bind(batches().map(|batch| batch.traceparent.as_deref()).collect::<Vec<_>>())
     } else {
@@ -210,12 +214,13 @@ async fn append_once(
     };
     let rows = query.fetch_all(pool).await?;
     let outcome = |row: &sqlx::postgres::PgRow| {
-        Ok(Appended {
+        Ok::<_, sqlx::Error>(Appended {
             position: row.try_get(0)?,
             day: row.try_get(1)?,
             first_index: row.try_get::<i32, _>(2)? as u32,
             duplicate: row.try_get(3)?,
         })
     };
-    rows.iter().map(outcome).collect()
+    let recorded_at = rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(4)?;
+    Ok((rows.iter().map(outcome).collect::<Result<_, _>>()?, recorded_at))
 }

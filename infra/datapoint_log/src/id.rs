@@ -1,6 +1,7 @@
 //! The public id of a datapoint: its place in the log with a keyed checksum (SipHash-2-4), in the shape of a UUID
-//! (version 8). One point is found by it without an index on points, and nobody can guess one.
+//! (version 8). It finds one point without an index on points, and it cannot be guessed.
 
+use signalbox_boxed::boxed;
 use siphasher::sip::SipHasher24;
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -29,6 +30,7 @@ impl IdKey {
     ///
     /// # Errors
     /// The database's error.
+    #[boxed]
     pub async fn load(pool: &PgPool) -> Result<Self, sqlx::Error> {
         let secret: Uuid = sqlx::query_scalar("SELECT secret FROM datapoint_key").fetch_one(pool).await?;
         Ok(Self(secret.as_u128()))
@@ -87,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_comes_back_and_differs() {
+    fn every_place_is_restored_and_ids_differ() {
         let (key, mut random) = (IdKey(0x1234_5678 << 70), StdRng::seed_from_u64(1));
         let mut seen = std::collections::HashSet::new();
         for _ in 0..10_000 {

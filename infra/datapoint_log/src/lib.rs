@@ -6,10 +6,11 @@
 //! * [`read_after`] reads the log in order, for read models, sockets and rules; [`IdKey`] names single points.
 //! * [`add_days`] and [`drop_days`] make and drop its partitions.
 //!
-//! It knows channels only as integers, and asks nobody whether they exist: that is the gateway's part.
+//! It knows channels only as integers and does not check that they exist; the gateway does.
 
 mod append;
 pub mod codec;
+mod end_at;
 mod id;
 mod partitions;
 mod point;
@@ -17,11 +18,12 @@ mod read;
 mod traces;
 
 pub use append::{AppendFailed, Appended, Appender, Batch};
+pub use end_at::{LogEnd, end_at};
 pub use id::IdKey;
 pub use partitions::{add_day, add_days, drop_days, drop_old_batches, drop_table_days};
 pub use point::{ChunkPoint, Origin, Place, Point, micros, moment};
 pub use read::{
-    Committed, Entry, Head, LogRow, Tombstone, UnreadableRow, append_tombstone, decode_payload, head,
-    read_after, read_points_after, read_row, recorded_times,
+    Committed, Entry, Head, LogRow, Tombstone, UnreadableRow, append_tombstone, check_block, decode_payload,
+    head, read_after, read_points_after, read_row, read_rows, recorded_times,
 };
 pub use traces::{forget_traces, trace_of_point};

@@ -1,6 +1,7 @@
 //! Partitions of one day each: made ahead, and dropped as a whole when they are too old.
 
 use chrono::{NaiveDate, TimeDelta};
+use signalbox_boxed::boxed;
 use sqlx::PgPool;
 
 /// Tables of the log that are partitioned by day.
@@ -14,6 +15,7 @@ const BATCH_DAYS: i64 = 2;
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn add_days(pool: &PgPool, today: NaiveDate) -> Result<(), sqlx::Error> {
     for table in TABLES {
         for ahead in 0..=AHEAD {
@@ -36,10 +38,11 @@ pub async fn add_day(
     Ok(())
 }
 
-/// Drops the days of the log before `oldest`; gives back how many. What has not been folded yet must be no older.
+/// Drops the days of the log before `oldest`; returns how many. What has not been folded yet must be no older.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn drop_days(pool: &PgPool, oldest: NaiveDate) -> Result<i32, sqlx::Error> {
     let mut dropped = 0;
     for table in ["datapoint_log", "datapoint_tombstones"] {
@@ -48,15 +51,16 @@ pub async fn drop_days(pool: &PgPool, oldest: NaiveDate) -> Result<i32, sqlx::Er
     Ok(dropped)
 }
 
-/// Forgets batches that nobody sends again.
+/// Drops the ids of batches that are too old to be repeated.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn drop_old_batches(pool: &PgPool, today: NaiveDate) -> Result<i32, sqlx::Error> {
     drop_table_days(pool, "datapoint_batches", today - TimeDelta::days(BATCH_DAYS)).await
 }
 
-/// Drops the days of `table` before `oldest`; gives back how many.
+/// Drops the days of `table` before `oldest`; returns how many.
 ///
 /// # Errors
 /// The database's error.

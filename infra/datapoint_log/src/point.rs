@@ -1,14 +1,14 @@
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use uuid::Uuid;
 
-/// A value that came in on a channel.
+/// A value that arrived on a channel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
     /// The channel's integer.
     pub channel: i32,
     /// When it was measured, in microseconds since 1970.
     pub time: i64,
-    /// What was measured; finite.
+    /// Finite.
     pub value: f64,
 }
 
@@ -17,7 +17,6 @@ pub struct Point {
 pub struct ChunkPoint {
     /// When it was measured, in microseconds since 1970.
     pub time: i64,
-    /// What was measured.
     pub value: f64,
     /// Position of its row in the log.
     pub position: i64,
@@ -26,7 +25,7 @@ pub struct ChunkPoint {
 }
 
 impl ChunkPoint {
-    /// Order in time; of points of one moment, the one that came later is the later one.
+    /// Order in time; of points of one instant, the one that arrived later is the later one.
     pub fn order(&self) -> (i64, i64, u32) {
         (self.time, self.position, self.index)
     }
@@ -43,7 +42,7 @@ pub struct Place {
     pub index: u32,
 }
 
-/// Who sent a batch.
+/// The sender of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// A user with a login session.

@@ -1,8 +1,11 @@
+use signalbox_boxed::boxed;
 use std::collections::HashMap;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use serde::{Deserialize, Serialize};
-use sqlx::{FromRow, PgExecutor, PgPool};
+use signalbox_clock::Clock;
+use signalbox_database::server_time;
+use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
 
 use crate::{
     Origin, Place, Point,
@@ -21,6 +24,8 @@ pub struct Committed {
     pub day: NaiveDate,
     /// Its position.
     pub position: i64,
+    /// When it was appended.
+    pub recorded_at: DateTime<Utc>,
     /// Its blocks, one after the other.
     pub payload: Vec<u8>,
 }
@@ -42,10 +47,10 @@ pub struct LogRow {
     payload: Vec<u8>,
 }
 
-/// What a row says.
+/// The content of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
-    /// Points came in, in the order of their index.
+    /// Points arrived, in the order of their index.
     Points(Vec<Point>),
     /// A point was deleted.
     Deleted(Tombstone),
@@ -64,7 +69,7 @@ pub struct Tombstone {
     pub channel: i32,
     /// When it was measured, in microseconds since 1970.
     pub time: i64,
-    /// Who deleted it, as in the event log.
+    /// The actor that deleted it, as in the event log.
     pub actor: String,
 }
 
@@ -72,28 +77,35 @@ pub struct Tombstone {
 #[derive(Debug, thiserror::Error)]
 #[error("row {position} of the datapoint log cannot be read: {reason}")]
 pub struct UnreadableRow {
-    position: i64,
-    reason: String,
+    /// Its position.
+    pub position: i64,
+    /// Why it cannot be decoded.
+    pub reason: String,
 }
 
 /// The end of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct Head {
-    /// Position of the newest row; 0 when there is none.
+    /// Position of the newest row; 0 if the log is empty.
     pub position: i64,
     /// Points ever appended.
     pub points: i64,
 }
 
 impl LogRow {
-    /// What the row says.
+    /// Decodes the row.
     ///
     /// # Errors
     /// [`UnreadableRow`].
     pub fn entry(&self) -> Result<Entry, UnreadableRow> {
         let unreadable = |reason: String| UnreadableRow { position: self.position, reason };
         if self.kind == POINTS {
-            decode_payload(&self.payload).map(Entry::Points).map_err(|error| unreadable(error.to_string()))
+            let points = decode_payload(&self.payload).map_err(|error| unreadable(error.to_string()))?;
+            // A payload cut between two blocks decodes, but is incomplete.
+            if points.len() as i64 != i64::from(self.points) {
+                return Err(unreadable(format!("it holds {} of {} datapoints", points.len(), self.points)));
+            }
+            Ok(Entry::Points(points))
         } else {
             let read = serde_json::from_slice(&self.payload);
             read.map(Entry::Deleted).map_err(|error| unreadable(error.to_string()))
@@ -148,6 +160,19 @@ pub fn decode_payload(mut payload: &[u8]) -> Result<Vec<Point>, CodecError> {
     Ok(points)
 }
 
+/// Checks that `block` is one block of `count` finite points: what cannot be read back must not enter the log.
+///
+/// # Errors
+/// [`CodecError`].
+pub fn check_block(mut block: &[u8], count: usize) -> Result<(), CodecError> {
+    let (_, points) = decode_block(&mut block)?;
+    let is_sound = block.is_empty()
+        && points.len() == count
+        && count > 0
+        && points.iter().all(|point| point.value.is_finite());
+    if is_sound { Ok(()) } else { Err(CodecError::Malformed) }
+}
+
 /// At most `limit` rows after `position`, in order. `day` is the day of the row at `position`, or an earlier one.
 ///
 /// # Errors
@@ -173,10 +198,28 @@ pub async fn read_after(
 /// Rows after `position`, in order, until they hold `points` points or are `limit` rows; at least the first one. `total`
 /// is that of the row at `position`.
 ///
+/// Only partitions from the day before `day` on are read, unless rows are missing there: a writer whose clock was ahead for
+/// a while has left a day that the next rows precede. Rows that retention has dropped are missing everywhere.
+///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn read_points_after(
-    executor: impl PgExecutor<'_>,
+    connection: &mut PgConnection,
+    (position, day, total): (i64, NaiveDate, i64),
+    points: i64,
+    limit: i64,
+) -> Result<Vec<LogRow>, sqlx::Error> {
+    let rows = points_after(connection, (position, day, total), points, limit).await?;
+    let is_gapless = rows.iter().zip(position + 1..).all(|(row, expected)| row.position == expected);
+    if is_gapless && (!rows.is_empty() || head(&mut *connection).await?.position <= position) {
+        return Ok(rows);
+    }
+    points_after(connection, (position, NaiveDate::default(), total), points, limit).await
+}
+
+async fn points_after(
+    connection: &mut PgConnection,
     (position, day, total): (i64, NaiveDate, i64),
     points: i64,
     limit: i64,
@@ -189,7 +232,7 @@ pub async fn read_points_after(
     .bind(day)
     .bind(total + points)
     .bind(limit)
-    .fetch_all(executor)
+    .fetch_all(connection)
     .await
 }
 
@@ -197,6 +240,7 @@ pub async fn read_points_after(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn read_row(pool: &PgPool, place: Place) -> Result<Option<LogRow>, sqlx::Error> {
     sqlx::query_as(
         "SELECT position, day, recorded_at, kind, points, total, payload FROM datapoint_log
@@ -210,12 +254,31 @@ pub async fn read_row(pool: &PgPool, place: Place) -> Result<Option<LogRow>, sql
     .await
 }
 
+/// The rows at `places`, as position and day; those that are gone are left out.
+///
+/// # Errors
+/// The database's error.
+pub async fn read_rows(
+    executor: impl PgExecutor<'_>,
+    places: &[(i64, NaiveDate)],
+) -> Result<Vec<LogRow>, sqlx::Error> {
+    let (positions, days): (Vec<_>, Vec<_>) = places.iter().copied().unzip();
+    sqlx::query_as(
+        "SELECT position, day, recorded_at, kind, points, total, payload FROM datapoint_log
+          WHERE day = ANY($2) AND position = ANY($1)",
+    )
+    .bind(positions)
+    .bind(days)
+    .fetch_all(executor)
+    .await
+}
+
 /// When rows were appended, by their positions; each is given with its day. What retention has dropped is left out.
 ///
 /// # Errors
 /// The database's error.
 pub async fn recorded_times(
-    pool: &PgPool,
+    executor: impl PgExecutor<'_>,
     rows: &[(i64, NaiveDate)],
 ) -> Result<HashMap<i64, DateTime<Utc>>, sqlx::Error> {
     let (mut positions, mut days): (Vec<_>, Vec<_>) = rows.iter().copied().unzip();
@@ -226,7 +289,7 @@ pub async fn recorded_times(
     )
     .bind(positions)
     .bind(days)
-    .fetch_all(pool)
+    .fetch_all(executor)
     .await?;
     Ok(times.into_iter().collect())
 }
@@ -236,33 +299,40 @@ pub async fn recorded_times(
 /// # Errors
 /// The database's error.
 pub async fn head(executor: impl PgExecutor<'_>) -> Result<Head, sqlx::Error> {
-    sqlx::query_as("SELECT position, points FROM log_head WHERE log = 'datapoints'").fetch_one(executor).await
+    // Newest first: the versions before it may be many, see ADR 30.
+    sqlx::query_as(
+        "SELECT position, points FROM log_head WHERE log = 'datapoints' ORDER BY position DESC LIMIT 1",
+    )
+    .fetch_one(executor)
+    .await
 }
 
 /// Appends `tombstone`; false when the point was deleted before.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn append_tombstone(
     pool: &PgPool,
     tombstone: &Tombstone,
-    now: DateTime<Utc>,
+    clock: &Clock,
 ) -> Result<Option<i64>, sqlx::Error> {
+    let description = serde_json::to_vec(tombstone).map_err(|error| sqlx::Error::Encode(error.into()))?;
     let append = || async {
-        let description = serde_json::to_vec(tombstone).unwrap_or_default();
-        sqlx::query_scalar("SELECT append_tombstone($1, $2, $3, $4, $5)")
+        sqlx::query_scalar("SELECT append_tombstone($1, $2, $3, $4, coalesce($5, clock_timestamp()))")
             .bind(tombstone.day)
             .bind(tombstone.position)
             .bind(tombstone.index as i32)
-            .bind(description)
-            .bind(now)
+            .bind(&description)
+            .bind(clock.manual_time())
             .fetch_one(pool)
             .await
     };
     match append().await {
         Err(error) if is_without_partition(&error) => {
             add_day(pool, "datapoint_tombstones", tombstone.day).await?;
-            add_day(pool, "datapoint_log", now.date_naive()).await?;
+            let today = server_time(pool, clock).await?.date_naive();
+            add_day(pool, "datapoint_log", today).await?;
             append().await
         }
         result => result,

@@ -1,18 +1,19 @@
 //! The one model of a document's content, whatever it was read from: blocks in reading order.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// A part of a document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Block {
-    /// Number of the page on which it begins, from 1; none where there are no pages.
+    /// Number of the page on which it starts, from 1; `None` for a document without pages.
     pub page: Option<usize>,
-    /// What it is.
     pub content: Content,
 }
 
-/// What a block is.
+/// The content of a block.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Content {
     /// A title of what follows, 1 the highest level, 6 the lowest.
@@ -38,17 +39,36 @@ pub enum Content {
 }
 
 /// An item of a list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
     /// 0 for the outermost.
     pub level: usize,
     /// Its number, if the list is numbered and it does not follow from the order.
     pub number: Option<u64>,
+    /// Its marker as written, if it is neither a bullet nor such a number: "a)", "2.1".
+    pub marker: Option<String>,
     /// Without marker.
     pub text: String,
 }
 
-/// A block as it is told to clients.
+impl Item {
+    /// Its text after its marker.
+    pub fn marked_text(&self) -> Cow<'_, str> {
+        match &self.marker {
+            Some(marker) => Cow::Owned(format!("{marker} {}", self.text)),
+            None => Cow::Borrowed(&self.text),
+        }
+    }
+
+    fn shown(&self) -> Value {
+        match &self.marker {
+            Some(marker) => json!({"level": self.level, "marker": marker, "text": self.text}),
+            None => json!({"level": self.level, "text": self.text}),
+        }
+    }
+}
+
+/// A block as clients see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContentBlock {
     /// `heading`, `paragraph`, `table`, `list` or `image_ref`.
@@ -67,8 +87,8 @@ impl Block {
         Self { page: None, content }
     }
 
-    /// The block as it is told to clients.
-    pub fn told(&self) -> ContentBlock {
+    /// The block as clients see it.
+    pub fn public(&self) -> ContentBlock {
         let mut metadata = Map::new();
         if let Some(page) = self.page {
             metadata.insert("page".to_owned(), page.into());
@@ -78,9 +98,7 @@ impl Block {
             Content::Paragraph(_) => ("paragraph", None),
             Content::List { ordered, items } => {
                 metadata.insert("ordered".to_owned(), (*ordered).into());
-                let items =
-                    items.iter().map(|item| json!({"level": item.level, "text": item.text})).collect();
-                metadata.insert("items".to_owned(), Value::Array(items));
+                metadata.insert("items".to_owned(), items.iter().map(Item::shown).collect());
                 ("list", None)
             }
             Content::Table(rows) => {
@@ -98,9 +116,7 @@ impl Block {
             Content::Heading { text, .. } | Content::Paragraph(text) | Content::ImageRef(text) => {
                 text.clone()
             }
-            Content::List { items, .. } => {
-                items.iter().map(|item| item.text.as_str()).collect::<Vec<_>>().join("\n")
-            }
+            Content::List { items, .. } => items.iter().map(Item::marked_text).collect::<Vec<_>>().join("\n"),
             Content::Table(rows) => rows.iter().map(|row| row.join("\t")).collect::<Vec<_>>().join("\n"),
         }
     }

@@ -59,7 +59,7 @@ fn join(cleaned: &mut String, line: &str, empty: usize) {
         return;
     }
     let mut before = cleaned.chars().rev();
-    let divided = before.next() == Some('-')
+    let divided = matches!(before.next(), Some('-' | '\u{2010}'))
         && before.next().is_some_and(char::is_alphabetic)
         && line.chars().next().is_some_and(char::is_lowercase);
     if divided {
@@ -99,6 +99,8 @@ mod tests {
             ("page1\u{C}page2", "page1\u{C}page2"),
             ("2020-\n2021", "2020-\n2021"),
             ("docu-\nment", "document"),
+            ("docu\u{2010}\nment", "document"),
+            ("E\u{2010}\nMail, up\u{2010}to\u{2010}date", "E\u{2010}\nMail, up\u{2010}to\u{2010}date"),
             ("a-\n  b", "a-\n  b"),
             ("x-\ny-\nz", "xyz"),
             ("soft\u{AD}hyphen", "softhyphen"),

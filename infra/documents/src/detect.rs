@@ -1,14 +1,16 @@
-//! What a file is, from its bytes. Names say nothing, except which kind of plain text a plain text is.
+//! Detects a file's type by its bytes. The name matters only to distinguish kinds of plain text.
 
 use std::io::{Cursor, Read};
 
 use zip::ZipArchive;
 
+use crate::encoding;
+
 /// Portable documents.
 pub const PDF: &str = "application/pdf";
 /// Microsoft's formats since 2007 with a password, in an envelope of the older kind.
 pub const ENCRYPTED_OFFICE: &str = "application/x-encrypted-office";
-/// What nobody reads.
+/// The type of bytes that are not recognised.
 pub const UNKNOWN: &str = "application/octet-stream";
 /// Microsoft's formats since 2007.
 pub const DOCX: &str = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
@@ -52,7 +54,7 @@ pub const GIF: &str = "image/gif";
 pub const WEBP: &str = "image/webp";
 
 /// Word before 2007.
-const DOC: &str = "application/msword";
+pub const DOC: &str = "application/msword";
 /// Slides before 2007.
 const PPT: &str = "application/vnd.ms-powerpoint";
 /// Mails of Outlook.
@@ -62,13 +64,16 @@ const ZIP: &str = "application/zip";
 /// XHTML that a Tika server made of a document of another type.
 pub const TIKA_PAGE: &str = "application/x-tika-page";
 
+/// Other compound files.
+pub(crate) const COMPOUND: &str = "application/x-ole-storage";
+
 /// Types that are recognised here and only read by Tika; it knows more.
-pub(crate) const FOR_TIKA: [&str; 4] = [DOC, PPT, MSG, ZIP];
+pub(crate) const FOR_TIKA: [&str; 3] = [PPT, MSG, ZIP];
 
 /// All types that are known by name here.
-const KNOWN: [&str; 20] = [
-    PDF, DOCX, XLSX, PPTX, XLS, ODT, ODS, ODP, EPUB, RTF, HTML, EML, CSV, MARKDOWN, TEXT, PNG, JPEG, TIFF,
-    WEBP, TIKA_PAGE,
+const KNOWN: [&str; 21] = [
+    PDF, DOC, DOCX, XLSX, PPTX, XLS, ODT, ODS, ODP, EPUB, RTF, HTML, EML, CSV, MARKDOWN, TEXT, PNG, JPEG,
+    TIFF, WEBP, TIKA_PAGE,
 ];
 
 /// The type called `name`.
@@ -76,10 +81,29 @@ pub(crate) fn known(name: &str) -> Option<&'static str> {
     KNOWN.into_iter().find(|known| *known == name)
 }
 
-/// How many bytes are looked at to tell kinds of text apart.
+/// Bytes read to distinguish kinds of text.
 const HEAD: usize = 4096;
 /// Where a PDF may begin, as readers allow.
 const PDF_HEAD: usize = 1024;
+
+/// A container of files, whose type follows from its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Envelope {
+    Archive,
+    Compound,
+}
+
+/// The kind of envelope that `bytes` begin like.
+pub(crate) fn envelope(bytes: &[u8]) -> Option<Envelope> {
+    if contains(&bytes[..bytes.len().min(PDF_HEAD)], b"%PDF-") {
+        return None;
+    }
+    match bytes {
+        [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => Some(Envelope::Archive),
+        _ if bytes.starts_with(b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1") => Some(Envelope::Compound),
+        _ => None,
+    }
+}
 
 /// The type of `bytes`; `name` is what the file was called.
 pub fn detect(bytes: &[u8], name: &str) -> &'static str {
@@ -87,8 +111,10 @@ pub fn detect(bytes: &[u8], name: &str) -> &'static str {
     if contains(&bytes[..bytes.len().min(PDF_HEAD)], b"%PDF-") {
         return PDF;
     }
-    if starts(b"PK\x03\x04") || starts(b"PK\x05\x06") {
-        return in_zip(bytes);
+    match envelope(bytes) {
+        Some(Envelope::Archive) => return in_zip(bytes),
+        Some(Envelope::Compound) => return in_compound_file(bytes),
+        None => {}
     }
     if starts(b"\x89PNG\r\n\x1a\n") {
         return PNG;
@@ -111,14 +137,11 @@ pub fn detect(bytes: &[u8], name: &str) -> &'static str {
     if starts(b"{\\rtf") {
         return RTF;
     }
-    if starts(b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1") {
-        return in_compound_file(bytes);
-    }
-    if is_text(bytes) { kind_of_text(bytes, name) } else { UNKNOWN }
+    if encoding::is_text(bytes) { kind_of_text(bytes, name) } else { UNKNOWN }
 }
 
-fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
-    bytes.windows(wanted.len()).any(|window| window == wanted)
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
 }
 
 /// Open documents and books name their type in the first file; Microsoft's have a main part.
@@ -126,39 +149,58 @@ fn in_zip(bytes: &[u8]) -> &'static str {
     let Ok(mut archive) = ZipArchive::new(Cursor::new(bytes)) else { return in_broken_zip(bytes) };
     let mut named = String::new();
     if let Ok(file) = archive.by_name("mimetype") {
-        // What cannot be read names nothing.
+        // An unreadable entry names no type.
         let _ = file.take(200).read_to_string(&mut named);
     }
     if let Some(known) = [ODT, ODS, ODP, EPUB].into_iter().find(|known| named.trim().starts_with(known)) {
         return known;
     }
     let has = |name: &str| archive.file_names().any(|file| file.is_ok_and(|file| file == name));
-    if has("word/document.xml") {
-        DOCX
-    } else if has("xl/workbook.xml") {
-        XLSX
-    } else if has("ppt/presentation.xml") {
-        PPTX
-    } else if has("META-INF/container.xml") {
-        EPUB
-    } else {
-        ZIP
+    let by_part = [
+        ("word/document.xml", DOCX),
+        ("xl/workbook.xml", XLSX),
+        ("ppt/presentation.xml", PPTX),
+        ("META-INF/container.xml", EPUB),
+    ];
+    if let Some((_, known)) = by_part.into_iter().find(|(part, _)| has(part)) {
+        return known;
     }
+    // The main part may have another name; the list of types names its kind.
+    let mut types = String::new();
+    if let Ok(file) = archive.by_name("[Content_Types].xml") {
+        let _ = file.take(TYPES).read_to_string(&mut types);
+    }
+    let by_kind = [("wordprocessingml.", DOCX), ("presentationml.", PPTX), ("spreadsheetml.", XLSX)];
+    let main = |kind: &str| {
+        [
+            "document.main+xml",
+            "template.main+xml",
+            "presentation.main+xml",
+            "slideshow.main+xml",
+            "sheet.main+xml",
+        ]
+        .iter()
+        .any(|main| types.contains(&format!("{kind}{main}")))
+    };
+    by_kind.into_iter().find(|(kind, _)| main(kind)).map_or(ZIP, |(_, known)| known)
 }
 
-/// What the parts of Microsoft's formats are called, one of which comes first.
+/// Bytes of the list of types that are looked at.
+const TYPES: u64 = 1 << 20;
+
+/// Names of the parts of Microsoft's formats; one of them is the first entry.
 const OFFICE_PARTS: [&str; 6] = ["[Content_Types].xml", "_rels/", "docProps/", "word/", "xl/", "ppt/"];
 
-/// What an archive without its directory was meant to be: enough for its reader to say that it is damaged.
-fn in_broken_zip(bytes: &[u8]) -> &'static str {
+/// The intended type of an archive without its directory, so that its reader can report the damage.
+pub(crate) fn in_broken_zip(bytes: &[u8]) -> &'static str {
     let head = &bytes[..bytes.len().min(HEAD)];
     let named = [ODT, ODS, ODP, EPUB].into_iter().find(|known| contains(head, known.as_bytes()));
     let is_office = OFFICE_PARTS.into_iter().any(|part| contains(head, part.as_bytes()));
     named.unwrap_or(if is_office { DOCX } else { ZIP })
 }
 
-/// Microsoft's formats before 2007, told apart by the names of their streams, which are in UTF-16.
-fn in_compound_file(bytes: &[u8]) -> &'static str {
+/// Microsoft's formats before 2007, distinguished by the names of their streams, which are in UTF-16.
+pub(crate) fn in_compound_file(bytes: &[u8]) -> &'static str {
     let has = |name: &str| {
         let name: Vec<u8> = name.encode_utf16().flat_map(u16::to_le_bytes).collect();
         contains(bytes, &name)
@@ -174,22 +216,12 @@ fn in_compound_file(bytes: &[u8]) -> &'static str {
     } else if has("EncryptedPackage") {
         ENCRYPTED_OFFICE
     } else {
-        "application/x-ole-storage"
+        COMPOUND
     }
-}
-
-/// Whether bytes are letters in UTF-8, UTF-16 with a mark, or one of the encodings with a byte per letter.
-fn is_text(bytes: &[u8]) -> bool {
-    if bytes.starts_with(b"\xFF\xFE") || bytes.starts_with(b"\xFE\xFF") {
-        return true;
-    }
-    let head = &bytes[..bytes.len().min(64 * 1024)];
-    let odd = head.iter().filter(|byte| matches!(byte, 0..=8 | 11 | 14..=26 | 28..=31 | 127)).count();
-    !head.contains(&0) && odd * 200 <= head.len()
 }
 
 fn kind_of_text(bytes: &[u8], name: &str) -> &'static str {
-    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]).to_ascii_lowercase();
+    let head = encoding::decode(&bytes[..bytes.len().min(HEAD)]).to_ascii_lowercase();
     let head = head.trim_start_matches('\u{FEFF}').trim_start();
     if is_html(head) {
         return HTML;
@@ -245,7 +277,7 @@ fn is_mail(head: &str) -> bool {
     known >= 2
 }
 
-/// What separates the values of each line, if every line has as many.
+/// The separator of values, if it gives every line the same number of values.
 pub(crate) fn delimiter(head: &str) -> Option<u8> {
     let mut lines: Vec<&str> = head.lines().take(20).filter(|line| !line.trim().is_empty()).collect();
     if head.len() >= HEAD && lines.len() > 1 {
@@ -279,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_tell_the_type_and_names_do_not() {
+    fn the_type_follows_from_bytes_and_not_from_names() {
         let cases: &[(&[u8], &str, &str)] = &[
             (b"%PDF-1.7\n", "a.txt", PDF),
             (b"\n\n%PDF-1.4", "", PDF),
@@ -295,6 +327,8 @@ mod tests {
             (b"Hello, world.\nHow are you?\n", "x.csv", TEXT),
             ("Grüße".as_bytes(), "", TEXT),
             (b"Gr\xFC\xDFe", "", TEXT),
+            (b"\x1B[31mfailed\x1B[0m: N\x08NA\x08AM\x08ME\x08E\x07", "a.log", TEXT),
+            (b"t\0h\0e\0 \0p\0o\0i\0n\0t\0s\0", "", TEXT),
             (b"\x7fELF\x02\x01\x01\0\0\0", "a.txt", UNKNOWN),
             (b"PK\x03\x04broken", "a.docx", "application/zip"),
             (b"PK\x03\x04\x14\0docProps/app.xml", "", DOCX),

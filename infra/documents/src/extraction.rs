@@ -1,4 +1,4 @@
-//! What an extraction gives.
+//! The result of an extraction.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,11 +9,11 @@ use crate::write::Document;
 pub struct Extraction {
     /// The text in the format that was asked for.
     pub content: String,
-    /// What the bytes are.
+    /// Detected type of the bytes.
     pub mime_type: String,
     /// `pdfium`, `native` or `tika`.
     pub extractor_used: String,
-    /// Who recognised text in pictures; none if nobody had to.
+    /// The engine that recognised text in images; `None` if none was needed.
     pub ocr_engine_used: Option<String>,
     /// None for what has no pages.
     pub page_count: Option<usize>,
@@ -23,11 +23,11 @@ pub struct Extraction {
     pub confidence: f32,
     /// In the order in which they were applied.
     pub processors_applied: Vec<String>,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub warnings: Vec<String>,
 }
 
-/// What a child gives: written already, or a document that is worked on before it is.
+/// A child's output: written already, or a document that is processed further before it is written.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Parsed {
     pub(crate) extraction: Extraction,

@@ -9,10 +9,10 @@ pub enum Failure {
     /// There are no bytes.
     #[error("the file is empty")]
     Empty,
-    /// Nobody here reads this type.
+    /// No engine reads this type.
     #[error("files of type {mime_type} are not supported: GET /api/v1/formats lists the types that are")]
     Unsupported {
-        /// What the bytes are.
+        /// Detected type of the bytes.
         mime_type: String,
     },
     /// The engine that was asked for does not read this type.
@@ -20,13 +20,13 @@ pub enum Failure {
     WrongEngine {
         /// That engine.
         engine: String,
-        /// What the bytes are.
+        /// Detected type of the bytes.
         mime_type: String,
     },
     /// Something is not installed, not configured, or does not answer.
     #[error("{message}")]
     Unavailable {
-        /// What it is and what to do.
+        /// States the limit and what to do.
         message: String,
     },
     /// The language is not one of those that can be recognised.
@@ -40,7 +40,7 @@ pub enum Failure {
     /// The file is damaged, truncated, or not what it claims to be.
     #[error("{message}")]
     Corrupt {
-        /// What is wrong with it.
+        /// States the fault.
         message: String,
     },
     /// A password is needed.
@@ -58,7 +58,7 @@ pub enum Failure {
         /// The limit.
         seconds: u64,
     },
-    /// The parser died over it.
+    /// The parser crashed on the document.
     #[error("the document made its parser fail, which harmed nothing else: it is probably damaged")]
     Crash,
 }

@@ -1,4 +1,4 @@
-//! What a caller may ask for.
+//! The options of an extraction.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,22 +15,24 @@ pub enum OutputFormat {
     Plaintext,
 }
 
-/// Who reads the file.
+/// The engine that reads the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Engine {
-    /// Whoever reads this type: in-process first, then Tika.
+    /// The first engine that reads this type: in-process first, then Tika.
     #[default]
     Auto,
     /// Apache Tika, a server.
     Tika,
     /// PDF, in-process.
     Pdfium,
+    /// The same under the name that other services give it; answers repeat what was asked for.
+    Pymupdf,
     /// Office, web, mail, books and text, in-process; images through recognition.
     Native,
 }
 
-/// Who recognises text in pictures.
+/// The engine that recognises text in images.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OcrEngine {
@@ -39,11 +41,11 @@ pub enum OcrEngine {
     Tesseract,
     /// Google's service.
     GoogleVision,
-    /// Nobody.
+    /// No recognition.
     None,
 }
 
-/// What is done with the text, in the order given.
+/// The steps applied to the text, in the order given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Processor {
@@ -60,15 +62,12 @@ pub enum Processor {
 pub struct Options {
     /// How the text is written.
     pub output_format: OutputFormat,
-    /// Who reads the file.
     pub engine: Engine,
-    /// Who recognises text in pictures.
     pub ocr_engine: OcrEngine,
     /// ISO 639-3 code of the text's language.
     pub language: String,
-    /// What is done with the text.
     pub processors: Vec<Processor>,
-    /// Whether markdown begins with what is known of the document.
+    /// Whether Markdown starts with the document's metadata.
     pub front_matter: bool,
 }
 
@@ -111,16 +110,15 @@ impl Engine {
             Self::Auto => "auto",
             Self::Tika => "tika",
             Self::Pdfium => "pdfium",
+            Self::Pymupdf => "pymupdf",
             Self::Native => "native",
         }
     }
 
-    /// The one called `word`; `pymupdf` is what an older family of clients calls its PDF engine.
+    /// The one called `word`.
     pub fn named(word: &str) -> Option<Self> {
-        if word == "pymupdf" {
-            return Some(Self::Pdfium);
-        }
-        [Self::Auto, Self::Tika, Self::Pdfium, Self::Native].into_iter().find(|known| known.as_str() == word)
+        let known = [Self::Auto, Self::Tika, Self::Pdfium, Self::Pymupdf, Self::Native];
+        known.into_iter().find(|known| known.as_str() == word)
     }
 }
 

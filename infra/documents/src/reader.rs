@@ -1,6 +1,7 @@
 //! From bytes to text, in one process: type, engine, recognition, processors, writer.
 
 use serde_json::Value;
+use signalbox_confinement::Protection;
 use signalbox_pdf::Library;
 
 use crate::{
@@ -11,12 +12,12 @@ use crate::{
     extraction::{Extraction, Parsed},
     failure::Failure,
     layout,
-    ocr::{Link, Recogniser, Recognition, Remote, Tesseract},
+    ocr::{Admitted, Link, Recogniser, Recognition, Remote, Tesseract},
     options::{Engine, OcrEngine, Options, Processor},
     write::{Document, PageNote},
 };
 
-/// What one document may take.
+/// The limits of one document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
     /// Address space of the process, in bytes.
@@ -33,7 +34,7 @@ pub struct Limits {
     pub threads: usize,
 }
 
-/// What this installation can do, found by trying.
+/// The abilities of this installation, found by trying.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Abilities {
     /// Whether PDFs can be read; else why not.
@@ -42,21 +43,23 @@ pub struct Abilities {
     pub languages: Vec<String>,
     /// Types that are read in-process.
     pub mime_types: Vec<String>,
+    /// The kernel's mechanisms that confine the process.
+    pub protection: Protection,
 }
 
 /// A document to be read.
 pub(crate) struct Request<'a> {
     pub(crate) bytes: Vec<u8>,
-    /// What it was called; tells kinds of plain text apart.
+    /// Name of the file; distinguishes kinds of plain text.
     pub(crate) name: &'a str,
-    /// What the bytes are, if that is known.
+    /// The type of the bytes, if it is known.
     pub(crate) mime_type: Option<&'static str>,
     pub(crate) options: &'a Options,
     /// Languages that the outside recognises, if it is the one to do it.
     pub(crate) remote_languages: &'a [String],
 }
 
-/// Reads documents one after the other.
+/// Reads documents.
 pub(crate) struct Reader {
     pdf: Result<PdfEngine, String>,
     native: NativeEngine,
@@ -90,6 +93,16 @@ impl Reader {
                 .as_ref()
                 .map_or_else(Vec::new, |tesseract| tesseract.languages().to_vec()),
             mime_types,
+            protection: Protection::default(),
+        }
+    }
+
+    /// Loads the files that reading with `options` may need.
+    pub(crate) fn prepare(&mut self, options: &Options) {
+        if options.ocr_engine == OcrEngine::Tesseract
+            && let Some(tesseract) = &mut self.tesseract
+        {
+            tesseract.prepare(&options.language);
         }
     }
 
@@ -105,10 +118,16 @@ impl Reader {
         }
         let mime_type = request.mime_type.unwrap_or_else(|| detect::detect(&request.bytes, request.name));
         let options = request.options;
-        let mut remote;
+        let (mut remote, mut admitted);
         let recogniser: Option<&mut dyn Recogniser> = match options.ocr_engine {
             OcrEngine::None => None,
-            OcrEngine::Tesseract => self.tesseract.as_mut().map(|tesseract| tesseract as &mut dyn Recogniser),
+            OcrEngine::Tesseract => match &mut self.tesseract {
+                Some(tesseract) => {
+                    admitted = Admitted::new(link, tesseract);
+                    Some(&mut admitted)
+                }
+                None => None,
+            },
             OcrEngine::GoogleVision => {
                 remote = Remote::new(link, OcrEngine::GoogleVision.as_str(), request.remote_languages);
                 Some(&mut remote)
@@ -144,14 +163,15 @@ fn choose<'a>(
     pdf: &'a Result<PdfEngine, String>,
     native: &'a NativeEngine,
     mime_type: &str,
-    wanted: Engine,
+    requested: Engine,
 ) -> Result<&'a dyn crate::engines::Engine, Failure> {
     let mime_type = mime_type.to_owned();
     let reads = |engine: &dyn crate::engines::Engine| engine.mime_types().contains(&mime_type.as_str());
-    let wrong = || Failure::WrongEngine { engine: wanted.as_str().to_owned(), mime_type: mime_type.clone() };
-    match wanted {
+    let wrong =
+        || Failure::WrongEngine { engine: requested.as_str().to_owned(), mime_type: mime_type.clone() };
+    match requested {
         _ if mime_type == detect::TIKA_PAGE => Ok(&TikaPageEngine),
-        Engine::Pdfium if mime_type != detect::PDF => Err(wrong()),
+        Engine::Pdfium | Engine::Pymupdf if mime_type != detect::PDF => Err(wrong()),
         Engine::Native if !reads(native) => Err(wrong()),
         _ if mime_type == detect::PDF => match pdf {
             Ok(pdf) => Ok(pdf),
@@ -204,10 +224,10 @@ fn finish(reading: Reading, options: &Options, mime_type: &str, engine: &str) ->
             }
         }
         Body::Blocks(blocks) => {
-            let told = reading.metadata.get("page_count").and_then(Value::as_u64);
-            page_count = told.and_then(|count| usize::try_from(count).ok());
-            let is_wanted = wants(Processor::Structure);
-            if is_wanted { blocks } else { blocks.into_iter().map(flat).collect() }
+            let found = reading.metadata.get("page_count").and_then(Value::as_u64);
+            page_count = found.and_then(|count| usize::try_from(count).ok());
+            let is_structured = wants(Processor::Structure);
+            if is_structured { blocks } else { blocks.into_iter().map(flat).collect() }
         }
     };
     if wants(Processor::Cleanup) {
@@ -218,8 +238,8 @@ fn finish(reading: Reading, options: &Options, mime_type: &str, engine: &str) ->
     let document = Document { blocks, metadata: reading.metadata, pages: notes };
     let waits = wants(Processor::Llm);
     // Tika knows what it read.
-    let told = document.metadata.get("content_type").and_then(Value::as_str);
-    let mime_type = told.filter(|_| mime_type == detect::TIKA_PAGE).unwrap_or(mime_type).to_owned();
+    let found = document.metadata.get("content_type").and_then(Value::as_str);
+    let mime_type = found.filter(|_| mime_type == detect::TIKA_PAGE).unwrap_or(mime_type).to_owned();
     let extraction = Extraction {
         content: if waits {
             String::new()

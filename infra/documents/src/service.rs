@@ -1,8 +1,10 @@
 //! Documents, as the rest of the system uses them: who reads a document is decided here.
 
+use signalbox_boxed::boxed;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use signalbox_config::Extraction as Config;
+use signalbox_confinement::Protection;
 use tokio::io::{AsyncRead, AsyncSeek, AsyncSeekExt};
 
 use crate::{
@@ -13,12 +15,13 @@ use crate::{
     failure::Failure,
     locate,
     options::{Engine, OcrEngine, Options, Processor},
+    probe::TypeProbe,
     reader::Limits,
-    sandbox::{Job, Pool, PoolError, PoolOptions, Progress},
+    sandbox::{Job, Pool, PoolError, PoolOptions, Progress, Share},
     services::{GoogleVision, Llm, Page, ServiceError, Tika},
 };
 
-/// What makes the program a parser.
+/// The argument that makes the program a parser.
 const PARSE: &str = "parse-documents";
 
 /// Reads documents, by children of this process or by services.
@@ -26,6 +29,8 @@ const PARSE: &str = "parse-documents";
 pub struct Documents {
     pool: Pool,
     services: Arc<Services>,
+    /// Whether documents of anonymous callers are read without a seccomp filter.
+    allow_unconfined: bool,
 }
 
 /// Those that are configured.
@@ -46,7 +51,7 @@ pub enum StartError {
     Service(#[from] ServiceError),
 }
 
-/// What works on this installation.
+/// The engines that work on this installation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Offer {
     /// Extraction engines.
@@ -59,7 +64,7 @@ pub struct Offer {
     pub languages: Vec<String>,
     /// Types that are read.
     pub mime_types: Vec<String>,
-    /// What is missing, and what to do about it.
+    /// The missing parts, and what to do about each.
     pub notes: Vec<String>,
 }
 
@@ -69,8 +74,10 @@ pub struct Source<'a, R> {
     pub bytes: R,
     /// How many.
     pub length: u64,
-    /// What it is called; tells kinds of plain text apart.
+    /// Name of the file; distinguishes kinds of plain text.
     pub name: &'a str,
+    /// The principal that holds the place.
+    pub share: Share,
 }
 
 impl Documents {
@@ -78,6 +85,7 @@ impl Documents {
     ///
     /// # Errors
     /// [`StartError`].
+    #[boxed]
     pub async fn start(config: &Config, program: PathBuf) -> Result<Self, StartError> {
         let services = Arc::new(Services::of(config)?);
         let configured = |path: &str| (!path.is_empty()).then(|| PathBuf::from(path));
@@ -100,9 +108,34 @@ impl Documents {
             places,
             limits,
             children: if config.parsers == 0 { cores } else { config.parsers },
-            patience: Duration::from_secs(config.patience_seconds),
+            queue_timeout: Duration::from_secs(config.patience_seconds),
         };
-        Ok(Self { pool: Pool::start(options).await?, services })
+        Ok(Self { pool: Pool::start(options).await?, services, allow_unconfined: false })
+    }
+
+    /// Reads documents of anonymous callers on a kernel without seccomp filters too, if `allowed` (`sandbox.allow_unconfined`).
+    #[must_use]
+    pub fn allow_unconfined(self, allowed: bool) -> Self {
+        Self { allow_unconfined: allowed, ..self }
+    }
+
+    /// The kernel's mechanisms that confine the processes that parse.
+    pub fn protection(&self) -> Protection {
+        self.pool.abilities().protection
+    }
+
+    /// Refuses documents of anonymous callers, if the processes that parse them can make any system call.
+    ///
+    /// # Errors
+    /// [`Failure::Unavailable`].
+    pub fn check_anonymous(&self) -> Result<(), Failure> {
+        if self.protection().seccomp || self.allow_unconfined {
+            return Ok(());
+        }
+        Err(Failure::unavailable(
+            "documents of anonymous callers are not read here, because this kernel does not offer seccomp filters: log in, or set \
+             sandbox.allow_unconfined = true",
+        ))
     }
 
     /// How many documents are read at the same time.
@@ -110,7 +143,8 @@ impl Documents {
         self.pool.capacity()
     }
 
-    /// What works now.
+    /// The engines that work now.
+    #[boxed]
     pub async fn offer(&self) -> Offer {
         let abilities = self.pool.abilities();
         let mut offer = Offer {
@@ -133,6 +167,9 @@ impl Documents {
         } else {
             offer.ocr_engines.push(OcrEngine::Tesseract.as_str());
         }
+        if let Some(missing) = self.protection().missing() {
+            offer.notes.push(format!("documents are read with less protection: {missing}"));
+        }
         self.services.add_to(&mut offer).await;
         offer
     }
@@ -144,9 +181,11 @@ impl Documents {
     pub fn check(&self, options: &Options) -> Result<(), Failure> {
         let (abilities, services) = (self.pool.abilities(), &self.services);
         let missing =
-            |what: &str| Err(Failure::unavailable(format!("{what} is not installed or not configured here")));
+            |part: &str| Err(Failure::unavailable(format!("{part} is not installed or not configured here")));
         match options.engine {
-            Engine::Pdfium if abilities.pdfium.is_err() => return missing("the extraction engine pdfium"),
+            Engine::Pdfium | Engine::Pymupdf if abilities.pdfium.is_err() => {
+                return missing("the extraction engine pdfium");
+            }
             Engine::Tika if services.tika.is_none() => return missing("the extraction engine tika"),
             _ => {}
         }
@@ -166,6 +205,24 @@ impl Documents {
             return Ok(());
         }
         Err(Failure::Language { language: options.language.clone(), supported })
+    }
+
+    /// Refuses a file that nothing here reads with `options`, by its `probe` alone.
+    ///
+    /// # Errors
+    /// [`Failure::Unsupported`] and [`Failure::WrongEngine`].
+    pub fn check_type(&self, probe: &TypeProbe, options: &Options) -> Result<(), Failure> {
+        let asks_tika = matches!(options.engine, Engine::Auto | Engine::Tika);
+        // Tika knows more types.
+        if asks_tika && self.services.tika.is_some() {
+            return Ok(());
+        }
+        let Some(mime_type) = probe.unreadable() else { return Ok(()) };
+        let mime_type = mime_type.to_owned();
+        if asks_tika {
+            return Err(Failure::Unsupported { mime_type });
+        }
+        Err(Failure::WrongEngine { engine: options.engine.as_str().to_owned(), mime_type })
     }
 
     /// Reads a document.
@@ -196,14 +253,14 @@ impl Documents {
         Ok(extraction)
     }
 
-    /// Has a child read it, or Tika: when it is asked for, or when nobody else knows the type.
+    /// Has a child read it, or Tika: on request, or if no other engine reads the type.
     async fn parse<R: AsyncRead + AsyncSeek + Unpin>(
         &self,
         source: Source<'_, R>,
         options: &Options,
         progress: Progress<'_>,
     ) -> Result<Parsed, Failure> {
-        let Source { mut bytes, length, name } = source;
+        let Source { mut bytes, length, name, share } = source;
         let tika =
             self.services.tika.as_ref().filter(|_| matches!(options.engine, Engine::Auto | Engine::Tika));
         let mut unknown = Failure::Unsupported { mime_type: detect::UNKNOWN.to_owned() };
@@ -213,7 +270,16 @@ impl Documents {
                 .google_vision
                 .as_ref()
                 .filter(|_| options.ocr_engine == OcrEngine::GoogleVision);
-            let job = Job { bytes: &mut bytes, length, name, mime_type: None, options, recognise, progress };
+            let job = Job {
+                bytes: &mut bytes,
+                length,
+                name,
+                mime_type: None,
+                options,
+                recognise,
+                share: &share,
+                progress,
+            };
             match self.pool.extract(job).await {
                 Err(failure @ Failure::Unsupported { .. }) if tika.is_some() => unknown = failure,
                 parsed => return parsed,
@@ -225,7 +291,7 @@ impl Documents {
             return Err(Failure::Empty);
         }
         let Page::Read(page) = tika.read(&mut bytes, length, options).await? else { return Err(unknown) };
-        // What Tika says is parsed apart like what anybody says.
+        // Tika's answer is parsed in the sandbox too, like any other input.
         let options = &Options { ocr_engine: OcrEngine::None, ..options.clone() };
         let job = Job {
             length: page.len() as u64,
@@ -234,6 +300,7 @@ impl Documents {
             mime_type: Some(detect::TIKA_PAGE),
             options,
             recognise: None,
+            share: &share,
             progress: &mut |_, _| {},
         };
         self.pool.extract(job).await

@@ -1,4 +1,4 @@
-//! What kind of address an address is, after the special-purpose registries of IANA (RFC 6890 and its updates).
+//! Classifies addresses by the special-purpose registries of IANA (RFC 6890 and its updates).
 
 use std::{
     fmt,

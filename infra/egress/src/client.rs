@@ -1,3 +1,4 @@
+use signalbox_boxed::boxed;
 use std::{error::Error, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -13,19 +14,19 @@ use crate::{
 
 /// All of a request: resolving, connecting, sending, and the head of the answer.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The next piece of a body that is wanted.
+/// Timeout of the next piece of a body.
 const PIECE_LIMIT: Duration = Duration::from_secs(30);
-/// A connection that has not been used for so long is closed.
+/// Idle time after which a connection is closed.
 const IDLE: Duration = Duration::from_secs(30);
 /// Connections to one host that wait to be used again.
 const MAX_IDLE: usize = 10;
-/// So much of an answer's body is read, so that its connection can be used again. It is thrown away: it might be from
-/// somewhere that whoever named the address cannot read.
+/// Bytes of a response body that are read so that its connection can be reused. They are discarded: the user who
+/// named the address may have no access to its content.
 const MAX_BODY_BYTES: usize = 16 * 1024;
-/// The body may take so long.
+/// Time limit of the body.
 const BODY_LIMIT: Duration = Duration::from_millis(250);
 
-/// Why no answer came.
+/// Reasons why there was no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum EgressError {
     /// The host is, or resolves to, an address that may not be reached.
@@ -33,13 +34,12 @@ pub enum EgressError {
     Denied {
         /// The address.
         address: IpAddr,
-        /// What it is.
         class: Class,
     },
-    /// Nothing came within the limit.
+    /// No answer within the limit.
     #[error("Timeout")]
     Timeout,
-    /// The name cannot be resolved, nobody listens, or the connection broke.
+    /// The name cannot be resolved, the connection was refused, or it broke.
     #[error("Transport error: {0}")]
     Transport(String),
 }
@@ -72,7 +72,7 @@ impl Egress {
             .retry(reqwest::retry::never())
             .no_proxy()
             .referer(false)
-            // Receivers that read as many bytes as the header says, and know no other version.
+            // Some receivers know only HTTP/1.1 and read exactly the announced length.
             .http1_only()
             .http1_title_case_headers()
             .pool_idle_timeout(IDLE)
@@ -81,10 +81,11 @@ impl Egress {
         Ok(Self { client, policy })
     }
 
-    /// Posts `body` to `target` with `headers`, at most once; gives back the status, whatever it is.
+    /// Posts `body` to `target` with `headers`, at most once; returns the status, whatever it is.
     ///
     /// # Errors
     /// [`EgressError`]; after [`EgressError::Timeout`] and most of [`EgressError::Transport`] the receiver may have had it.
+    #[boxed]
     pub async fn post(
         &self,
         target: &Target,
@@ -98,10 +99,11 @@ impl Egress {
         Ok(status)
     }
 
-    /// Gets what is at `target`. Whoever asks reads the body, and sets a limit to its size and to the time of all of it.
+    /// Sends a GET request to `target`. The caller reads the body, and limits its size and total time.
     ///
     /// # Errors
     /// [`EgressError`].
+    #[boxed]
     pub async fn get(&self, target: &Target) -> Result<Download, EgressError> {
         self.send(target, self.client.get(target.url())).await.map(Download)
     }
@@ -120,17 +122,17 @@ impl Egress {
 pub struct Download(Response);
 
 impl Download {
-    /// Whatever it is.
+    /// The status, whether success or not.
     pub fn status(&self) -> StatusCode {
         self.0.status()
     }
 
-    /// Bytes of the body, if the answer says so.
+    /// Length of the body, if announced.
     pub fn length(&self) -> Option<u64> {
         self.0.content_length()
     }
 
-    /// The body. It fails when nothing comes for half a minute.
+    /// The body. It fails when no data arrives for half a minute.
     pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, EgressError>> + Send {
         stream::try_unfold(self.0, async |mut answer| {
             let piece = timeout(PIECE_LIMIT, answer.chunk()).await.map_err(|_| EgressError::Timeout)?;
@@ -139,7 +141,7 @@ impl Download {
     }
 }
 
-/// Reads the body of `answer` if it is short and comes quickly; otherwise the connection is closed with it.
+/// Reads the body of `answer` if it is short and arrives quickly; otherwise closes the connection.
 async fn discard(mut answer: Response) {
     let read_all = async {
         let mut read = 0;
@@ -153,7 +155,7 @@ async fn discard(mut answer: Response) {
     tokio::select! { () = read_all => {}, () = sleep(BODY_LIMIT) => {} }
 }
 
-/// The innermost cause says most; the outer ones repeat the address.
+/// The innermost cause is the most specific; the outer ones repeat the address.
 fn explain(error: &reqwest::Error) -> EgressError {
     let mut cause: &dyn Error = error;
     loop {

@@ -8,11 +8,12 @@ use crate::{Class, class_of};
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
     allowed: Vec<IpNet>,
+    no_loopback: bool,
 }
 
 /// A text that names no network.
 #[derive(Debug, thiserror::Error)]
-#[error("\"{0}\" is no network: write it like 10.1.0.0/16, 192.168.7.9 or fd00::/8")]
+#[error("\"{0}\" is not a network: write it like 10.1.0.0/16, 192.168.7.9 or fd00::/8")]
 pub struct InvalidNetwork(String);
 
 impl Policy {
@@ -25,7 +26,14 @@ impl Policy {
             let address = || text.parse::<IpAddr>().map(IpNet::from);
             text.parse::<IpNet>().or_else(|_| address()).map_err(|_| InvalidNetwork(text.to_owned()))
         };
-        Ok(Self { allowed: networks.iter().map(|text| parse(text.as_ref())).collect::<Result<_, _>>()? })
+        let allowed = networks.iter().map(|text| parse(text.as_ref())).collect::<Result<_, _>>()?;
+        Ok(Self { allowed, no_loopback: false })
+    }
+
+    /// The same without the addresses of this machine itself, whatever networks are allowed.
+    #[must_use]
+    pub fn without_loopback(self) -> Self {
+        Self { no_loopback: true, ..self }
     }
 
     /// Whether `address` may be reached.
@@ -35,6 +43,10 @@ impl Policy {
     pub fn check(&self, address: IpAddr) -> Result<(), Class> {
         // `::ffff:127.0.0.1` is the same machine as `127.0.0.1`, and allowed or not with it.
         let address = address.to_canonical();
+        // Linux takes 0.0.0.0 and :: for this machine, too.
+        if self.no_loopback && (address.is_loopback() || address.is_unspecified()) {
+            return Err(Class::Loopback);
+        }
         if self.allowed.iter().any(|network| network.contains(&address)) {
             return Ok(());
         }
@@ -56,6 +68,16 @@ mod tests {
         }
         for denied in ["10.2.0.0", "192.168.7.8", "169.254.169.254", "64:ff9b::127.0.0.1", "fd00::1"] {
             assert!(policy.check(denied.parse().unwrap()).is_err(), "{denied}");
+        }
+    }
+
+    #[test]
+    fn loopback_can_be_excepted_from_what_is_allowed() {
+        let policy =
+            Policy::allowing(&["127.0.0.0/8", "0.0.0.0/32", "10.1.0.0/16"]).unwrap().without_loopback();
+        assert_eq!(policy.check("10.1.2.3".parse().unwrap()), Ok(()));
+        for denied in ["127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0"] {
+            assert_eq!(policy.check(denied.parse().unwrap()), Err(Class::Loopback), "{denied}");
         }
     }
 

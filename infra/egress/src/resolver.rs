@@ -47,7 +47,7 @@ impl Resolve for Guarded {
             if found.is_empty() {
                 return Err(io::Error::from(io::ErrorKind::NotFound).into());
             }
-            // One that is denied condemns the name: nobody who means well mixes them.
+            // One denied address condemns the name: mixed answers are a sign of an attack.
             for address in found.iter().map(SocketAddr::ip) {
                 policy.check(address).map_err(|class| Denied { address, class })?;
             }

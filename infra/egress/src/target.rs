@@ -5,8 +5,8 @@ use url::{Host, Url};
 /// Longest address of a target, in characters.
 const MAX_LENGTH: usize = 2048;
 
-/// Where a request goes: `http` or `https`, a host, no credentials. Decimal, octal and hexadecimal spellings of an IPv4
-/// address are that address (WHATWG URL).
+/// The target of a request: `http` or `https`, a host, no credentials. Decimal, octal and hexadecimal forms of an
+/// IPv4 address are that address (WHATWG URL).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target(Url);
 
@@ -14,12 +14,12 @@ pub struct Target(Url);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTarget {
     /// Not an absolute URL.
-    #[error("must be a URL that begins with http:// or https:// and names a host")]
+    #[error("must be a URL that starts with http:// or https:// and names a host")]
     Malformed,
     /// Another scheme.
     #[error("must begin with http:// or https://")]
     Scheme,
-    /// It would put a secret where everybody reads it.
+    /// The URL is visible to many users, so it must not contain a secret.
     #[error("must not contain a user name or password: sign with a secret instead")]
     Credentials,
     /// Longer than allowed.

@@ -1,4 +1,4 @@
-//! Who a server runs as, and how it is launched so that it does not outlive this process.
+//! The user account of a server, and its launch: the server never outlives this process.
 //!
 //! PostgreSQL refuses to run as root, so root runs it as another user. That user may be unable to enter a data folder
 //! that lies below a closed one, as in a clone made by root. Opening the parents would be wrong; instead the server
@@ -65,7 +65,7 @@ impl Account {
         Ok(())
     }
 
-    /// A command that runs `program` as this user and ends it with `death_signal` when this process dies.
+    /// A command that runs `program` as this user; the kernel sends it `death_signal` when this process ends.
     pub(crate) fn command(&self, program: &Path, death_signal: &str) -> Result<Command, EmbeddedError> {
         let mut command = tied(death_signal)?;
         if let Some(user) = &self.other {
@@ -98,7 +98,8 @@ impl OtherUser {
     }
 }
 
-/// A command that runs a program as this process's own user and ends it with `death_signal` when this process dies.
+/// A command that runs a program as this process's own user; the kernel sends it `death_signal` when this process
+/// ends.
 pub(crate) fn own_command(program: &Path, death_signal: &str) -> Result<Command, EmbeddedError> {
     let mut command = tied(death_signal)?;
     command.arg(program);

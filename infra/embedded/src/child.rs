@@ -1,4 +1,4 @@
-//! A running server: its signals, its end, and what it said.
+//! A running server: its signals, its end, and its output.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -14,8 +14,8 @@ use crate::keeper;
 use crate::log::Log;
 
 const POLL: Duration = Duration::from_millis(15);
-/// How long a server may say nothing before it counts as stuck. A server that recovers after a crash may take longer,
-/// but says so in its log.
+/// Time without output after which a server counts as stuck. A server that recovers after a crash may take longer,
+/// but writes to its log.
 const SILENCE_LIMIT: Duration = Duration::from_secs(30);
 const DROP_LIMIT: Duration = Duration::from_secs(3);
 
@@ -48,7 +48,7 @@ impl ServerProcess {
         self.child.id()
     }
 
-    /// Waits until `ready` says so; an error when the server ends first or falls silent.
+    /// Waits until `ready` returns true; fails if the server ends first or writes nothing for too long.
     pub(crate) async fn wait_ready<F>(&mut self, ready: impl Fn(u32) -> F) -> Result<(), EmbeddedError>
     where
         F: Future<Output = bool>,
@@ -57,7 +57,7 @@ impl ServerProcess {
         let mut heard = Instant::now();
         loop {
             if let Some(status) = self.ended() {
-                return Err(self.died(status));
+                return Err(self.exited(status));
             }
             if ready(self.pid()).await {
                 return Ok(());
@@ -72,8 +72,8 @@ impl ServerProcess {
         }
     }
 
-    fn died(&self, status: ExitStatus) -> EmbeddedError {
-        EmbeddedError::Died {
+    fn exited(&self, status: ExitStatus) -> EmbeddedError {
+        EmbeddedError::Exited {
             program: self.program,
             status: status.to_string(),
             log: self.log.path().to_owned(),
@@ -151,7 +151,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Sends a signal to a process that is known to exist or to have existed a moment ago.
+/// Sends a signal to a process that exists or existed a moment ago.
 pub(crate) fn send(pid: u32, signal: Signal) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(kill_process(pid, signal)?)

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Each message says what happened, why, and what to do about it.
+/// Each message states what happened, why, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddedError {
     #[error("{program} was not found in {searched}; {remedy}")]
@@ -18,7 +18,7 @@ pub enum EmbeddedError {
         remedy: &'static str,
     },
 
-    #[error("{path} did not tell its version (it said \"{said}\"), so it is not used; install it anew")]
+    #[error("{path} did not report its version (it said \"{said}\"), so it is not used; install it anew")]
     VersionUnknown { path: PathBuf, said: String },
 
     #[error(
@@ -51,7 +51,7 @@ pub enum EmbeddedError {
     InitFailed { data_dir: PathBuf, output: String },
 
     #[error("{program} ended while it started ({status}); the end of its log {log} says why:\n{tail}")]
-    Died { program: &'static str, status: String, log: PathBuf, tail: String },
+    Exited { program: &'static str, status: String, log: PathBuf, tail: String },
 
     #[error(
         "{program} was not ready after {waited_seconds} s without a new line in its log {log}, and was stopped; see \

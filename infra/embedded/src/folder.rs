@@ -33,7 +33,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// An exclusive claim on a folder; given up when dropped, or by the kernel when the process dies.
+/// An exclusive lock on a folder; released when dropped, or by the kernel when the process ends.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
@@ -57,7 +57,7 @@ impl Folder {
         self.path.join(name)
     }
 
-    /// The random secret in file `name`, made on the first call; it is what keeps other local users out.
+    /// The random secret in file `name`, created by the first call; it keeps other local users out.
     pub(crate) fn secret(&self, name: &str) -> Result<Secret, EmbeddedError> {
         let path = self.join(name);
         match fs::read_to_string(&path) {
@@ -120,7 +120,7 @@ pub(crate) fn random_word() -> String {
 
 /// Hands a folder and everything in it to another user, unless the folder is that user's already.
 ///
-/// The folder comes last, so that a hand-over that was cut short is done again.
+/// The folder itself is last, so that an interrupted hand-over is repeated.
 pub(crate) fn give(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     if (metadata.uid(), metadata.gid()) == (uid, gid) {

@@ -1,8 +1,8 @@
 //! The thread that spawns every child and keeps the children's logs bounded.
 //!
-//! The kernel sends a parent-death signal when the *thread* that spawned the child ends, not when its process does.
-//! Spawned from a test's thread or from a runtime that is shut down before the process ends, a shared server would
-//! die early. So all children are spawned by one thread that lives as long as the process.
+//! The kernel sends a parent-death signal when the *thread* that spawned the child ends, not when its process does. A
+//! shared server spawned from a test's thread, or from a runtime that is shut down before the process ends, would be
+//! stopped early. So all children are spawned by one thread that lives as long as the process.
 
 use std::io;
 use std::process::{Child, Command};
@@ -23,7 +23,7 @@ struct Order {
     reply: Sender<io::Result<Child>>,
 }
 
-/// Spawns `command` and watches the size of `log` for as long as somebody holds it.
+/// Spawns `command` and limits the size of `log` as long as the log is in use.
 pub(crate) fn spawn(command: Command, log: &Arc<Log>) -> io::Result<Child> {
     let (reply, answer) = channel();
     let order = Order { command, log: Arc::downgrade(log), reply };

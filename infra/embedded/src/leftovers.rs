@@ -1,9 +1,9 @@
 //! Servers of an earlier run that still use a data folder.
 //!
-//! When Signalbox is killed, the kernel tells its servers to end, but they may need a moment, and on a machine where
-//! that signal could not be set they stay. Two servers on one data folder would ruin it, so a start first waits for
-//! such a server and presses it harder step by step. The claim on the folder is held by then: what is found here
-//! belongs to nobody alive.
+//! When Signalbox is killed, the kernel signals its servers, but they may need a moment to stop, and on a machine
+//! where that signal could not be set they stay. Two servers on one data folder would corrupt it, so a start first
+//! waits for such a server and then sends stronger and stronger signals. The folder is locked by then, so a server
+//! found here has no running parent.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -1,10 +1,10 @@
 //! A private PostgreSQL and a private NATS server, run as children of this process.
 //!
-//! This is what lets `signalbox up` and the tests work on a machine where nobody set up a database or a broker:
-//! each server gets a folder, a port on 127.0.0.1 and a random password, and lives no longer than its parent.
+//! This lets `signalbox up` and the tests work on a machine without a database or a broker: each server gets a
+//! folder, a port on 127.0.0.1 and a random password, and runs no longer than its parent.
 //!
-//! It is not a supervisor (a server that dies later stays dead and its clients see that) and it knows nothing of
-//! what is stored in them: databases, schemas and streams belong to the callers.
+//! It is not a supervisor (a server that crashes later is not restarted, and its clients see that), and it does not
+//! know the data stored in them: databases, schemas and streams belong to the callers.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), signalbox_embedded::EmbeddedError> {
@@ -26,7 +26,7 @@
 //!
 //! | The parent | The children |
 //! |---|---|
-//! | calls `stop` | are asked, then told, then killed, each step with a limit |
+//! | calls `stop` | receive stronger and stronger signals, each after a time limit |
 //! | drops the handle | are shut down at once |
 //! | gets Ctrl-C from the terminal | notice nothing: they have process groups of their own |
 //! | is killed (SIGKILL) | get a signal from the kernel; a next start waits for those that still linger |

@@ -37,7 +37,7 @@ fn postgres_folders(root: &Path) -> Vec<PathBuf> {
     versions.chain(path_folders()).filter(|folder| is_program(&folder.join("initdb"))).collect()
 }
 
-/// All usable ones among `folders`, the newest first; an error when there is none.
+/// All usable installations among `folders`, the newest first; an error if there are none.
 fn postgres_among(folders: Vec<PathBuf>) -> Result<Vec<PostgresPrograms>, EmbeddedError> {
     let mut too_old = None;
     let mut found = Vec::new();
@@ -131,7 +131,7 @@ fn version(program: &Path) -> Result<(u32, u32), EmbeddedError> {
     parse_version(&said).ok_or_else(|| EmbeddedError::VersionUnknown { path: program.to_owned(), said })
 }
 
-/// The first `major.minor` in a program's answer; a pre-release such as `17beta1` has minor 0.
+/// The first `major.minor` in a program's output; a pre-release such as `17beta1` has minor 0.
 fn parse_version(said: &str) -> Option<(u32, u32)> {
     said.split_whitespace().find_map(|word| {
         let mut numbers = word.trim_start_matches('v').split('.').map(leading_number);
@@ -147,6 +147,8 @@ fn leading_number(text: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use signalbox_test_support::write_program;
+
     use super::*;
 
     #[test]
@@ -159,12 +161,11 @@ mod tests {
 
     fn fake_program(path: &Path, answer: &str) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, format!("#!/bin/sh\necho '{answer}'\n")).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(path, &format!("#!/bin/sh\necho '{answer}'\n"));
     }
 
     #[test]
-    fn the_newest_postgres_comes_first_and_old_ones_are_passed_over() {
+    fn the_newest_postgres_is_first_and_old_ones_are_skipped() {
         let root = tempfile::tempdir().unwrap();
         let folders = ["13.9", "16.2", "9.6", "15.1"].map(|number| {
             let bin = root.path().join(number).join("bin");

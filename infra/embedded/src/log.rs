@@ -1,4 +1,4 @@
-//! A server's log file: what it said since it was started, and a bound on its size.
+//! A server's log file: its output since the start, with a bounded size.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -17,7 +17,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Opens `path` for appending; what is in it already is not part of this log's tail.
+    /// Opens `path` for appending; its earlier content is not part of this log's tail.
     pub(crate) fn open(path: PathBuf) -> io::Result<(Self, File)> {
         // A log may quote data, and the folder may be one that others can pass through.
         let file = File::options().create(true).append(true).mode(0o600).open(&path)?;
@@ -29,7 +29,7 @@ impl Log {
         &self.path
     }
 
-    /// The file's length, which tells whether anything was said since the last look.
+    /// The file's length; it grows when the server writes.
     pub(crate) fn length(&self) -> u64 {
         fs::metadata(&self.path).map_or(0, |metadata| metadata.len())
     }
@@ -51,7 +51,7 @@ impl Log {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Keeps at most two files of about `LIMIT_BYTES`: a full one moves its content to `<name>.1` and starts anew.
+    /// Keeps at most two files of about `LIMIT_BYTES`: a full one moves its content to `<name>.1` and starts again.
     ///
     /// The child holds the file open for appending, so the file is copied and emptied rather than renamed; lines
     /// written between the two are lost, which a log can bear.
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_log_moves_aside_and_goes_on() {
+    fn a_full_log_is_rotated() {
         let folder = tempfile::tempdir().unwrap();
         let (log, mut file) = Log::open(folder.path().join("log")).unwrap();
         writeln!(file, "first").unwrap();

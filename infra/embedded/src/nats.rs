@@ -3,6 +3,7 @@
 //! In its folder: `nats.conf` (with the password, so only its owner reads it), `jetstream` (the streams), `password`,
 //! `name`, `log`, `lock`. It listens on 127.0.0.1 alone, asks for the password, and has no monitoring port.
 
+use signalbox_boxed::boxed;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -21,17 +22,21 @@ use crate::locate;
 use crate::ports;
 
 const NAME: &str = "nats-server";
-/// Who clients and servers of a cluster say they are.
+/// User name of clients and of servers in a cluster.
 const CLUSTER_USER: &str = "signalbox";
+/// A client is disconnected when it has left this many pings unanswered and the next one is due. Until then the server sends
+/// it commands that no handler will answer, so the default of two minutes would make every second command time out.
+const PINGS: u8 = 2;
+const PING_INTERVAL: &str = "2s";
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
 const STOP_STEPS: [(Signal, Duration); 1] = [(Signal::TERM, Duration::from_secs(10))];
 
 /// How to start a private NATS server.
 #[derive(Clone, Debug)]
 pub struct NatsOptions {
-    /// Everything of this server lives here; made when missing.
+    /// Folder of all files of this server; created if missing.
     pub data_dir: PathBuf,
-    /// A free port is chosen when none is given.
+    /// `None` chooses a free port.
     pub port: Option<u16>,
     /// The cluster that it belongs to, if any.
     pub cluster: Option<ClusterPlace>,
@@ -71,8 +76,7 @@ pub struct Nats {
     identity: Identity,
 }
 
-/// Who the server says it is, and what a client must say. Both stay the same over restarts, so that clients that
-/// reconnect are let in.
+/// The server's identity and its clients' credentials. Both survive restarts, so that clients can reconnect.
 #[derive(Clone, Debug)]
 struct Identity {
     name: String,
@@ -82,12 +86,13 @@ struct Identity {
 
 impl Nats {
     /// Starts the server and waits until it takes connections.
+    #[boxed]
     pub async fn start(options: NatsOptions) -> Result<Self, EmbeddedError> {
         let program = locate::nats_server()?.canonicalize().map_err(EmbeddedError::run(NAME))?;
         let folder = Folder::claim(&options.data_dir, 0o700)?;
         let name = folder.secret("name")?.reveal().to_owned();
         let identity = match &options.cluster {
-            // Clients that go from one server to another say the same to each.
+            // Clients that move from one server to another use the same credentials.
             Some(place) => {
                 let password = Secret::from(place.password.as_str());
                 Identity { name, user: CLUSTER_USER.to_owned(), password }
@@ -106,14 +111,14 @@ impl Nats {
 
     /// The URL of this server, with user and password.
     ///
-    /// `async_nats::connect` passes over both: take them out of a parsed `async_nats::ServerAddr` and give them to
+    /// `async_nats::connect` ignores both: take them out of a parsed `async_nats::ServerAddr` and pass them to
     /// `ConnectOptions::user_and_password`.
     pub fn url(&self) -> String {
         let Identity { user, password, .. } = &self.identity;
         format!("nats://{user}:{}@127.0.0.1:{}", password.reveal(), self.port)
     }
 
-    /// The server's name, by which a cluster tells who leads.
+    /// The server's name, by which a cluster names its leader.
     pub fn name(&self) -> &str {
         &self.identity.name
     }
@@ -134,6 +139,7 @@ impl Nats {
     }
 
     /// Flushes the streams and stops; killed when that takes too long.
+    #[boxed]
     pub async fn stop(self) {
         self.process.stop(&STOP_STEPS).await;
     }
@@ -162,6 +168,8 @@ fn configuration(identity: &Identity, cluster: Option<&ClusterPlace>, port: u16)
         r#"listen: "127.0.0.1:{port}"
 server_name: "{name}"
 max_payload: 8MB
+ping_interval: "{PING_INTERVAL}"
+ping_max: {PINGS}
 jetstream: enabled
 authorization {{ user: "{user}", password: "{password}" }}
 "#

@@ -1,5 +1,6 @@
-//! A cluster of NATS servers on this machine, for tests and measurements of what happens when one of them dies.
+//! A cluster of NATS servers on this machine, for tests and measurements of a server's failure.
 
+use signalbox_boxed::boxed;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
@@ -28,8 +29,9 @@ struct Node {
 
 impl NatsCluster {
     /// Starts `count` servers, each in a folder of its own below `data_dir`. One alone is a server like any other.
+    #[boxed]
     pub async fn start(data_dir: &Path, count: usize) -> Result<Self, EmbeddedError> {
-        // Held until their servers start, so that nobody else is given one of these ports meanwhile.
+        // Held until the servers start, so that no other process is given one of these ports meanwhile.
         let held = (0..count).map(|_| ports::hold()).collect::<Result<Vec<_>, _>>()?;
         let routes: Vec<_> = held.iter().map(|(_, port)| *port).collect();
         let password = random_word();
@@ -53,7 +55,7 @@ impl NatsCluster {
         self.nodes.iter().position(|node| node.name == name)
     }
 
-    /// How many servers belong to it, the dead ones too.
+    /// Number of its servers, stopped ones included.
     pub fn size(&self) -> usize {
         self.nodes.len()
     }
@@ -66,6 +68,7 @@ impl NatsCluster {
     }
 
     /// Starts server `index` again on the same ports, after stopping it in good order if it runs.
+    #[boxed]
     pub async fn restart(&mut self, index: usize) -> Result<(), EmbeddedError> {
         let node = &mut self.nodes[index];
         if let Some(nats) = node.running.take() {
@@ -75,7 +78,7 @@ impl NatsCluster {
         Ok(())
     }
 
-    /// Deletes what JetStream has stored at server `index`, which must not run.
+    /// Deletes the JetStream data of server `index`, which must not run.
     pub fn wipe(&self, index: usize) -> std::io::Result<()> {
         let stored = self.nodes[index].folder.join("jetstream");
         if stored.exists() { std::fs::remove_dir_all(stored) } else { Ok(()) }

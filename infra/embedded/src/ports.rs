@@ -7,25 +7,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::EmbeddedError;
 
-/// How often a port is chosen anew when another program took it between the choice and the server's start.
+/// How often a port is chosen again when another program took it between the choice and the server's start.
 const ATTEMPTS: usize = 8;
 
-/// The first of [`COUNT`] ports that Linux, as it comes, gives to nobody by itself, neither to a listener without a wish nor to a
-/// connection: what was free stays so until who was told of it listens there, also again after a restart.
+/// First port of a range below Linux's default ephemeral ports (32768 and up), so the kernel never assigns one by
+/// itself: a port that was free stays free until its server listens, also after a restart.
 const FIRST: u32 = 12_000;
 const COUNT: u32 = 20_000;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Starts a server on `wanted`, or on a free port that is chosen again when it turns out to be taken.
+/// Starts a server on port `requested`, or on a free port, which is chosen again if it turns out to be taken.
 pub(crate) async fn start_on_port<T, F>(
-    wanted: Option<u16>,
+    requested: Option<u16>,
     start: impl Fn(u16) -> F,
 ) -> Result<T, EmbeddedError>
 where
     F: Future<Output = Result<T, EmbeddedError>>,
 {
-    if let Some(port) = wanted {
+    if let Some(port) = requested {
         require_free(port)?;
         return start(port)
             .await
@@ -44,12 +44,12 @@ fn free() -> Result<u16, EmbeddedError> {
     hold().map(|(_, port)| port)
 }
 
-/// An address of this machine at which nobody listens, another one each time.
+/// An address of this machine without a listener, another one each time.
 pub fn free_address() -> io::Result<SocketAddr> {
     listen_anywhere()?.local_addr()
 }
 
-/// A free port, which nobody else gets as long as the listener lives.
+/// A free port, reserved as long as the listener exists.
 pub(crate) fn hold() -> Result<(TcpListener, u16), EmbeddedError> {
     let held = listen_anywhere().and_then(|listener| {
         let port = listener.local_addr()?.port();
@@ -80,5 +80,5 @@ fn listen(port: u16) -> io::Result<TcpListener> {
 
 /// Both servers print the system's words for EADDRINUSE before they give up.
 fn lost_port(error: &EmbeddedError) -> bool {
-    matches!(error, EmbeddedError::Died { tail, .. } if tail.to_ascii_lowercase().contains("address already in use"))
+    matches!(error, EmbeddedError::Exited { tail, .. } if tail.to_ascii_lowercase().contains("address already in use"))
 }

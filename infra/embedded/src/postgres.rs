@@ -3,6 +3,7 @@
 //! In its folder: `cluster` (the data, owned by the user that the server runs as), `password` (of the superuser
 //! `signalbox`), `log`, `lock`. It listens on 127.0.0.1 alone and every connection needs the password.
 
+use signalbox_boxed::boxed;
 use std::fs;
 use std::future::ready;
 use std::os::unix::fs::DirBuilderExt;
@@ -27,7 +28,7 @@ const FSYNC_OFF: (&str, &str) = ("fsync", "off");
 const STOP_STEPS: [(Signal, Duration); 2] =
     [(Signal::INT, Duration::from_secs(20)), (Signal::QUIT, Duration::from_secs(5))];
 
-/// What differs from PostgreSQL's own defaults: durable, sized for one machine that also runs Signalbox.
+/// Differences from PostgreSQL's defaults: durable, sized for one machine that also runs Signalbox.
 const SETTINGS: [(&str, &str); 14] = [
     ("fsync", "on"),
     ("synchronous_commit", "on"),
@@ -48,9 +49,9 @@ const SETTINGS: [(&str, &str); 14] = [
 /// How to start a private PostgreSQL.
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
-    /// Everything of this server lives here; made when missing.
+    /// Folder of all files of this server; created if missing.
     pub data_dir: PathBuf,
-    /// A free port is chosen when none is given.
+    /// `None` chooses a free port.
     pub port: Option<u16>,
     /// Server settings that override the defaults, such as `("fsync", "off")` in tests.
     pub settings: Vec<(String, String)>,
@@ -83,7 +84,8 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts the server, laying out its data first when there are none, and waits until it takes connections.
+    /// Starts the server, initialising its data first if necessary, and waits until it accepts connections.
+    #[boxed]
     pub async fn start(options: PostgresOptions) -> Result<Self, EmbeddedError> {
         let mut account = Account::for_postgres()?;
         // The server's user passes through this folder to `cluster`, but cannot list it.
@@ -131,6 +133,7 @@ impl Postgres {
     }
 
     /// Ends running statements, writes a checkpoint and stops; killed when that takes too long.
+    #[boxed]
     pub async fn stop(self) {
         self.process.stop(&STOP_STEPS).await;
     }
@@ -146,7 +149,7 @@ fn programs_for(folder: &Folder) -> Result<PostgresPrograms, EmbeddedError> {
     locate::postgres(folder.path(), written.and_then(|version| version.trim().parse().ok()))
 }
 
-/// What one start works with.
+/// The parameters of one start.
 struct Plan<'a> {
     programs: PostgresPrograms,
     account: Account,
@@ -169,7 +172,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Lays out the data in a folder that gets its final name when it is complete, so that an interrupted one starts anew.
+    /// Lays out the data in a folder that gets its final name when it is complete, so that an interrupted one starts again.
     async fn lay_out_once(&self, password: &Secret) -> Result<(), EmbeddedError> {
         let finished = cluster(self.folder);
         if finished.exists() {

@@ -1,14 +1,14 @@
 //! Group commit: one task gathers the appends that arrive while the last transaction was being committed, and
 //! writes them in the next one. So one client waits for one commit, and a hundred share it.
 //!
-//! If the process dies, callers get no answer and ask again with the same command id. If a transaction fails,
-//! every append in it fails with [`AppendError::Unavailable`], because whether it was committed is unknown.
+//! If the process crashes, callers get no answer and repeat the command with the same id. If a transaction fails,
+//! every append in it fails with [`AppendError::Unavailable`], because it is unknown whether it was committed.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::Value;
 use signalbox_clock::Clock;
-use signalbox_database::OwnConnection;
+use signalbox_database::{OwnConnection, is_refusal};
 use signalbox_domain::kernel::{Claim, ClaimOp};
 use signalbox_metrics::metrics;
 use sqlx::{PgConnection, PgPool, Row, postgres::PgRow};
@@ -43,11 +43,13 @@ pub enum AppendError {
     /// A claim of an event does not hold.
     #[error("the claim {op:?} on {kind} does not hold")]
     Claim {
-        /// What was claimed.
         op: ClaimOp,
         /// Name space of the key.
         kind: String,
     },
+    /// The database refuses a value of the events or claims; nothing was appended, and a repetition is refused too.
+    #[error("the database refuses the events: {0}")]
+    Refused(String),
     /// The database did not answer as expected; the append may or may not have happened.
     #[error("the event log cannot be written: {0}")]
     Unavailable(String),
@@ -91,7 +93,7 @@ impl Appender {
         Self { queue, heads }
     }
 
-    /// What this process appended; changes after each commit.
+    /// The heads that this process appended; updated after each commit.
     pub fn heads(&self) -> watch::Receiver<Heads> {
         self.heads.clone()
     }
@@ -117,13 +119,27 @@ async fn write(
     while let Some(batch) = next_batch(&mut appends, &mut waiting).await {
         metrics().queue("append", waiting.len() + appends.len());
         let result = append_batch(&mut own, &clock, &batch).await;
+        if batch.appends.len() > 1 && result.as_ref().is_err_and(is_refusal) {
+            // One command is the cause: its neighbours are appended without it.
+            tracing::warn!(
+                commands = batch.appends.len(),
+                "appends are split to find the one that is refused"
+            );
+            for append in batch.appends {
+                let batch = Batch::of(append);
+                let result = append_batch(&mut own, &clock, &batch).await;
+                heads.send_if_modified(|heads| move_heads(heads, &batch, &result));
+                answer(batch, result);
+            }
+            continue;
+        }
         match &result {
             Ok(outcomes) => metrics().append(batch.appends.len(), appended(&batch, outcomes)),
             Err(error) => {
                 tracing::error!(%error, commands = batch.appends.len(), "appending to the event log failed");
             }
         }
-        // Told before the replies go out, so that readers start as early as possible.
+        // Updated before the replies, so that readers start as early as possible.
         heads.send_if_modified(|heads| move_heads(heads, &batch, &result));
         answer(batch, result);
     }
@@ -158,7 +174,7 @@ async fn next_batch(appends: &mut mpsc::Receiver<Append>, waiting: &mut VecDeque
     }
     if batch.appends.is_empty() {
         keep_or_wait(&mut batch, waiting, appends.recv().await?);
-        // Commands that came to this process at the same time are decided before the first one is written.
+        // Commands that arrived in this process at the same time are decided before the first one is written.
         yield_now().await;
     }
     while !batch.is_full() && waiting.len() < MAX_COMMANDS {
@@ -180,19 +196,25 @@ fn answer(batch: Batch, result: BatchResult) {
     match result {
         Ok(outcomes) => {
             for (append, outcome) in batch.appends.into_iter().zip(outcomes) {
-                // A caller that has gone away asks again with the same command id.
+                // A caller that was dropped repeats the command with the same id.
                 let _ = append.reply.send(outcome);
             }
         }
         Err(error) => {
+            // An internal error of the server may pass.
+            let code = error.as_database_error().and_then(|error| error.code());
+            let refusal = code.is_some_and(|code| code.starts_with("22") || code.starts_with("54"));
             for append in batch.appends {
-                let _ = append.reply.send(Err(AppendError::Unavailable(error.to_string())));
+                let reason = error.to_string();
+                let refused =
+                    if refusal { AppendError::Refused(reason) } else { AppendError::Unavailable(reason) };
+                let _ = append.reply.send(Err(refused));
             }
         }
     }
 }
 
-/// What became of each append of a batch, or why of none.
+/// Results of the appends of a batch, or the error of its transaction.
 type BatchResult = Result<Vec<Result<AppendOutcome, AppendError>>, sqlx::Error>;
 
 async fn append_batch(own: &mut OwnConnection, clock: &Clock, batch: &Batch) -> BatchResult {
@@ -220,7 +242,8 @@ async fn append_on(connection: &mut PgConnection, clock: &Clock, batch: &Batch) 
     };
     let rows = sqlx::query(
         "SELECT outcome, stream_version, log_position, detail
-           FROM append_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
+           FROM append_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
+                              coalesce($16, clock_timestamp()))",
     )
     .bind(appends.iter().map(|append| append.command_id).collect::<Vec<_>>())
     .bind(appends.iter().map(|append| append.aggregate_type).collect::<Vec<_>>())
@@ -237,7 +260,9 @@ async fn append_on(connection: &mut PgConnection, clock: &Clock, batch: &Batch) 
     .bind(events().map(|(.., event)| event.event_type.as_str()).collect::<Vec<_>>())
     .bind(events().map(|(.., event)| event.event_version.as_str()).collect::<Vec<_>>())
     .bind(events().map(|(.., event)| &event.payload).collect::<Vec<_>>())
-    .bind(clock.now())
+    // PostgreSQL's clock unless a test replaces it: events recorded by a wrong clock are deleted too early or too
+    // late.
+    .bind(clock.manual_time())
     .fetch_all(connection)
     .await?;
     rows.iter().map(outcome_of).collect()

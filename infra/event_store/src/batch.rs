@@ -8,7 +8,7 @@ use crate::append::Append;
 /// Most commands of one transaction; more would only delay the first one.
 pub(crate) const MAX_COMMANDS: usize = 256;
 
-/// Appends that go into one transaction because none of them can influence the outcome of another.
+/// Appends that share a transaction because none of them can influence the outcome of another.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) appends: Vec<Append>,
@@ -25,7 +25,12 @@ impl Batch {
         self.appends.len() >= MAX_COMMANDS
     }
 
-    /// Takes `append` in, or gives it back when it has to wait for the next transaction.
+    /// A batch of one.
+    pub(crate) fn of(append: Append) -> Self {
+        Self { appends: vec![append], ..Self::default() }
+    }
+
+    /// Takes `append` in, or returns it when it has to wait for the next transaction.
     pub(crate) fn add(&mut self, append: Append) -> Result<(), Box<Append>> {
         let fits = !self.commands.contains(&append.command_id)
             && !self.streams.contains(&(append.aggregate_type, append.aggregate_id))

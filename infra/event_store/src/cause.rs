@@ -1,9 +1,10 @@
+use signalbox_boxed::boxed;
 use signalbox_domain::kernel::{Decider, Metadata};
 use sqlx::{PgPool, Row};
 use uuid::Uuid;
 
-/// `metadata` of a command on aggregate `id` at `version`, with what its sender left open: the event that led to it, and the
-/// correlation and the trace of that. What nothing led to begins a story of its own, named after the command.
+/// Completes the `metadata` of a command on aggregate `id` at `version`: adds the causing event, and that event's
+/// correlation and trace. A command without a cause starts a causal trace of its own, named after the command.
 pub(crate) async fn complete<D: Decider>(
     pool: &PgPool,
     id: Uuid,
@@ -19,7 +20,7 @@ pub(crate) async fn complete<D: Decider>(
             let at = format!("{CAUSE} WHERE position = $1");
             sqlx::query(&at).bind(position).fetch_optional(pool).await?
         }
-        None if D::ONE_STORY => {
+        None if D::IS_ONE_TRACE => {
             let newest = format!("{CAUSE} WHERE aggregate_type = $1 AND aggregate_id = $2 AND sequence = $3");
             let newest = sqlx::query(&newest).bind(D::TYPE).bind(id.to_string()).bind(version);
             newest.fetch_optional(pool).await?
@@ -49,7 +50,7 @@ pub async fn trace_of_cause<D: Decider>(
 ) -> Result<Option<String>, sqlx::Error> {
     match causation {
         Some(position) => trace_at(pool, position).await,
-        None if D::ONE_STORY => trace_of_stream(pool, D::TYPE, id).await,
+        None if D::IS_ONE_TRACE => trace_of_stream(pool, D::TYPE, id).await,
         None => Ok(None),
     }
 }
@@ -58,6 +59,7 @@ pub async fn trace_of_cause<D: Decider>(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn trace_at(pool: &PgPool, position: i64) -> Result<Option<String>, sqlx::Error> {
     let found = sqlx::query_scalar("SELECT metadata->>'traceparent' FROM events WHERE position = $1");
     Ok(found.bind(position).fetch_optional(pool).await?.flatten())
@@ -67,6 +69,7 @@ pub async fn trace_at(pool: &PgPool, position: i64) -> Result<Option<String>, sq
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn traces_at(pool: &PgPool, positions: &[i64]) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT metadata->>'traceparent' FROM events
@@ -81,6 +84,7 @@ pub async fn traces_at(pool: &PgPool, positions: &[i64]) -> Result<Vec<String>, 
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn trace_of_stream(
     pool: &PgPool,
     aggregate_type: &str,

@@ -11,8 +11,8 @@ use crate::{
     store::CommandStore,
 };
 
-/// How often a command is decided anew when another one came first. While two processes have commands for one aggregate, about
-/// every second attempt comes second; so many in a row hardly happen (ADR 25).
+/// How often a command is decided again after a conflict. While two processes have commands for one aggregate, about
+/// every second attempt conflicts; this many in a row are very unlikely (ADR 25).
 const MAX_RETRIES: u32 = 50;
 
 /// A command on its way to an aggregate.
@@ -22,7 +22,6 @@ pub struct Execution<C> {
     pub aggregate_id: Uuid,
     /// Version that the caller has seen, if it insists on it.
     pub expected_version: Option<i64>,
-    /// Who and what caused it.
     pub metadata: Metadata,
     /// The command itself.
     pub command: C,
@@ -53,7 +52,7 @@ pub async fn execute<D: Decider>(
     execution: Execution<D::Command>,
 ) -> Result<CommandOutcome, ExecuteError> {
     let Execution { aggregate_id, expected_version, metadata, command } = execution;
-    let begins = expected_version.is_none() && begins::<D>(&command);
+    let creates = expected_version.is_none() && creates::<D>(&command);
     for attempt in 0..=MAX_RETRIES {
         let outcome = OnceLock::new();
         let store = CommandStore {
@@ -61,7 +60,7 @@ pub async fn execute<D: Decider>(
             appender,
             metadata: &metadata,
             expected: expected_version,
-            is_new: begins && attempt == 0,
+            is_new: creates && attempt == 0,
             outcome: &outcome,
             loaded: OnceLock::new(),
         };
@@ -88,11 +87,11 @@ pub async fn execute<D: Decider>(
 
 /// Whether `command` makes an aggregate that does not exist yet. Then there is nothing to load, and if there is after all,
 /// the append conflicts.
-fn begins<D: Decider>(command: &D::Command) -> bool {
+fn creates<D: Decider>(command: &D::Command) -> bool {
     D::default().decide(command.clone()).is_ok_and(|events| !events.is_empty())
 }
 
-/// A rejected command may be a repetition of one that was carried out, and whose effect is what it now stumbles on.
+/// A rejected command may be a repetition of one that was carried out, and whose own effect causes the rejection.
 async fn first_outcome(pool: &PgPool, command_id: Uuid) -> Result<Option<CommandOutcome>, ExecuteError> {
     let row: Option<(i64, i64)> =
         sqlx::query_as("SELECT version, position FROM command_outcomes WHERE command_id = $1")

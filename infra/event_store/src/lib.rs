@@ -3,24 +3,27 @@
 //! * [`Appender`] gathers the appends of concurrent commands and commits them together; positions are gapless
 //!   and in commit order.
 //! * [`execute`] runs one command against one aggregate: load, decide, append, and retry on a conflict.
-//! * [`read_after`] reads the log in order, for projections, relay and workers; [`search`] finds what people ask for.
-//! * [`verify_chain`] tells whether the log is as it was.
+//! * [`read_after`] reads the log in order, for projections, relay and workers; [`search`] finds events by filters.
+//! * [`verify_chain`] checks that the log is unchanged.
 //!
-//! It is not a bus: whoever wants to know of new events reads the log again when [`Appender::heads`] moves.
+//! It is not a bus: subscribers read the log again when [`Appender::heads`] moves.
 
 mod append;
 mod batch;
 mod cause;
 mod chain;
+mod changed;
+mod claims;
 mod execute;
 mod index;
-mod life;
 mod read;
 mod recorded;
 mod root;
 mod search;
+mod slice;
 mod snapshot;
 mod store;
+mod stream_slice;
 mod upcast;
 
 pub use append::{AppendError, AppendOutcome, Appender, Heads};
@@ -29,14 +32,17 @@ pub use chain::{
     ChainError, Fault, Hash, Head, HeadError, SignedHead, Verification, chain_head, extend_chain,
     verify_chain,
 };
+pub use changed::{ChangedStream, changed_between};
+pub use claims::claimed;
 pub use execute::{ExecuteError, Execution, execute};
 pub use index::extend_index;
-pub use life::{Life, read_kinds, time_of, version_position};
 pub use read::{
-    InvalidMoment, Moment, count_between, head_position, mentions, position_before, read_after, read_all_for,
-    read_all_with, read_at, read_stream, read_stream_after, read_streams, read_wanted, stream_position,
-    traces_between,
+    InvalidMoment, Moment, count_between, first_gap, head_position, mentions, position_before, read_after,
+    read_aggregates, read_all_for, read_all_with, read_at, read_stream, read_stream_after, read_stream_from,
+    read_streams, stream_keys, stream_position, traces_between,
 };
 pub use recorded::{DecodeError, RecordedEvent};
 pub use search::{LogFilter, LogOrder, SearchError, search};
+pub use slice::{EventKey, LogSlice, UnreadableEvent};
+pub use stream_slice::{StreamSlice, read_kinds, time_of, version_position};
 pub use upcast::{Upcaster, upcast};

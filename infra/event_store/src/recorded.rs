@@ -7,7 +7,8 @@ use uuid::Uuid;
 
 use crate::upcast::{has_steps, upcast_builtin};
 
-/// An event as the log holds it; its documents as values, or as text (`J` = `Box<RawValue>`) for those who only pass them on.
+/// An event of the log; its documents as values, or as text (`J` = `Box<RawValue>`) for callers that only pass them
+/// on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedEvent<J = Value> {
     /// Gapless place in the log, from 1.
@@ -24,7 +25,7 @@ pub struct RecordedEvent<J = Value> {
     pub event_version: String,
     /// The event itself.
     pub payload: J,
-    /// Who and what caused it, see [`signalbox_domain::kernel::Metadata`].
+    /// See [`signalbox_domain::kernel::Metadata`].
     pub metadata: J,
     /// When it was appended.
     pub recorded_at: DateTime<Utc>,

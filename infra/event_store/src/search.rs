@@ -1,3 +1,4 @@
+use signalbox_boxed::boxed;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -7,18 +8,19 @@ use uuid::Uuid;
 
 use crate::{
     RecordedEvent,
-    index::{BLOCK, indexed},
+    index::{BLOCK, indexed, indexed_value},
     read::{HEADER, position_before},
+    slice::LogSlice,
 };
 
 /// How long events of a rare combination are looked for before the search is given up.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// PostgreSQL's code for a statement that was ended.
 const CANCELED: &str = "57014";
 /// Rows of the index that are read at a time.
 const ENTRIES: i64 = 64;
 
-/// Which events are wanted; `None` means any.
+/// Conditions of a search; `None` matches any value.
 #[derive(Debug, Clone, Default)]
 pub struct LogFilter {
     /// Aggregate's type.
@@ -27,9 +29,9 @@ pub struct LogFilter {
     pub stream_id: Option<Uuid>,
     /// Stable word of the event.
     pub event_type: Option<String>,
-    /// Who sent the command, as in the log: `user:<id>`, `agent:<id>` or `system:<part>`.
+    /// The sender of the command, as in the log: `user:<id>`, `agent:<id>` or `system:<part>`.
     pub actor: Option<String>,
-    /// What all that one cause led to has in common.
+    /// The correlation that all events of one cause share.
     pub correlation: Option<String>,
     /// Recorded at or after; positions are in the order of time, but for steps of the clock.
     pub from: Option<DateTime<Utc>>,
@@ -66,6 +68,7 @@ pub enum SearchError {
 ///
 /// # Errors
 /// [`SearchError`].
+#[boxed]
 pub async fn search(
     pool: &PgPool,
     filter: &LogFilter,
@@ -76,7 +79,7 @@ pub async fn search(
         let (first, last) = positions(pool, filter).await?;
         Search { pool, filter, order, first, last, limit, found: Vec::new() }.run().await
     };
-    timeout(PATIENCE, search).await.map_err(|_| SearchError::TooBroad)?.map_err(given_up)
+    timeout(SEARCH_TIMEOUT, search).await.map_err(|_| SearchError::TooBroad)?.map_err(given_up)
 }
 
 fn given_up(error: sqlx::Error) -> SearchError {
@@ -98,8 +101,8 @@ async fn positions(pool: &PgPool, filter: &LogFilter) -> Result<(i64, i64), sqlx
     Ok((first, last))
 }
 
-/// Columns that the index has, and what `filter` wants of each; those that narrow most come first.
-fn wanted(filter: &LogFilter) -> [(&'static str, &'static str, Option<&str>); 4] {
+/// Indexed columns, and the value of each in `filter`; the most selective ones first.
+fn conditions(filter: &LogFilter) -> [(&'static str, &'static str, Option<&str>); 4] {
     [
         ("correlation", "metadata->>'correlation'", filter.correlation.as_deref()),
         ("actor", "metadata->>'actor'", filter.actor.as_deref()),
@@ -120,9 +123,10 @@ struct Search<'a> {
 
 impl Search<'_> {
     async fn run(mut self) -> Result<Vec<RecordedEvent>, sqlx::Error> {
-        let wanted = wanted(self.filter).into_iter().find_map(|(field, _, value)| Some((field, value?)));
+        let condition =
+            conditions(self.filter).into_iter().find_map(|(field, _, value)| Some((field, value?)));
         // A stream has an index of its own.
-        let Some((field, value)) = wanted.filter(|_| self.filter.stream_id.is_none()) else {
+        let Some((field, value)) = condition.filter(|_| self.filter.stream_id.is_none()) else {
             self.read_log(self.first, self.last).await?;
             return Ok(self.found);
         };
@@ -139,7 +143,7 @@ impl Search<'_> {
         Ok(self.found)
     }
 
-    /// How many more are wanted.
+    /// The number of events still missing.
     fn missing(&self) -> i64 {
         self.limit - self.found.len() as i64
     }
@@ -148,7 +152,7 @@ impl Search<'_> {
         if self.order == LogOrder::NewestFirst { "DESC" } else { "ASC" }
     }
 
-    /// Takes what is wanted of the log from `first` to `last`.
+    /// Adds the matching events of the log from `first` to `last`.
     async fn read_log(&mut self, first: i64, last: i64) -> Result<(), sqlx::Error> {
         if first > last || self.missing() <= 0 {
             return Ok(());
@@ -162,14 +166,15 @@ impl Search<'_> {
         let begin = format!(
             "BEGIN READ ONLY; SET LOCAL statement_timeout = {}; SET LOCAL enable_seqscan = off; \
              SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off",
-            PATIENCE.as_millis()
+            SEARCH_TIMEOUT.as_millis()
         );
         let mut reading = signalbox_database::begin(self.pool, begin).await?;
-        self.found.append(&mut query.build_query_as().fetch_all(&mut *reading).await?);
+        let rows = query.build().fetch_all(&mut *reading).await?;
+        self.found.append(&mut LogSlice::of(&rows, false).events);
         reading.commit().await
     }
 
-    /// Takes what is wanted of the events from `first` to `last` whose `field` is `value`.
+    /// Adds the matching events from `first` to `last` whose `field` is `value`.
     async fn read_index(
         &mut self,
         field: &str,
@@ -184,9 +189,10 @@ impl Search<'_> {
               ORDER BY first_position {} LIMIT $5",
             self.direction()
         );
+        let value = indexed_value(value);
         while after < until && self.missing() > 0 {
             let query =
-                sqlx::query_as(&entries).bind(field).bind(value).bind(after).bind(until).bind(ENTRIES);
+                sqlx::query_as(&entries).bind(field).bind(&value).bind(after).bind(until).bind(ENTRIES);
             let blocks: Vec<(i64, Vec<i64>)> = query.fetch_all(self.pool).await?;
             let reached = blocks.last().map(|(first_position, _)| *first_position);
             let is_all = (blocks.len() as i64) < ENTRIES;
@@ -201,7 +207,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Takes those at `positions` that are wanted.
+    /// Adds the matching events among those at `positions`.
     async fn take(&mut self, mut positions: Vec<i64>) -> Result<(), sqlx::Error> {
         positions.sort_unstable();
         if self.order == LogOrder::NewestFirst {
@@ -212,9 +218,10 @@ impl Search<'_> {
             let (now, later) = rest.split_at(rest.len().min(self.missing() as usize));
             rest = later;
             let mut query = self.select();
-            // Sorted here: asked for in order, PostgreSQL may read the whole log in order, and leave out the others.
+            // Sorted here: if asked to sort, PostgreSQL may read the whole log in order and discard the other rows.
             query.push(" AND position = ANY(").push_bind(now).push(")");
-            let mut events: Vec<RecordedEvent> = query.build_query_as().fetch_all(self.pool).await?;
+            let rows = query.build().fetch_all(self.pool).await?;
+            let mut events = LogSlice::of(&rows, false).events;
             events.sort_unstable_by_key(|event| event.position);
             if self.order == LogOrder::NewestFirst {
                 events.reverse();
@@ -226,7 +233,7 @@ impl Search<'_> {
 
     fn select<'q>(&self) -> QueryBuilder<'q, Postgres> {
         let mut query = QueryBuilder::new(format!("{HEADER}, payload, metadata FROM events WHERE true"));
-        for (_, column, value) in wanted(self.filter) {
+        for (_, column, value) in conditions(self.filter) {
             if let Some(value) = value {
                 query.push(format!(" AND {column} = ")).push_bind(value.to_owned());
             }

@@ -24,9 +24,9 @@ pub(crate) struct CommandStore<'a> {
     pub(crate) pool: &'a PgPool,
     pub(crate) appender: &'a Appender,
     pub(crate) metadata: &'a Metadata,
-    /// Version that the caller expects, if it said so.
+    /// Version that the caller expects, if given.
     pub(crate) expected: Option<i64>,
-    /// Whether the aggregate is taken for new without a look.
+    /// Whether the aggregate is assumed to be new, without a query.
     pub(crate) is_new: bool,
     /// Where the outcome of the append is left for the caller.
     pub(crate) outcome: &'a OnceLock<AppendOutcome>,
@@ -88,7 +88,14 @@ impl CommandStore<'_> {
         let mut loaded = Loaded { id, root: Root(state), version };
         for event in events {
             loaded.version = event.sequence as i64;
-            loaded.root.0.evolve(decode::<D>(event)?);
+            let is_dispensable = D::DISPENSABLE.contains(&event.event_type.as_str());
+            match decode::<D>(event) {
+                Ok(event) => loaded.root.0.evolve(event),
+                Err(error) if is_dispensable => {
+                    tracing::warn!(%error, aggregate.type = D::TYPE, aggregate.id = %id, sequence = loaded.version, "an event is left out of a state");
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(loaded)
     }
@@ -119,14 +126,19 @@ impl CommandStore<'_> {
         appended.await.map_err(|error| match error {
             AppendError::Conflict => AggregateError::AggregateConflict,
             AppendError::Claim { op, kind } => AggregateError::UserError(D::claim_rejection(op, &kind)),
+            AppendError::Refused(reason) => {
+                tracing::error!(reason, aggregate.type = D::TYPE, "the database refuses events");
+                let message = "The database cannot store one of the values: it may be too long.";
+                AggregateError::UserError(Rejection::invalid("not_storable", message))
+            }
             unavailable @ AppendError::Unavailable(_) => {
                 AggregateError::DatabaseConnectionError(Box::new(unavailable))
             }
         })
     }
 
-    /// Keeps a snapshot when the append has crossed a multiple of the aggregate's interval. In the background: the
-    /// command does not wait for what is only an economy.
+    /// Stores a snapshot when the append has crossed a multiple of the aggregate's interval. In the background: the
+    /// command does not wait for an economy.
     fn snapshot<D: Decider>(&self, loaded: &Loaded<D>, after: i64) {
         let Some(every) = D::SNAPSHOT_EVERY else { return };
         if after / every == loaded.version / every {

@@ -25,15 +25,23 @@ const UPCASTERS: &[Upcaster] = &[
         aggregate_type: "plugin_instance",
         event_type: "plugin_instance_updated",
         from: 1,
-        apply: |event| ["from", "to"].iter().for_each(|spec| say_how_config_is_kept(&mut event[*spec])),
+        apply: |event| {
+            for spec in ["from", "to"] {
+                if let Some(spec) = event.get_mut(spec) {
+                    say_how_config_is_kept(spec);
+                }
+            }
+        },
     },
 ];
 
-/// The configuration of an instance was a text at first; now it says whether it is sealed.
+/// The configuration of an instance was plain text at first; now it states whether it is sealed. An event of another form is
+/// unchanged: it does not decode, and is set aside.
 fn say_how_config_is_kept(spec: &mut Value) {
-    let config = spec["config"].take();
-    if config.is_string() {
-        spec["config"] = json!({"plain": config});
+    if let Some(config) = spec.get_mut("config")
+        && config.is_string()
+    {
+        *config = json!({"plain": config.take()});
     }
 }
 
@@ -47,7 +55,7 @@ pub(crate) fn upcast_builtin(aggregate_type: &str, event_type: &str, version: &s
     upcast(UPCASTERS, aggregate_type, event_type, version, payload);
 }
 
-/// Brings `payload` up to the newest version that `steps` know.
+/// Converts `payload` to the newest version that `steps` know.
 pub fn upcast(
     steps: &[Upcaster],
     aggregate_type: &str,
@@ -98,6 +106,17 @@ mod tests {
         let mut payload = json!({"a": 0, "b": 9});
         upcast(STEPS, "job", "job_created", "2", &mut payload);
         assert_eq!(payload, json!({"a": 0, "b": 9, "c": 2}));
+    }
+
+    #[test]
+    fn a_payload_of_another_form_is_left_alone() {
+        for payload in [json!("text"), json!([]), json!({"from": 1, "to": null})] {
+            for word in ["plugin_instance_created", "plugin_instance_updated"] {
+                let mut changed = payload.clone();
+                upcast_builtin("plugin_instance", word, "1", &mut changed);
+                assert_eq!(changed, payload, "{word}");
+            }
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::Occasion;
 
 /// How much of a hook's words is kept: the last ones, in bytes.
 const TAIL: usize = 2000;
-/// A hook that has ended may leave its pipes to others, who are not waited for.
+/// A finished hook may leave its pipes to child processes, which are not waited for.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 /// Where a hook finds the usual programs.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -41,15 +41,14 @@ pub enum HookError {
     /// It took too long and was killed.
     #[error("the hook was ended after {seconds} s{}", said(.tail))]
     Slow {
-        /// How long it was allowed to take.
+        /// Its time limit.
         seconds: u64,
         /// Its last words.
         tail: String,
     },
-    /// It says that it failed.
+    /// Its exit status is a failure.
     #[error("the hook ended with {status}{}", said(.tail))]
     Failed {
-        /// What it says.
         status: ExitStatus,
         /// Its last words.
         tail: String,
@@ -126,7 +125,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Ends the hook and what it has started.
+/// Kills the hook and its child processes.
 async fn kill(child: &mut Child) {
     let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     if let Some(Err(error)) = group.map(|group| kill_process_group(group, Signal::KILL)) {
@@ -139,15 +138,16 @@ async fn kill(child: &mut Child) {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt};
+    use std::fs;
+
+    use signalbox_test_support::write_program;
 
     use super::*;
 
     async fn run_script(script: &str, milliseconds: u64) -> (Result<(), HookError>, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("hook");
-        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&program, &format!("#!/bin/sh\n{script}\n"));
         let hook = Hook { program, limit: Duration::from_millis(milliseconds) };
         let version = Some("1.2.0".parse().unwrap());
         let ended = run(&hook, folder.path(), Occasion::Apply, version, None).await;
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_told_what_happens_and_no_secret() {
+    async fn a_hook_receives_the_change_and_no_secret() {
         let (ended, folder) = run_script("echo \"$1 $2\" > seen; env >> seen; cat >> seen", 60_000).await;
         ended.unwrap();
         let seen = fs::read_to_string(folder.path().join("seen")).unwrap();
@@ -167,9 +167,9 @@ mod tests {
     #[tokio::test]
     async fn the_end_of_its_words_is_kept_when_it_fails() {
         let (ended, _folder) = run_script("seq 1 100000; echo to stderr >&2; exit 3", 60_000).await;
-        let told = ended.unwrap_err().to_string();
-        assert!(told.contains("exit status: 3") && told.contains("to stderr"), "{told}");
-        assert!(told.len() < 3000 && !told.contains("\n10\n"), "{told}");
+        let message = ended.unwrap_err().to_string();
+        assert!(message.contains("exit status: 3") && message.contains("to stderr"), "{message}");
+        assert!(message.len() < 3000 && !message.contains("\n10\n"), "{message}");
     }
 
     #[tokio::test]

@@ -1,3 +1,4 @@
+use signalbox_boxed::boxed;
 use std::{
     fs::{self, File, TryLockError},
     io,
@@ -18,7 +19,7 @@ use crate::{
     verify::verify,
 };
 
-/// What is half done is called so.
+/// Suffix of folders that are not complete.
 const PARTIAL: &str = "partial";
 const CURRENT: &str = "current";
 const LOCK: &str = ".lock";
@@ -34,12 +35,12 @@ struct Inner {
     hook: Option<Hook>,
 }
 
-/// `firmware.public_key` is no key.
+/// `firmware.public_key` is not a key.
 #[derive(Debug, thiserror::Error)]
 #[error("firmware.public_key is not a minisign public key: it is the second line of minisign.pub")]
 pub struct InvalidKey;
 
-/// For what a hook is run.
+/// The reason why a hook is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occasion {
     /// An update has been applied.
@@ -184,6 +185,7 @@ impl Locked {
     ///
     /// # Errors
     /// [`HookError`].
+    #[boxed]
     pub async fn run_hook(
         &self,
         occasion: Occasion,

@@ -4,10 +4,10 @@
 //! is named after its version, all of it or nothing. The link `current` beside these folders says which version is in force; it
 //! changes in one step ([`Locked::switch`]). Then a hook of the operator's brings the machine to that version.
 //!
-//! What it is not: a record of which version is in force (that is the event log), and a client that fetches bundles.
+//! It does not record which version is in force (the event log does), and it does not fetch bundles.
 //!
-//! Killed at any point, a version's folder is whole or absent, and `current` leads to the version before or the one after;
-//! what lies half unpacked is called `….partial` and removed by [`Locked::sweep`].
+//! After a crash at any point, a version's folder is whole or absent, and `current` leads to the previous version or
+//! the new one; a partly unpacked folder is called `….partial` and removed by [`Locked::sweep`].
 
 mod hook;
 mod installation;

@@ -15,14 +15,16 @@ use tar::{Archive, Entry};
 const MAX_ENTRIES: usize = 20_000;
 /// All of a bundle once it is unpacked, in bytes.
 const MAX_UNPACKED: u64 = 2 << 30;
-/// How many times larger than packed that may be. Programs pack to a third; what is far beyond is a bomb.
+/// Limit of the ratio of unpacked to packed size. Programs pack to a third; a much larger ratio is an attack.
 const MAX_RATIO: u64 = 200;
-/// Up to this size, in bytes, the ratio says nothing.
+/// Up to this size, in bytes, the ratio is not checked.
 const SMALL: u64 = 1 << 20;
-/// What an archive may say of a file besides its bytes, in bytes.
+/// Limit of an archive's metadata per file, in bytes.
 const MAX_METADATA: u64 = 64 << 10;
 /// Longest path in a bundle, in bytes.
 const MAX_PATH: usize = 512;
+/// Longest name of a file or folder in a bundle, in bytes: that of Linux file systems.
+const MAX_NAME: usize = 255;
 const BUFFER: usize = 64 * 1024;
 
 /// Why a bundle was not unpacked.
@@ -50,7 +52,7 @@ impl UnpackError {
     }
 }
 
-/// How many bytes may yet come out of the archive.
+/// Bytes that may still be unpacked.
 struct Budget {
     /// Of all of it.
     whole: Cell<u64>,
@@ -58,7 +60,7 @@ struct Budget {
     part: Cell<u64>,
 }
 
-/// Reads within a budget: what an archive says of its sizes may be a lie, and its metadata is held in memory.
+/// Reads within a budget: sizes declared in an archive may be false, and its metadata is held in memory.
 struct Bounded<'b, R> {
     inner: R,
     budget: &'b Budget,
@@ -79,7 +81,7 @@ impl<R: Read> Read for Bounded<'_, R> {
 }
 
 impl Budget {
-    /// What went wrong when the archive could not be read on.
+    /// The reason why the rest of the archive could not be read.
     fn explain(&self) -> UnpackError {
         match self.whole.get().min(self.part.get()) {
             0 => UnpackError::Hostile("it unpacks to too much"),
@@ -135,12 +137,18 @@ pub(crate) fn unpack(archive: File, into: &Path) -> Result<(), UnpackError> {
 fn relative_path(name: &[u8]) -> Result<PathBuf, UnpackError> {
     let name = str::from_utf8(name).map_err(|_| UnpackError::Hostile("a path is not text"))?;
     let leads_out = || UnpackError::Hostile("a path leads out of it");
-    if name.len() > MAX_PATH || name.contains('\\') || name.chars().any(char::is_control) {
+    if name.len() > MAX_PATH {
+        return Err(UnpackError::Hostile("a path in it is longer than 512 bytes"));
+    }
+    if name.contains('\\') || name.chars().any(char::is_control) {
         return Err(leads_out());
     }
     let mut path = PathBuf::new();
     for part in Path::new(name).components() {
         match part {
+            Component::Normal(part) if part.len() > MAX_NAME => {
+                return Err(UnpackError::Hostile("a file name in it is longer than 255 bytes"));
+            }
             Component::Normal(part) => path.push(part),
             // Archives of a whole folder begin so.
             Component::CurDir => {}
@@ -247,9 +255,22 @@ mod tests {
     #[test]
     fn paths_that_lead_out_are_refused() {
         for name in ["../x", "a/../../x", "/etc/x", "a\\..\\x", "a/\u{1}", "./../x"] {
-            let told = refused(name, archive(|tar| file(tar, name, b"x")));
-            assert!(told.contains("leads out"), "{name}: {told}");
+            let message = refused(name, archive(|tar| file(tar, name, b"x")));
+            assert!(message.contains("leads out"), "{name}: {message}");
         }
+    }
+
+    #[test]
+    fn names_that_no_disk_takes_are_refused() {
+        let long = |path: &str| {
+            archive(|tar| {
+                let mut header = Header::new_gnu();
+                header.set_size(1);
+                tar.append_data(&mut header, path, &b"x"[..]).unwrap();
+            })
+        };
+        assert!(refused("a name", long(&"x".repeat(256))).contains("longer than 255 bytes"));
+        assert!(refused("a path", long(&format!("{}x", "x/".repeat(300)))).contains("longer than 512 bytes"));
     }
 
     #[test]

@@ -15,9 +15,9 @@ pub enum VerifyError {
     /// Its bytes are other ones.
     #[error("the SHA-256 of the bundle is {actual}, but {expected} was announced: get the bundle again")]
     Checksum {
-        /// What was announced.
+        /// The announced digest.
         expected: Sha256Hex,
-        /// What came.
+        /// The digest of the received bytes.
         actual: Sha256Hex,
     },
     /// A signature is required.
@@ -45,7 +45,7 @@ impl VerifyError {
     }
 }
 
-/// Whether `text` is a signature as minisign writes it; of what, and by whom, is another question.
+/// Whether `text` has the form of a minisign signature; the signature itself is not verified.
 pub fn is_signature(text: &str) -> bool {
     Signature::decode(text).is_ok()
 }

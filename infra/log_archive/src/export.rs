@@ -11,7 +11,7 @@ use crate::{
 
 /// Bytes that are written at once.
 const BUFFER: usize = 1 << 20;
-/// Rows between two calls of who shows progress.
+/// Rows between two reports of progress.
 const PACE: u64 = 1000;
 
 /// Why nothing, or not everything, was exported.
@@ -25,11 +25,11 @@ pub enum ExportError {
     Write(#[from] std::io::Error),
 }
 
-/// Writes the archive of one moment of the system to `out`, while it serves. `progress` is told of rows of the logs: how many, of
-/// how many.
+/// Writes an archive of the system at one point in time to `out`, while the system serves. `progress` receives the
+/// rows of the logs written so far, and their total.
 ///
 /// # Errors
-/// [`ExportError`]; what was written then lacks its last line.
+/// [`ExportError`]; the written archive then lacks its last line.
 pub async fn export(
     pool: &PgPool,
     out: impl AsyncWrite + Unpin,
@@ -84,7 +84,7 @@ async fn write_line(out: &mut (impl AsyncWrite + Unpin), line: &impl Serialize) 
     Ok(out.write_all(&text).await?)
 }
 
-/// Writes a line of JSON for each row of `select`; gives back how many.
+/// Writes a line of JSON for each row of `select`; returns how many.
 async fn copy_rows(
     connection: &mut PgConnection,
     select: &str,

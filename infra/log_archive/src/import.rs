@@ -27,18 +27,17 @@ const MAX_LINE: u64 = 64 << 20;
 pub enum ImportError {
     /// The system is in use.
     #[error(
-        "the system is not empty: it has {0} events or rows of datapoints; an archive goes into a fresh database"
+        "the system is not empty: it has {0} events or rows of datapoints; import the archive into a fresh database"
     )]
     NotEmpty(i64),
     /// The file is not an archive, or of a later program.
-    #[error("this is no archive that this program can read: {0}")]
+    #[error("this is not an archive that this program can read: {0}")]
     NoArchive(String),
     /// A line cannot be read.
     #[error("line {line} of the archive cannot be read: {reason}")]
     Line {
         /// Which line, from 1.
         line: u64,
-        /// What is wrong with it.
         reason: String,
     },
     /// The archive ends too early.
@@ -52,7 +51,8 @@ pub enum ImportError {
     Read(#[from] io::Error),
 }
 
-/// Reads an archive into an empty system: all of it, or nothing. `progress` is told of rows of the logs: how many, of how many.
+/// Reads an archive into an empty system: all of it, or nothing. `progress` receives the rows of the logs read so
+/// far, and their total.
 ///
 /// # Errors
 /// [`ImportError`].
@@ -62,7 +62,7 @@ pub async fn import(
     progress: impl FnMut(u64, u64) + Send,
 ) -> Result<Carried, ImportError> {
     let mut transaction = begin(pool, "BEGIN").await?;
-    // Nobody begins to use the system meanwhile.
+    // The system must not be used meanwhile.
     transaction.execute("LOCK TABLE events, datapoint_log, log_head IN ACCESS EXCLUSIVE MODE").await?;
     check_empty(&mut transaction).await?;
     let lines = Lines { archive: BufReader::with_capacity(BUFFER, archive), line: Vec::new(), number: 0 };
@@ -172,7 +172,7 @@ impl<R: AsyncRead + Unpin + Send, P: FnMut(u64, u64) + Send> Import<'_, R, P> {
             add_day(&mut *self.connection, name, *day).await?;
         }
         let columns = known_columns(self.connection, name, &section).await?;
-        // What a fresh schema has is what an archive replaces.
+        // An archive replaces the rows of a fresh schema.
         if ![EVENTS, DATAPOINTS].contains(&name) {
             self.connection.execute(format!("DELETE FROM {name}").as_str()).await?;
         }
@@ -194,7 +194,7 @@ impl<R: AsyncRead + Unpin + Send, P: FnMut(u64, u64) + Send> Import<'_, R, P> {
                     count += 1;
                 }
                 if !is_row || piece.len() >= BUFFER {
-                    // Who does not take it any more says why.
+                    // A receiver that has stopped reports the reason itself.
                     if pieces.send(std::mem::take(&mut piece)).await.is_err() || !is_row {
                         return Ok(count);
                     }

@@ -1,11 +1,12 @@
 //! The whole log as lines of JSON (NDJSON), out of one system and into an empty one.
 //!
-//! * [`export`] writes both logs, and what stands beside them and does not follow from them: claims, keys of ids and of sealed
-//!   secrets, numbers that were given out, and how far workers have come.
+//! * [`export`] writes both logs, and the tables that cannot be derived from them: claims, keys of ids and of sealed
+//!   secrets, assigned numbers, and the positions of workers.
 //! * [`import`] reads it into an empty system, which then makes its read models of it.
 //!
-//! An archive begins with a line about itself. Each table begins with a line that names it, and then there is a line for each
-//! row. The last line says that it is whole. Rows are streamed by `COPY`, in one transaction on either side.
+//! An archive starts with a line about itself. Each table starts with a line that names it, followed by a line for
+//! each row. The last line confirms that the archive is complete. Rows are streamed by `COPY`, in one transaction on
+//! either side.
 //!
 //! It is not a backup of the blob store: files and texts of documents are not in it.
 
@@ -26,7 +27,7 @@ const FORMAT: u32 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Start {
     signalbox_archive: u32,
-    /// Rows of both logs, for those who want to show progress.
+    /// Rows of both logs, for reports of progress.
     events: i64,
     datapoint_rows: i64,
 }
@@ -48,7 +49,7 @@ struct End {
     end: u64,
 }
 
-/// What was carried.
+/// The number of rows carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Carried {
     /// Events.

@@ -19,7 +19,7 @@ pub(crate) fn push_row(copy: &mut Vec<u8>, line: &[u8], columns: &[Column]) -> R
         }
         match row.get(column.name.as_str()).map(|value| value.get()) {
             None => copy.extend_from_slice(b"\\N"),
-            // Of no table in an archive may JSON be absent, so it is the JSON that says nothing.
+            // No JSON column in an archive is nullable, so `null` is the JSON value.
             Some("null") if !column.is_json => copy.extend_from_slice(b"\\N"),
             Some(value) if column.is_json || !value.starts_with('"') => push_escaped(copy, value),
             Some(text) if text.contains('\\') => push_escaped(copy, &serde_json::from_str::<String>(text)?),

@@ -1,7 +1,7 @@
 use chrono::NaiveDate;
 use sqlx::PgConnection;
 
-/// A table that goes into an archive.
+/// A table that is part of an archive.
 pub(crate) struct Table {
     pub(crate) name: &'static str,
     /// How its rows are ordered.
@@ -23,8 +23,8 @@ pub(crate) const EVENTS: &str = "events";
 /// The log of datapoints.
 pub(crate) const DATAPOINTS: &str = "datapoint_log";
 
-/// Both logs, and what does not follow from them. Read models follow, and so do snapshots and the hash chain. Keys that sign
-/// logins stay where they are, as do first answers to requests and what points into the blob store.
+/// Both logs, and the tables that cannot be derived from them. Read models, snapshots and the hash chain are derived.
+/// Keys that sign logins are not exported, nor are first answers to requests and references into the blob store.
 pub(crate) const TABLES: [Table; 15] = [
     table(EVENTS, "position"),
     by_day(DATAPOINTS, "position"),

@@ -1,4 +1,9 @@
-use std::{sync::Arc, time::Duration};
+use signalbox_boxed::boxed;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use async_nats::{Client, ConnectOptions, Event, ServerAddr, jetstream};
 use percent_encoding::percent_decode_str;
@@ -7,15 +12,15 @@ use tokio::{
     time::timeout,
 };
 
-use crate::Wakeup;
+use crate::{Wakeup, streams::Stuck};
 
-/// Oldest server that does what we ask of it; older ones silently ignore stream settings.
+/// Oldest supported server; older ones silently ignore stream settings.
 const MIN_SERVER: (i64, i64, i64) = (2, 11, 0);
 
-/// How often a server is asked whether it lives: one that says nothing to two of them is left for another.
+/// Interval of pings: a server that does not answer two of them is left for another.
 const PING: Duration = Duration::from_secs(2);
 
-/// How long to wait for what the client does beside us: to tell of a connection, to send what is buffered.
+/// Timeout of the client's background tasks: reporting a connection, flushing buffers.
 const SETTLE: Duration = Duration::from_secs(2);
 
 /// Why the bus cannot be used.
@@ -48,18 +53,23 @@ pub struct Bus {
     /// Servers that keep a copy of each stream.
     pub(crate) replicas: usize,
     connections: watch::Receiver<u64>,
+    /// Streams that do not store published messages.
+    pub(crate) stuck: Arc<Mutex<HashMap<String, Stuck>>>,
+    /// When a handler answered a command of this process last.
+    pub(crate) answered: Arc<Mutex<Option<Instant>>>,
     /// Names this process among those that wake each other.
     pub(crate) name: Arc<str>,
-    /// Every wake-up, for all listeners of this process; started when the first one asks.
+    /// All wakeups, for all listeners of this process; started by the first one.
     pub(crate) wakeups: Arc<OnceCell<broadcast::Sender<Wakeup>>>,
 }
 
 impl Bus {
-    /// Connects to `url`, which may name several servers of a cluster, separated by commas, and checks the server's version.
-    /// While a server is away, it goes on with another.
+    /// Connects to `url`, which may name several servers of a cluster, separated by commas, and checks the server's
+    /// version. While a server is away, the client uses another one.
     ///
     /// # Errors
-    /// [`BusError`] says whether the address, the connection or the version is the problem.
+    /// [`BusError`] distinguishes faults of the address, the connection and the version.
+    #[boxed]
     pub async fn connect(url: &str) -> Result<Self, BusError> {
         let addresses = url.split(',').map(|address| address.trim().parse::<ServerAddr>());
         let addresses = addresses.collect::<Result<Vec<_>, _>>().map_err(|_| BusError::Address)?;
@@ -77,7 +87,7 @@ impl Bus {
                 async move { note(&event, &count) }
             });
         let client = options.connect(addresses).await.map_err(BusError::Connect)?;
-        // Another task tells of this connection: who waits for a new one must not hear of it later.
+        // Another task counts this connection; it must be counted before a caller starts to wait for the next one.
         if timeout(SETTLE, connections.wait_for(|count| *count > 0)).await.is_err() {
             tracing::debug!("the first connection to NATS is not counted yet");
         }
@@ -87,7 +97,8 @@ impl Bus {
         }
         let jetstream = jetstream::new(client.clone());
         let name = Arc::from(client.new_inbox());
-        Ok(Self { client, jetstream, replicas: 1, connections, name, wakeups: Arc::default() })
+        let (stuck, answered, wakeups) = Default::default();
+        Ok(Self { client, jetstream, replicas: 1, connections, stuck, answered, name, wakeups })
     }
 
     /// The same connection, for streams of which `replicas` servers keep a copy.
@@ -96,10 +107,15 @@ impl Bus {
         Self { replicas, ..self }
     }
 
-    /// Counts connections: it changes after each reconnect, when subscriptions by pull have to be asked for again
-    /// and JetStream may have lost what it held.
+    /// Counts connections: it changes after each reconnect, when pull subscriptions have to be renewed and JetStream
+    /// may have lost its messages.
     pub fn connections(&self) -> watch::Receiver<u64> {
         self.connections.clone()
+    }
+
+    /// Time since a handler carried out or refused a command of this process; `None` if there was no such command.
+    pub fn since_answer(&self) -> Option<Duration> {
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner).map(|at| at.elapsed())
     }
 
     /// Whether the server is reachable now.
@@ -112,7 +128,7 @@ impl Bus {
         self.client.server_info().version
     }
 
-    /// How many servers there are, as far as this one knows.
+    /// Number of servers in the cluster, as far as known.
     pub fn servers(&self) -> usize {
         self.client.server_info().connect_urls.len().max(1)
     }
@@ -120,13 +136,15 @@ impl Bus {
     /// Asks JetStream for a sign of life.
     ///
     /// # Errors
-    /// [`BusError::Stream`] when there is none.
+    /// [`BusError::Stream`] if the stream does not exist.
+    #[boxed]
     pub async fn ask_jetstream(&self) -> Result<(), BusError> {
         let asked = self.jetstream.query_account().await;
         asked.map(|_| ()).map_err(|error| BusError::Stream(error.to_string()))
     }
 
-    /// Sends what is buffered and waits for it, at most 2 s.
+    /// Flushes buffered messages, at most for 2 s.
+    #[boxed]
     pub async fn flush(&self) {
         let flushed = timeout(SETTLE, self.client.flush()).await;
         if !matches!(flushed, Ok(Ok(()))) {

@@ -1,4 +1,8 @@
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use async_nats::{HeaderMap, Message, Request, RequestError, RequestErrorKind};
 use bytes::Bytes;
@@ -19,9 +23,11 @@ use crate::{
     trace::{answering, note, sending, trace_headers},
 };
 
+/// Bytes that subject and headers of a command have at most.
+const HEADERS: usize = 1024;
 /// How long a sender keeps asking before it gives up.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How long one request may take.
+/// Time limit of one request.
 const REQUEST: Duration = Duration::from_secs(3);
 /// Commands that one process carries out at the same time; more wait on the bus.
 const CONCURRENT: usize = 512;
@@ -35,7 +41,6 @@ pub struct CommandMessage {
     pub aggregate_id: Uuid,
     /// Version that the sender insists on.
     pub expected_version: Option<i64>,
-    /// Who and what caused it.
     pub metadata: Metadata,
     /// The aggregate's command, which its handler reads.
     pub command: Box<RawValue>,
@@ -66,8 +71,8 @@ impl Bus {
     /// same command id, which the log recognises.
     ///
     /// # Errors
-    /// The [`Rejection`]; of kind `Unavailable` when nobody answered in time, and then it is unknown whether the
-    /// command was carried out.
+    /// The [`Rejection`]; of kind `Unavailable` if no answer arrived in time. Then it is unknown whether the command
+    /// was carried out.
     pub async fn send<D: Decider>(
         &self,
         id: Uuid,
@@ -83,7 +88,17 @@ impl Bus {
         let headers = trace_headers(traceparent.as_deref());
         let metadata = Metadata { traceparent, ..metadata.clone() };
         let payload = encode::<D>(id, expected_version, metadata, command)?;
-        let sent = self.until_carried_out::<D>(subject, payload, headers).await;
+        let sent = if payload.len() > self.client.server_info().max_payload.saturating_sub(HEADERS) {
+            // The server would end the connection; asking again changes nothing.
+            Err(Rejection::invalid("too_large", "The change is larger than a message may be: divide it."))
+        } else {
+            let sent = self.until_carried_out::<D>(subject, payload, headers).await;
+            if sent.as_ref().err().is_none_or(|rejection| rejection.kind != ErrorKind::Unavailable) {
+                *self.answered.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some(std::time::Instant::now());
+            }
+            sent
+        };
         if let Err(rejection) = &sent {
             note(&mut span, rejection);
         }
@@ -97,7 +112,7 @@ impl Bus {
         headers: Option<HeaderMap>,
     ) -> Result<CommandOutcome, Rejection> {
         let deadline = Instant::now() + DEADLINE;
-        let mut pause = Duration::from_millis(20);
+        let mut backoff = Duration::from_millis(20);
         let mut connections = self.connections();
         loop {
             connections.mark_unchanged();
@@ -116,14 +131,14 @@ impl Bus {
                 // With the server, the question or its answer may have been lost.
                 Ok(()) = connections.changed() => "the connection to NATS was lost".to_owned(),
             };
-            if Instant::now() + pause >= deadline {
+            if Instant::now() + backoff >= deadline {
                 tracing::error!(%reason, aggregate.type = D::TYPE, "a command was not answered");
                 return Err(Rejection::unavailable(
                     "The service cannot take changes now: try again in a moment.",
                 ));
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(500));
+            sleep(backoff).await;
+            backoff = (backoff * 2).min(Duration::from_millis(500));
         }
     }
 
@@ -171,7 +186,7 @@ impl Bus {
     }
 }
 
-/// Lets `handle` carry out `command`. Its events name this as what led to them.
+/// Lets `handle` carry out `command`. Its events name the command as their cause.
 async fn carry_out<H, F>(context: &str, mut command: CommandMessage, handle: &H) -> CommandReply
 where
     H: Fn(CommandMessage) -> F,
@@ -210,7 +225,7 @@ fn encode<D: Decider>(
     message.map(Bytes::from).map_err(|error| unreadable(&error))
 }
 
-/// What became of a command, or why it has to be sent again.
+/// The outcome of a command, or the reason to send it again.
 ///
 /// # Errors
 /// The [`Rejection`] of a command that was refused for good.

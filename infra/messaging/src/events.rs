@@ -1,3 +1,4 @@
+use signalbox_boxed::boxed;
 use std::time::Duration;
 
 use async_nats::{
@@ -17,11 +18,11 @@ use crate::{
 /// Name of the stream.
 pub(crate) const STREAM: &str = "EVENTS";
 
-/// The relayed log: `event.<context>.<aggregate>.<event>` for a day, for consumers that live outside.
+/// The relayed log: `event.<context>.<aggregate>.<event>` for a day, for external consumers.
 #[derive(Debug)]
 pub struct EventStream {
     bus: Bus,
-    /// Sequence of the message that was stored last, as far as that is known.
+    /// Sequence of the last stored message, if known.
     newest: Mutex<Option<u64>>,
 }
 
@@ -43,24 +44,31 @@ impl EventStream {
     ///
     /// # Errors
     /// [`BusError::Stream`] when JetStream refuses.
+    #[boxed]
     pub async fn open(bus: &Bus) -> Result<Self, BusError> {
         let stream = Self { bus: bus.clone(), newest: Mutex::default() };
         stream.ensure().await?;
         Ok(stream)
     }
 
+    /// Bytes that an event may have, its subject and headers included.
+    pub fn max_payload(&self) -> usize {
+        self.bus.client.server_info().max_payload
+    }
+
     /// Publishes `events` in their order and waits until all are stored. JetStream drops those that it has already.
     ///
     /// # Errors
     /// [`BusError::Publish`] when one was not stored; publish them all again.
+    #[boxed]
     pub async fn publish(&self, events: &[OutgoingEvent]) -> Result<(), BusError> {
         let Some((last, others)) = events.split_last() else { return Ok(()) };
         // They end when all is stored.
         let spans: Vec<_> = events.iter().map(span).collect();
         let headers: Vec<_> = events.iter().zip(&spans).map(|(event, span)| headers(event, span)).collect();
         let mut newest = self.newest.lock().await;
-        // The server stores what comes over one connection in order, so the last sequence tells whether all were new and
-        // stored; otherwise each is asked about.
+        // The server stores the messages of one connection in order, so the last sequence shows whether all were new
+        // and stored; otherwise each is checked.
         let expected = newest.take().map(|before| before + events.len() as u64);
         if expected.is_some() {
             for (OutgoingEvent { subject, payload, .. }, headers) in others.iter().zip(&headers) {
@@ -80,11 +88,12 @@ impl EventStream {
         Ok(())
     }
 
-    /// Publishes `event` and gives back its sequence.
+    /// Publishes `event` and returns its sequence.
     async fn store(&self, event: &OutgoingEvent, headers: HeaderMap) -> Result<u64, BusError> {
         let OutgoingEvent { subject, payload, .. } = event;
         let sent = self.bus.jetstream.publish_with_headers(subject.clone(), headers, payload.clone()).await;
         let stored = sent.map_err(|error| BusError::Publish(error.to_string()))?.await;
+        self.bus.note_stored(stream_config(), &stored).await;
         stored.map(|stored| stored.sequence).map_err(|error| BusError::Publish(error.to_string()))
     }
 
@@ -92,16 +101,20 @@ impl EventStream {
     ///
     /// # Errors
     /// [`BusError::Stream`] when JetStream refuses.
+    #[boxed]
     pub async fn ensure(&self) -> Result<(), BusError> {
-        let config = Config {
-            name: STREAM.to_owned(),
-            subjects: vec!["event.>".to_owned()],
-            max_age: Duration::from_secs(24 * 3600),
-            max_bytes: 1 << 30,
-            storage: StorageType::File,
-            ..Config::default()
-        };
-        self.bus.open_stream(config).await.map(|_| ())
+        self.bus.open_stream(stream_config()).await.map(|_| ())
+    }
+}
+
+fn stream_config() -> Config {
+    Config {
+        name: STREAM.to_owned(),
+        subjects: vec!["event.>".to_owned()],
+        max_age: Duration::from_secs(24 * 3600),
+        max_bytes: 1 << 30,
+        storage: StorageType::File,
+        ..Config::default()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Datapoints on the bus: batches on their way to the log, and rows that were committed on their way to sockets.
 
+use signalbox_boxed::boxed;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use async_nats::{HeaderMap, Message, Request, RequestErrorKind};
 use bytes::Bytes;
-use chrono::NaiveDate;
+use chrono::{DateTime, NaiveDate, Utc};
 use futures::{Stream, StreamExt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use signalbox_domain::kernel::Rejection;
@@ -23,10 +24,12 @@ use crate::{
 const BATCHES: &str = "ingest.datapoints";
 const DELETIONS: &str = "ingest.deletions";
 const LIVE: &str = "live.datapoints";
+/// Header of an announced row: when it was appended, in microseconds since 1970.
+const RECORDED_AT: &str = "recorded-at";
 
 /// How long a sender keeps asking before it gives up.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How long one request may take.
+/// Time limit of one request.
 const REQUEST: Duration = Duration::from_secs(3);
 /// Requests that one process carries out at the same time; more wait on the bus.
 const CONCURRENT: usize = 512;
@@ -55,11 +58,13 @@ pub struct IngestOutcome {
     pub duplicate: bool,
 }
 
-/// A committed row of the datapoint log, for whoever shows values live. Lost ones are read from the log.
+/// A committed row of the datapoint log, for live subscribers. Lost ones are read from the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveRow {
     /// Its position.
     pub position: i64,
+    /// When it was appended; `None` from a process of an earlier version.
+    pub recorded_at: Option<DateTime<Utc>>,
     /// The encoded points.
     pub payload: Bytes,
 }
@@ -68,7 +73,9 @@ impl Bus {
     /// Sends a batch to the log and waits until it is committed. Unanswered ones are sent again with the same id.
     ///
     /// # Errors
-    /// A [`Rejection`] of kind `Unavailable` when nobody answered in time; then it is unknown whether it was appended.
+    /// A [`Rejection`] of kind `Unavailable` if no answer arrived in time; then it is unknown whether the batch was
+    /// appended.
+    #[boxed]
     pub async fn ingest(&self, message: &IngestMessage) -> Result<IngestOutcome, Rejection> {
         let mut payload = Vec::with_capacity(20 + message.block.len());
         payload.extend_from_slice(message.batch_id.as_bytes());
@@ -133,13 +140,18 @@ impl Bus {
         .await
     }
 
-    /// Publishes a committed row to whoever listens.
+    /// Publishes a committed row to live subscribers.
     ///
     /// # Errors
     /// [`BusError::Publish`] when the connection is closed.
+    #[boxed]
     pub async fn publish_live(&self, row: &LiveRow) -> Result<(), BusError> {
         let payload = [&row.position.to_le_bytes()[..], &row.payload].concat();
-        let published = self.client.publish(LIVE, payload.into()).await;
+        let mut headers = HeaderMap::new();
+        if let Some(recorded_at) = row.recorded_at {
+            headers.insert(RECORDED_AT, recorded_at.timestamp_micros().to_string());
+        }
+        let published = self.client.publish_with_headers(LIVE, headers, payload.into()).await;
         published.map_err(|error| BusError::Publish(error.to_string()))
     }
 
@@ -152,7 +164,11 @@ impl Bus {
         let messages = subscribed.map_err(|error| BusError::Stream(error.to_string()))?;
         Ok(messages.filter_map(|message| async move {
             let position = i64::from_le_bytes(message.payload.get(..8)?.try_into().ok()?);
-            Some(LiveRow { position, payload: message.payload.slice(8..) })
+            Some(LiveRow {
+                position,
+                recorded_at: recorded_at(&message),
+                payload: message.payload.slice(8..),
+            })
         }))
     }
 
@@ -174,7 +190,7 @@ impl Bus {
         headers: Option<HeaderMap>,
     ) -> Result<T, Rejection> {
         let deadline = Instant::now() + DEADLINE;
-        let mut pause = Duration::from_millis(20);
+        let mut backoff = Duration::from_millis(20);
         loop {
             let request =
                 Request { payload: Some(payload.clone()), headers: headers.clone(), ..Request::new() };
@@ -189,14 +205,14 @@ impl Bus {
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => "no command handler answered".to_owned(),
             };
-            if Instant::now() + pause >= deadline {
+            if Instant::now() + backoff >= deadline {
                 tracing::error!(%reason, subject, "datapoints were not answered");
                 return Err(Rejection::unavailable(
                     "The service cannot take datapoints now: send the same again in a moment.",
                 ));
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(500));
+            sleep(backoff).await;
+            backoff = (backoff * 2).min(Duration::from_millis(500));
         }
     }
 
@@ -209,7 +225,7 @@ impl Bus {
         let mut messages = subscribed.map_err(|error| BusError::Stream(error.to_string()))?;
         let (handle, places) = (Arc::new(handle), Arc::new(Semaphore::new(CONCURRENT)));
         while let Some(message) = messages.next().await {
-            // What nobody waits for is nothing of ours.
+            // A message without a reply inbox is not an ingest request.
             let Message { payload, headers, reply: Some(inbox), .. } = message else { continue };
             let Ok(place) = places.clone().acquire_owned().await else { break };
             let (client, handle) = (self.client.clone(), handle.clone());
@@ -224,4 +240,9 @@ impl Bus {
         }
         Ok(())
     }
+}
+
+fn recorded_at(message: &Message) -> Option<DateTime<Utc>> {
+    let micros = message.headers.as_ref()?.get(RECORDED_AT)?.as_str().parse().ok()?;
+    DateTime::from_timestamp_micros(micros)
 }

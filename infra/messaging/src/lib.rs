@@ -1,9 +1,9 @@
 //! The bus. NATS carries, it is never the truth: whatever is lost here is put back from the log.
 //!
 //! * [`Bus`] is the connection; [`Bus::send`] sends a command and waits for its outcome, [`Bus::serve`] answers them.
-//! * [`Wakeup`]s tell readers to look at the log or at a read model again; they carry positions, never data.
-//! * [`Bus::ingest`] takes datapoints to their log; [`Bus::live_rows`] brings what was committed to sockets.
-//! * [`Mailbox`] keeps what agents have not yet taken; [`EventStream`] is the relayed log.
+//! * [`Wakeup`]s make readers poll the log or a read model; they carry positions, never data.
+//! * [`Bus::ingest`] sends datapoints to their log; [`Bus::live_rows`] delivers committed rows to sockets.
+//! * [`Mailbox`] keeps messages until agents acknowledge them; [`EventStream`] is the relayed log.
 
 mod bus;
 mod command;

@@ -4,9 +4,11 @@
 //! message is held back for 30 s and then given out again, until it is acknowledged by its id from any gateway.
 //! For correctness nothing depends on it: the reconciler posts again what the log says is outstanding.
 
+use signalbox_boxed::boxed;
 use std::time::Duration;
 
 use async_nats::jetstream::{
+    self,
     consumer::{AckPolicy, PullConsumer, pull},
     context::PublishErrorKind,
     stream::{Config, DiscardPolicy, RawMessageErrorKind, RetentionPolicy, StorageType, Stream},
@@ -15,6 +17,7 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use signalbox_domain::kernel::AgentId;
+use tokio::time::{Instant, timeout_at};
 
 use crate::{Bus, BusError};
 
@@ -22,12 +25,14 @@ use crate::{Bus, BusError};
 pub(crate) const STREAM: &str = "MAIL";
 /// How long a delivered message is held back before it is delivered again.
 const HOLD_BACK: Duration = Duration::from_secs(30);
-/// A consumer of an agent that was away for longer is made anew.
+/// How long JetStream may take to answer, beside the time that it is asked to wait.
+const ANSWER: Duration = Duration::from_secs(5);
+/// A consumer of an agent that was away for longer is made again.
 const FORGET_CONSUMER: Duration = Duration::from_secs(7 * 24 * 3600);
 /// JetStream's code for "this subject holds its one message already".
 const MAX_PER_SUBJECT_EXCEEDED: u64 = 10077;
 
-/// What an agent is told.
+/// A message to an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MailMessage {
     /// Kind of message, e.g. `transfer_request`.
@@ -42,7 +47,8 @@ pub struct MailMessage {
 pub struct Mail {
     /// Positive; acknowledges it.
     pub id: i64,
-    /// What the agent is told.
+    /// The key that it was posted under.
+    pub key: String,
     pub message: MailMessage,
 }
 
@@ -57,6 +63,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// [`BusError::Stream`] when JetStream refuses.
+    #[boxed]
     pub async fn open(bus: &Bus) -> Result<Self, BusError> {
         let mailbox = Self { bus: bus.clone() };
         bus.open_stream_patiently(stream_config()).await?;
@@ -67,6 +74,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// [`BusError::Publish`] when it was not stored.
+    #[boxed]
     pub async fn post(&self, agent: AgentId, key: &str, message: &MailMessage) -> Result<(), BusError> {
         let payload = serde_json::to_vec(message).map_err(|error| BusError::Publish(error.to_string()))?;
         let subject = subject(agent, key);
@@ -83,6 +91,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// [`BusError::Stream`] when JetStream does not answer.
+    #[boxed]
     pub async fn size(&self) -> Result<u64, BusError> {
         let mut stream = self.stream().await?;
         let info = stream.info().await.map_err(|error| BusError::Stream(error.to_string()))?;
@@ -93,40 +102,50 @@ impl Mailbox {
     ///
     /// # Errors
     /// [`BusError::Stream`] when JetStream does not answer; ask again.
+    #[boxed]
     pub async fn fetch(&self, agent: AgentId, max: usize, wait: Duration) -> Result<Vec<Mail>, BusError> {
         let consumer = self.consumer(agent).await?;
         let mut mails = pull(&consumer, 1, Some(wait)).await?;
         if !mails.is_empty() && max > 1 {
-            mails.extend(pull(&consumer, max - 1, None).await?);
+            match pull(&consumer, max - 1, None).await {
+                Ok(more) => mails.extend(more),
+                // The first message is not held back for the others, which a later call gets.
+                Err(error) => tracing::debug!(%agent, %error, "more messages may wait in a mailbox"),
+            }
         }
         Ok(mails)
     }
 
-    /// Removes the messages `ids` of `agent`; ids that are unknown or another agent's are ignored.
+    /// Removes the messages `ids` of `agent` and returns their keys; ids that are unknown or another agent's are ignored.
     ///
     /// # Errors
     /// [`BusError::Stream`] when JetStream does not answer; ask again.
-    pub async fn acknowledge(&self, agent: AgentId, ids: &[i64]) -> Result<(), BusError> {
+    #[boxed]
+    pub async fn acknowledge(&self, agent: AgentId, ids: &[i64]) -> Result<Vec<String>, BusError> {
         let stream = self.stream().await?;
-        let own = format!("mail.agent.{agent}.");
+        let own = subject(agent, "");
+        let mut keys = Vec::new();
         for id in ids.iter().filter_map(|id| u64::try_from(*id).ok()).filter(|id| *id > 0) {
             match stream.get_raw_message(id).await {
-                Ok(message) if message.subject.starts_with(&own) => {
-                    // Another acknowledgement may have been faster.
-                    let _ = stream.delete_message(id).await;
+                Ok(message) => {
+                    if let Some(key) = message.subject.strip_prefix(&own) {
+                        keys.push(key.to_owned());
+                        // Another acknowledgement may have been faster.
+                        let _ = stream.delete_message(id).await;
+                    }
                 }
-                Ok(_) => {}
                 Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => {}
                 Err(error) => return Err(BusError::Stream(error.to_string())),
             }
         }
-        Ok(())
+        Ok(keys)
     }
 
     /// Whether the message `key` of `agent` still waits.
     ///
     /// # Errors
     /// [`BusError::Stream`] when JetStream does not answer.
+    #[boxed]
     pub async fn holds(&self, agent: AgentId, key: &str) -> Result<bool, BusError> {
         match self.stream().await?.get_last_raw_message_by_subject(&subject(agent, key)).await {
             Ok(_) => Ok(true),
@@ -139,6 +158,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// [`BusError::Stream`] when JetStream does not answer.
+    #[boxed]
     pub async fn withdraw(&self, agent: AgentId, key: &str) -> Result<(), BusError> {
         let purged = self.stream().await?.purge().filter(subject(agent, key)).await;
         purged.map(|_| ()).map_err(|error| BusError::Stream(error.to_string()))
@@ -148,6 +168,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// [`BusError::Stream`] when JetStream does not answer.
+    #[boxed]
     pub async fn remove(&self, agent: AgentId) -> Result<(), BusError> {
         let stream = self.stream().await?;
         let purged = stream.purge().filter(format!("mail.agent.{agent}.>")).await;
@@ -161,13 +182,16 @@ impl Mailbox {
     ///
     /// # Errors
     /// [`BusError::Stream`] when JetStream refuses.
+    #[boxed]
     pub async fn ensure(&self) -> Result<(), BusError> {
         self.bus.open_stream(stream_config()).await.map(|_| ())
     }
 
     async fn publish(&self, subject: &str, payload: Vec<u8>) -> Result<(), PostError> {
         let sent = self.bus.jetstream.publish(subject.to_owned(), payload.into()).await;
-        match sent.map_err(PostError::from_publish)?.await {
+        let stored = sent.map_err(PostError::from_publish)?.await;
+        self.bus.note_stored(stream_config(), &stored).await;
+        match stored {
             Ok(_) => Ok(()),
             Err(error) if is_posted_already(&error) => Ok(()),
             Err(error) => Err(PostError::from_publish(error)),
@@ -215,20 +239,35 @@ fn stream_config() -> Config {
     }
 }
 
+/// Without `wait`, the messages that are there now.
 async fn pull(consumer: &PullConsumer, max: usize, wait: Option<Duration>) -> Result<Vec<Mail>, BusError> {
-    let stream_error = |error: &dyn std::fmt::Display| BusError::Stream(error.to_string());
-    let batch = match wait {
-        Some(wait) => consumer.batch().max_messages(max).expires(wait).messages().await,
-        None => consumer.fetch().max_messages(max).messages().await,
+    let deadline = Instant::now() + wait.unwrap_or_default() + ANSWER;
+    let batch = async {
+        match wait {
+            Some(wait) => consumer.batch().max_messages(max).expires(wait).messages().await,
+            // With an expiry it would wait for a first message.
+            None => consumer.fetch().max_messages(max).messages().await,
+        }
     };
-    let mut batch = batch.map_err(|error| stream_error(&error))?;
+    let batch = timeout_at(deadline, batch).await.map_err(|error| BusError::Stream(error.to_string()))?;
+    gather(batch.map_err(|error| BusError::Stream(error.to_string()))?, deadline).await
+}
+
+/// The messages of `batch` that arrive until `deadline`. The client library waits for the end of a batch without limit, and
+/// that end may be lost while the connection stays.
+async fn gather(
+    mut batch: impl futures::Stream<Item = Result<jetstream::Message, async_nats::Error>> + Unpin,
+    deadline: Instant,
+) -> Result<Vec<Mail>, BusError> {
+    let stream_error = |error: async_nats::Error| BusError::Stream(error.to_string());
     let mut mails = Vec::new();
-    while let Some(message) = batch.next().await {
-        let message = message.map_err(|error| stream_error(&error))?;
-        let info = message.info().map_err(|error| stream_error(&error))?;
+    while let Ok(Some(message)) = timeout_at(deadline, batch.next()).await {
+        let message = message.map_err(stream_error)?;
+        let info = message.info().map_err(stream_error)?;
         let id = i64::try_from(info.stream_sequence).unwrap_or(i64::MAX);
+        let key = message.subject.splitn(4, '.').nth(3).unwrap_or_default().to_owned();
         match serde_json::from_slice(&message.payload) {
-            Ok(message) => mails.push(Mail { id, message }),
+            Ok(message) => mails.push(Mail { id, key, message }),
             Err(error) => tracing::error!(%error, mail.id = id, "a mailbox message cannot be read"),
         }
     }
@@ -266,4 +305,16 @@ fn is_posted_already(error: &async_nats::jetstream::context::PublishError) -> bo
         .source()
         .and_then(|source| source.downcast_ref::<async_nats::jetstream::Error>())
         .is_some_and(|error| error.error_code().0 == MAX_PER_SUBJECT_EXCEEDED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_batch_whose_end_is_lost_is_given_up() {
+        let deadline = Instant::now() + Duration::from_millis(20);
+        let gathered = tokio::time::timeout(ANSWER, gather(futures::stream::pending(), deadline)).await;
+        assert!(gathered.unwrap().unwrap().is_empty());
+    }
 }

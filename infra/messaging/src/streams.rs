@@ -1,10 +1,15 @@
-//! The streams of JetStream as this program wants them.
+//! Creation and repair of JetStream's streams.
 
-use std::time::Duration;
+use signalbox_boxed::boxed;
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::PoisonError,
+    time::Duration,
+};
 
 use async_nats::jetstream::{
     ErrorCode,
-    context::GetStreamErrorKind,
+    context::{GetStreamErrorKind, PublishError, PublishErrorKind},
     stream::{Config, Stream},
 };
 use tokio::time::{Instant, sleep};
@@ -12,8 +17,22 @@ use tokio::time::{Instant, sleep};
 use crate::{Bus, BusError};
 
 /// How long a process that starts waits for a cluster that has no leader.
-const PATIENCE: Duration = Duration::from_secs(20);
-const PAUSE: Duration = Duration::from_millis(250);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
+const RETRY_DELAY: Duration = Duration::from_millis(250);
+
+/// A stream that answers, but has acknowledged nothing for this long, is recreated.
+const STUCK: Duration = Duration::from_secs(10);
+
+/// Longest time that a process waits before it recreates a stream.
+const JITTER: Duration = Duration::from_secs(1);
+
+/// A stream that does not store published messages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stuck {
+    /// When it was made, in nanoseconds since 1970: another process may make it again first.
+    created: i128,
+    since: Instant,
+}
 
 /// How the copies of a stream stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +40,7 @@ pub struct StreamStanding {
     /// Its name.
     pub name: String,
     /// Copies that there ought to be.
-    pub wanted: usize,
+    pub configured: usize,
     /// Copies that are up to date.
     pub current: usize,
 }
@@ -29,8 +48,8 @@ pub struct StreamStanding {
 impl Bus {
     /// The stream `config.name`, made if it is missing, with the number of copies that this connection asks for.
     ///
-    /// A stream that has another number is changed. Should the cluster refuse that, because it has too few servers at the
-    /// moment, the stream goes on as it is.
+    /// An existing stream with another number of replicas is changed. If the cluster refuses, because it has too few
+    /// servers at the moment, the stream is used unchanged.
     pub(crate) async fn open_stream(&self, config: Config) -> Result<Stream, BusError> {
         let config = Config { num_replicas: self.replicas, ..config };
         let made = self.jetstream.get_or_create_stream(&config).await;
@@ -55,14 +74,63 @@ impl Bus {
         Ok(stream)
     }
 
+    /// Notes whether the stream of `config` has stored a message.
+    ///
+    /// After a full disk, nats-server may answer for a stream and store nothing in it until it is restarted. What our streams hold
+    /// can be put back from the log, so such a stream is deleted and made again.
+    pub(crate) async fn note_stored<T>(&self, config: Config, stored: &Result<T, PublishError>) {
+        let name = config.name.clone();
+        let is_silent = matches!(stored, Err(error) if error.kind() == PublishErrorKind::TimedOut);
+        if !is_silent || !self.is_connected() {
+            self.stuck.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
+            return;
+        }
+        // Without an answer the whole server is silent, and there is nothing to delete.
+        let Ok(stream) = self.jetstream.get_stream(&name).await else { return };
+        let created = stream.cached_info().created.unix_timestamp_nanos();
+        if !self.is_stuck(&name, created) {
+            return;
+        }
+        // Other processes notice it at the same time, and JetStream deletes by name: each waits for another time and makes sure
+        // that none was faster, because what was posted to the new stream would be lost.
+        sleep(jitter()).await;
+        match self.jetstream.get_stream(&name).await {
+            Ok(stream) if stream.cached_info().created.unix_timestamp_nanos() != created => return,
+            Ok(_) => {
+                tracing::error!(stream = name, "a stream answers but stores nothing; it is made anew");
+                if let Err(error) = self.jetstream.delete_stream(&name).await {
+                    tracing::warn!(%error, stream = name, "a stream that stores nothing cannot be deleted");
+                }
+            }
+            Err(error) => tracing::warn!(%error, stream = name, "a stream that stores nothing is gone"),
+        }
+        if let Err(error) = self.open_stream(config).await {
+            tracing::warn!(%error, stream = name, "a stream cannot be made anew");
+        }
+    }
+
+    fn is_stuck(&self, name: &str, created: i128) -> bool {
+        let mut known = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = Stuck { created, since: Instant::now() };
+        let stuck = known.entry(name.to_owned()).or_insert(new);
+        if stuck.created != created {
+            *stuck = new;
+        }
+        let is_over = stuck.since.elapsed() >= STUCK;
+        if is_over {
+            known.remove(name);
+        }
+        is_over
+    }
+
     /// Like [`Bus::open_stream`], for a process that starts: it waits a while for a cluster that is choosing its leader.
     pub(crate) async fn open_stream_patiently(&self, config: Config) -> Result<Stream, BusError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + OPEN_TIMEOUT;
         loop {
             match self.open_stream(config.clone()).await {
                 Err(error) if self.replicas > 1 && Instant::now() < deadline => {
                     tracing::warn!(%error, "JetStream is not ready; trying again");
-                    sleep(PAUSE).await;
+                    sleep(RETRY_DELAY).await;
                 }
                 opened => return opened,
             }
@@ -73,6 +141,7 @@ impl Bus {
     ///
     /// # Errors
     /// [`BusError::Stream`] when JetStream does not answer.
+    #[boxed]
     pub async fn stream_standings(&self) -> Result<Vec<StreamStanding>, BusError> {
         let mut standings = Vec::new();
         for name in [crate::events::STREAM, crate::mailbox::STREAM] {
@@ -86,7 +155,7 @@ impl Bus {
             let followers = info.cluster.iter().flat_map(|cluster| &cluster.replicas);
             standings.push(StreamStanding {
                 name: name.to_owned(),
-                wanted: info.config.num_replicas,
+                configured: info.config.num_replicas,
                 current: 1 + followers.filter(|replica| replica.current && !replica.offline).count(),
             });
         }
@@ -94,16 +163,29 @@ impl Bus {
     }
 
     fn explain(&self, reason: &str) -> String {
-        let (wanted, servers) = (self.replicas, self.servers());
-        if wanted > servers {
+        let (configured, servers) = (self.replicas, self.servers());
+        if configured > servers {
             format!(
-                "{reason}; nats.replicas is {wanted}, but {servers} servers are known: add servers or set it lower"
+                "{reason}; nats.replicas is {configured}, but {servers} servers are known: add servers or set it lower"
+            )
+        } else if reason.contains(NO_SPACE) {
+            format!(
+                "{reason}; the streams reserve 2 GiB, and nats-server uses three quarters of the free disk by default: free 3 GiB"
             )
         } else {
             reason.to_owned()
         }
     }
 }
+
+/// A time up to [`JITTER`], different in each process.
+fn jitter() -> Duration {
+    let chance = RandomState::new().hash_one(JITTER);
+    JITTER.mul_f64(chance as f64 / u64::MAX as f64)
+}
+
+/// JetStream's error for a stream that reserves more storage than available.
+const NO_SPACE: &str = "insufficient storage resources";
 
 fn is_missing(kind: &GetStreamErrorKind) -> bool {
     matches!(kind, GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND)

@@ -1,4 +1,4 @@
-//! Spans of what goes over the bus, and the header that joins them.
+//! Spans of messages on the bus, and the header that links them.
 
 use std::fmt;
 
@@ -13,12 +13,12 @@ pub(crate) fn sending(subject: &str, parent: Option<&str>) -> Span {
     about(Span::begin(Kind::Client, parent, || format!("send {subject}")), subject)
 }
 
-/// The span of what such a message leads to.
+/// The span of handling such a message.
 pub(crate) fn answering(subject: impl fmt::Display, parent: Option<&str>) -> Span {
     about(Span::begin(Kind::Server, parent, || format!("handle {subject}")), subject)
 }
 
-/// The span of a message on `subject` that waits for whoever reads it.
+/// The span of publishing a message on `subject` and waiting for its reader.
 pub(crate) fn publishing(subject: &str, parent: Option<&str>) -> Span {
     about(Span::begin(Kind::Producer, parent, || format!("publish {subject}")), subject)
 }
@@ -37,14 +37,14 @@ pub(crate) fn note(span: &mut Span, rejection: &Rejection) {
     }
 }
 
-/// Headers that name what led to a message.
+/// Headers that name the cause of a message.
 pub(crate) fn trace_headers(traceparent: Option<&str>) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();
     headers.insert(HEADER, traceparent?);
     Some(headers)
 }
 
-/// What led to a message with these headers.
+/// The traceparent of a message with these headers.
 pub(crate) fn traceparent(headers: Option<&HeaderMap>) -> Option<&str> {
     Some(headers?.get(HEADER)?.as_str())
 }

@@ -1,3 +1,4 @@
+use signalbox_boxed::boxed;
 use std::future::ready;
 
 use futures::{Stream, StreamExt};
@@ -8,10 +9,10 @@ use tokio_stream::wrappers::BroadcastStream;
 
 use crate::{Bus, BusError};
 
-/// Wake-ups that a listener may be behind before it misses some.
+/// Wakeups by which a listener may lag before it misses some.
 const BACKLOG: usize = 4096;
 
-/// Tells a reader that there is something new. Lost ones cost time, as every reader also polls.
+/// Wakes a reader when there is something new. A lost wakeup only costs time, because every reader also polls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "wakeup", rename_all = "snake_case")]
 pub enum Wakeup {
@@ -19,7 +20,7 @@ pub enum Wakeup {
     LogAppended {
         /// Its newest position.
         position: i64,
-        /// Types of the aggregates that changed; none when that is not known.
+        /// Types of the aggregates that changed; empty if unknown.
         aggregates: Vec<String>,
     },
     /// The datapoint log has grown.
@@ -31,10 +32,13 @@ pub enum Wakeup {
     ReadAdvanced {
         /// Name of the projection.
         projection: String,
-        /// What it has applied.
+        /// The applied position.
         position: i64,
         /// Types of the aggregates that changed.
         aggregates: Vec<String>,
+        /// Whether it has set streams aside: then not every event up to the position is applied.
+        #[serde(default)]
+        has_set_aside: bool,
     },
     /// An agent has a new session; gateways that hold an older one close it.
     AgentSession {
@@ -42,6 +46,9 @@ pub enum Wakeup {
         agent: uuid::Uuid,
         /// The new session.
         session: uuid::Uuid,
+        /// Version of the agent in the log with this session: a session of a lower one is older.
+        #[serde(default)]
+        version: i64,
     },
     /// An agent has echoed a connection test.
     TestEcho {
@@ -83,7 +90,7 @@ struct Sent<'a> {
     wakeup: &'a Wakeup,
 }
 
-/// A wake-up that came in. Most are this process's own, which are not worth reading further.
+/// A received wakeup. Most are this process's own and are not decoded further.
 #[derive(Deserialize)]
 struct Received<'a> {
     from: &'a str,
@@ -100,13 +107,14 @@ impl<'a> Received<'a> {
 }
 
 impl Bus {
-    /// Tells `wakeup` to whoever listens, at once in this process.
+    /// Publishes `wakeup`; subscribers in this process receive it at once.
     ///
     /// # Errors
     /// [`BusError::Publish`] when the connection is closed.
+    #[boxed]
     pub async fn wake(&self, wakeup: &Wakeup) -> Result<(), BusError> {
         if let Some(hub) = self.wakeups.get() {
-            // Nobody may be listening at the moment.
+            // There may be no subscriber at the moment.
             let _ = hub.send(wakeup.clone());
         }
         let sent = Sent { from: &self.name, wakeup };
@@ -136,7 +144,7 @@ impl Bus {
                     Ok(Some(wakeup)) => {
                         let _ = sender.send(wakeup);
                     }
-                    // What this process said it has heard already.
+                    // Wakeups of this process have already been delivered.
                     Ok(None) => {}
                     Err(error) => tracing::debug!(%error, "a wake-up cannot be read"),
                 }

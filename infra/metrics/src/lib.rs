@@ -1,7 +1,7 @@
 //! Numbers about the service, in the OpenMetrics text format that Prometheus reads.
 //!
-//! A process counts what it does itself. Gauges that are about the whole installation are set from the database by whoever
-//! is asked, just before it answers, and so are the same whichever gateway is asked.
+//! A process counts its own work. Gauges about the whole installation are read from the database when a gateway is
+//! scraped, so they are equal on every gateway.
 
 use std::{
     fmt,
@@ -32,10 +32,10 @@ pub fn metrics() -> &'static Metrics {
 
 type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
 
-/// What is counted.
+/// The metrics of one process.
 pub struct Metrics {
     registry: Registry,
-    /// Held while gauges are set and written, so that each of two who ask at once gets a whole picture.
+    /// Held while gauges are set and written, so that concurrent scrapes each get consistent values.
     picture: Mutex<()>,
     requests: Durations<RequestLabels>,
     commands: Durations<CommandLabels>,
@@ -52,6 +52,8 @@ pub struct Metrics {
     outstanding: Family<WorkLabels, Gauge>,
     oldest: Family<WorkLabels, Gauge<f64, AtomicU64>>,
     mailboxes: Gauge<f64, AtomicU64>,
+    oldest_snapshot: Gauge<f64, AtomicU64>,
+    faults: Family<PartLabels, Gauge<f64, AtomicU64>>,
     replica: Gauge,
     replica_queries: Family<ReplicaLabels, Counter>,
 }
@@ -110,6 +112,11 @@ struct WorkLabels {
     work: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PartLabels {
+    part: String,
+}
+
 /// How the whole installation stands.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Standing {
@@ -117,14 +124,18 @@ pub struct Standing {
     pub log: i64,
     /// Positions that each projection's read model has reached.
     pub projections: Vec<(String, i64)>,
-    /// Positions that workers have reached who follow the log.
+    /// Positions of workers that follow the log.
     pub followers: Vec<(String, i64)>,
-    /// By how many datapoints each reader is behind their log.
+    /// Lag of each reader of datapoints.
     pub datapoints_behind: Vec<(&'static str, i64)>,
-    /// What waits to be done.
+    /// Pending work, by kind.
     pub work: Vec<Work>,
-    /// Messages that wait in the agents' mailboxes; none when the bus does not say.
+    /// Messages in the agents' mailboxes; `None` if the bus does not answer.
     pub mailboxes: Option<u64>,
+    /// Age of the oldest snapshot in the database; 0 without any.
+    pub oldest_snapshot_seconds: f64,
+    /// Parts that do not work, and for how many seconds.
+    pub faults: Vec<(String, f64)>,
 }
 
 /// Work of one kind that waits or is being done.
@@ -134,7 +145,7 @@ pub struct Work {
     pub kind: &'static str,
     /// How much.
     pub count: i64,
-    /// Seconds for which the oldest of it has waited; 0 when there is none.
+    /// Seconds for which the oldest of it has waited; 0 if there is no work.
     pub oldest_seconds: f64,
 }
 
@@ -157,6 +168,8 @@ impl Metrics {
             outstanding: Family::default(),
             oldest: Family::default(),
             mailboxes: Gauge::default(),
+            oldest_snapshot: Gauge::default(),
+            faults: Family::default(),
             replica: Gauge::default(),
             replica_queries: Family::default(),
             picture: Mutex::default(),
@@ -197,7 +210,7 @@ impl Metrics {
         );
         registry.register(
             "webhook_deliveries",
-            "Deliveries of webhooks by outcome: delivered, or dead_letter when they were given up; each is counted once, by whoever followed the log then",
+            "Deliveries of webhooks by outcome: delivered, or dead_letter when they were given up; each is counted once, by the process that fans out at that time",
             metrics.deliveries.clone(),
         );
         registry.register(
@@ -213,7 +226,7 @@ impl Metrics {
         );
         registry.register(
             "follower_lag_events",
-            "Events by which a worker is behind the log that it follows: events for the relay to JetStream, webhooks for their fan-out, rule_log for entries about rules",
+            "Events by which a worker is behind the log that it follows: events for the relay to JetStream, webhooks for their fan-out, rule_log for entries about rules, chain for the hash chain",
             metrics.followers.clone(),
         );
         registry.register(
@@ -228,7 +241,7 @@ impl Metrics {
         );
         registry.register_with_unit(
             "oldest_outstanding_work",
-            "Age of the oldest work that waits or is being done, by kind; 0 when there is none",
+            "Age of the oldest work that waits or is being done, by kind; 0 without work",
             Unit::Seconds,
             metrics.oldest.clone(),
         );
@@ -237,9 +250,21 @@ impl Metrics {
             "Messages that wait in the agents' mailboxes; NaN while the bus does not say",
             metrics.mailboxes.clone(),
         );
+        registry.register_with_unit(
+            "oldest_snapshot",
+            "Age of the oldest snapshot in the database, which keeps replaced rows from being removed; 0 without any",
+            Unit::Seconds,
+            metrics.oldest_snapshot.clone(),
+        );
+        registry.register_with_unit(
+            "fault",
+            "Time for which a part has not worked, by part; parts that work are absent",
+            Unit::Seconds,
+            metrics.faults.clone(),
+        );
         registry.register(
             "replica_serves",
-            "Whether this gateway reads the replica of the database: 1, or 0 while that does not follow or there is none",
+            "Whether this gateway reads the replica of the database: 1, or 0 while that lags or none is configured",
             metrics.replica.clone(),
         );
         registry.register(
@@ -268,7 +293,7 @@ impl Metrics {
         self.events.inc_by(events as u64);
     }
 
-    /// Datapoints came to their log.
+    /// Counts appended datapoints.
     pub fn datapoints(&self, count: u64) {
         self.datapoints.inc_by(count);
     }
@@ -290,7 +315,7 @@ impl Metrics {
         self.attempts.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    /// Deliveries of webhooks have come to an end; `outcome` is `delivered` or `dead_letter`.
+    /// Counts finished deliveries of webhooks; `outcome` is `delivered` or `dead_letter`.
     pub fn deliveries(&self, outcome: &'static str, count: u64) {
         self.deliveries.get_or_create(&AttemptLabels { outcome }).inc_by(count);
     }
@@ -333,6 +358,11 @@ impl Metrics {
             self.oldest.get_or_create(&labels).set(work.oldest_seconds);
         }
         self.mailboxes.set(standing.mailboxes.map_or(f64::NAN, |messages| messages as f64));
+        self.oldest_snapshot.set(standing.oldest_snapshot_seconds);
+        self.faults.clear();
+        for (part, seconds) in &standing.faults {
+            self.faults.get_or_create(&PartLabels { part: part.clone() }).set(*seconds);
+        }
     }
 }
 
@@ -346,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_told_with_their_help_and_unit() {
+    fn metrics_have_help_and_unit() {
         let metrics = Metrics::new();
         metrics.request("GET", "/api/v1/rules/{id}", 200, Duration::from_millis(3));
         metrics.append(4, 6);
@@ -357,7 +387,17 @@ mod tests {
         let followers = vec![("webhooks".to_owned(), 97)];
         let datapoints_behind = vec![("rules", 12)];
         let mailboxes = Some(3);
-        let standing = Standing { log: 100, projections, followers, datapoints_behind, work, mailboxes };
+        let (oldest_snapshot_seconds, faults) = (2.5, vec![("worker.cleanup".to_owned(), 30.0)]);
+        let standing = Standing {
+            log: 100,
+            projections,
+            followers,
+            datapoints_behind,
+            work,
+            mailboxes,
+            oldest_snapshot_seconds,
+            faults,
+        };
         let text = metrics.text(Some(&standing)).unwrap();
         for line in [
             "# HELP signalbox_http_request_duration_seconds Time until a request was answered, by route; long polls and sockets last long by design.",
@@ -373,6 +413,8 @@ mod tests {
             "signalbox_outstanding_work{work=\"transfer\"} 2",
             "signalbox_oldest_outstanding_work_seconds{work=\"transfer\"} 1.5",
             "signalbox_mailbox_messages 3.0",
+            "signalbox_oldest_snapshot_seconds 2.5",
+            "signalbox_fault_seconds{part=\"worker.cleanup\"} 30.0",
             "# EOF",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");

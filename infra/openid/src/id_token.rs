@@ -1,4 +1,4 @@
-//! What an ID token has to say to be believed: OpenID Connect Core 1.0, section 3.1.3.7.
+//! Validation of ID tokens: OpenID Connect Core 1.0, section 3.1.3.7.
 
 use chrono::{DateTime, Utc};
 use jsonwebtoken::{
@@ -24,13 +24,13 @@ const ALGORITHMS: [Algorithm; 9] = [
 ];
 /// Seconds by which the provider's clock may be off.
 const SKEW: f64 = 60.0;
-/// Seconds since a token was made; it comes straight from there.
+/// Greatest age of a token, in seconds; tokens are used as soon as they are issued.
 const MAX_AGE: f64 = 600.0;
 
 /// Why an ID token is not believed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It is no signed JWT, or a claim is missing or of a wrong type.
+    /// It is not a signed JWT, or a claim is missing or of a wrong type.
     #[error("it cannot be read: {0}")]
     Malformed(String),
     /// It is signed in a way that is not accepted.
@@ -47,7 +47,7 @@ pub enum TokenError {
     Claim(&'static str),
 }
 
-/// What a token has to fit.
+/// Expected values of a token's claims.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected<'a> {
     pub(crate) issuer: &'a str,
@@ -78,7 +78,7 @@ enum Audience {
     Many(Vec<String>),
 }
 
-/// What a provider says of a person.
+/// A provider's claims about a person.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Profile {
     pub(crate) email: Option<String>,
@@ -93,7 +93,7 @@ impl Profile {
         self.email_verified == Some(Value::Bool(true))
     }
 
-    /// What the person is called.
+    /// The person's display name.
     pub(crate) fn name(self) -> Option<String> {
         self.preferred_username.or(self.name)
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(crate) struct Keys(Vec<Jwk>);
 
-/// As they are fetched. A key of a kind that nobody here knows spoils no other.
+/// The fetched keys. A key of an unknown kind does not invalidate the others.
 #[derive(Debug, Deserialize)]
 pub(crate) struct KeySet {
     keys: Vec<Value>,

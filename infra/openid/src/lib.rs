@@ -1,7 +1,7 @@
 //! Logins at an OpenID provider: OpenID Connect Core 1.0, authorization code flow with PKCE (RFC 7636).
 //!
 //! The address of the provider is the operator's, so it may be anywhere; what it answers is bounded in time and size. Its
-//! metadata and keys are remembered for an hour, and keys are fetched anew when a token names one that is not known.
+//! metadata and keys are remembered for an hour, and keys are fetched again when a token names one that is not known.
 //!
 //! It is not a session, and knows no users: it says who somebody is at the provider.
 //!
@@ -10,8 +10,8 @@
 //! use signalbox_openid::{Attempt, Provider};
 //! let provider = Provider::new(&config, signalbox_clock::Clock::system())?;
 //! let attempt = Attempt { state: "…".into(), nonce: "…".into(), verifier: "…".into() };
-//! let to = provider.authorization_url(&attempt).await?; // the browser goes there, and comes back with a code
-//! let person = provider.redeem("the code", None, &attempt).await?;
+//! let to = provider.authorization_url(&attempt).await?; // the browser is redirected there, and returns with a code
+//! let person = provider.redeem("the code", None, &attempt, signalbox_clock::Clock::system().now()).await?;
 //! # Ok(()) }
 //! ```
 

@@ -1,7 +1,7 @@
 use serde::Deserialize;
 use url::Url;
 
-/// What a provider says of itself: OpenID Connect Discovery 1.0, section 3.
+/// A provider's metadata: OpenID Connect Discovery 1.0, section 3.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Metadata {
     pub(crate) issuer: String,
@@ -11,7 +11,7 @@ pub(crate) struct Metadata {
     pub(crate) userinfo_endpoint: Option<Url>,
     #[serde(default = "basic")]
     token_endpoint_auth_methods_supported: Vec<String>,
-    /// Whether the issuer is named when the browser comes back: RFC 9207.
+    /// Whether the redirect back names the issuer: RFC 9207.
     #[serde(default)]
     pub(crate) authorization_response_iss_parameter_supported: bool,
 }
@@ -36,7 +36,7 @@ impl Metadata {
         Ok(self)
     }
 
-    /// Whether a client's secret goes into the body, because the header is not understood.
+    /// Whether a client's secret must be sent in the body, because the header is not supported.
     pub(crate) fn takes_secret_in_body_only(&self) -> bool {
         let takes = |method: &str| self.token_endpoint_auth_methods_supported.iter().any(|it| it == method);
         takes("client_secret_post") && !takes("client_secret_basic")

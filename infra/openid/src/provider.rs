@@ -1,7 +1,8 @@
-use std::sync::Arc;
+use signalbox_boxed::boxed;
+use std::{sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use reqwest::{Client, StatusCode};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -20,11 +21,11 @@ use crate::{
 /// Where providers send browsers back to.
 const CALLBACK: &str = "/api/v1/auth/sso/callback";
 /// How long metadata and keys are remembered.
-const MEMORY: TimeDelta = TimeDelta::hours(1);
+const METADATA_TTL: Duration = Duration::from_secs(3600);
 /// How long a provider that did not answer is not asked again.
-const PAUSE: TimeDelta = TimeDelta::seconds(5);
+const FAILURE_TTL: Duration = Duration::from_secs(5);
 /// Keys are fetched for an unknown name no more often than this.
-const ROTATION: TimeDelta = TimeDelta::seconds(10);
+const ROTATION: Duration = Duration::from_secs(10);
 
 /// An OpenID provider, and this service as its client.
 #[derive(Debug)]
@@ -37,36 +38,36 @@ pub struct Provider {
     memory: Mutex<Option<Memory>>,
 }
 
-/// What only who began a login knows. The provider sees the nonce, the state, and a hash of the verifier.
+/// The secrets of one login. The provider sees the nonce, the state, and a hash of the verifier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
-    /// Comes back with the browser.
+    /// Returned with the browser's redirect.
     pub state: String,
-    /// Comes back in the ID token.
+    /// Returned in the ID token.
     pub nonce: String,
     /// Shows that the code was asked for by who redeems it: 43 to 128 unreserved characters.
     pub verifier: String,
 }
 
-/// Who has logged in.
+/// The authenticated person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Person {
     /// The provider's `iss`.
     pub issuer: String,
     /// The person's `sub`.
     pub subject: String,
-    /// E-mail address, if the provider tells one.
+    /// E-mail address, if the provider reports one.
     pub email: Option<String>,
     /// Whether the provider has verified it.
     pub is_email_verified: bool,
-    /// What the person is called.
+    /// Display name.
     pub name: Option<String>,
 }
 
 /// Why the configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// An address is none.
+    /// A setting is not an address.
     #[error("sso.{0} must be an address such as https://example.org")]
     Address(&'static str),
     /// Something is missing.
@@ -80,7 +81,7 @@ pub enum SettingsError {
     Client(#[from] reqwest::Error),
 }
 
-/// Why nobody has logged in.
+/// Reasons why a login failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LoginError {
     /// The provider cannot be asked.
@@ -89,14 +90,14 @@ pub enum LoginError {
     /// The provider does not know the code, or not as this client's.
     #[error("the identity provider does not take the code: {0}")]
     Refused(String),
-    /// What the provider says cannot be believed.
+    /// The provider's answer failed validation.
     #[error("the ID token is not believed: {0}")]
     Untrusted(#[from] TokenError),
 }
 
 #[derive(Debug)]
 struct Memory {
-    until: DateTime<Utc>,
+    until: Duration,
     answer: Result<Arc<Known>, LoginError>,
 }
 
@@ -104,7 +105,7 @@ struct Memory {
 struct Known {
     metadata: Arc<Metadata>,
     keys: Keys,
-    keys_at: DateTime<Utc>,
+    keys_at: Duration,
 }
 
 #[derive(Deserialize)]
@@ -138,17 +139,18 @@ impl Provider {
         }
         address("public_url", &settings.public_url)?;
         if issuer.scheme() != "https" {
-            tracing::warn!("sso.issuer has no TLS: whoever is on the network between can log in as anybody");
+            tracing::warn!("sso.issuer has no TLS: anyone on the network path can log in as any user");
         }
         let redirect_uri = format!("{}{CALLBACK}", settings.public_url.trim_end_matches('/'));
         let (settings, memory) = (settings.clone(), Mutex::default());
         Ok(Self { issuer, redirect_uri, settings, client: web::client()?, clock, memory })
     }
 
-    /// Where a browser goes to log in.
+    /// The address to which a browser is redirected to log in.
     ///
     /// # Errors
     /// [`LoginError::Unavailable`].
+    #[boxed]
     pub async fn authorization_url(&self, attempt: &Attempt) -> Result<Url, LoginError> {
         let known = self.known().await?;
         let mut url = known.metadata.authorization_endpoint.clone();
@@ -165,15 +167,18 @@ impl Provider {
         Ok(url)
     }
 
-    /// Who has logged in, by the `code` and the issuer that the browser has brought back.
+    /// The authenticated person, by the `code` and the issuer that the browser has returned. `now` is the
+    /// time by the clock that all gateways share.
     ///
     /// # Errors
     /// [`LoginError`].
+    #[boxed]
     pub async fn redeem(
         &self,
         code: &str,
         issuer: Option<&str>,
         attempt: &Attempt,
+        now: DateTime<Utc>,
     ) -> Result<Person, LoginError> {
         let known = self.known().await?;
         let metadata = &known.metadata;
@@ -182,7 +187,7 @@ impl Provider {
             return Err(TokenError::Claim("iss").into());
         }
         let tokens: Tokens = self.tokens(metadata, code, attempt).await?;
-        let claims = self.believe(known.clone(), &tokens.id_token, attempt).await?;
+        let claims = self.believe(known.clone(), &tokens.id_token, (attempt, now)).await?;
         let profile = match &metadata.userinfo_endpoint {
             Some(endpoint) if claims.profile.email.is_none() => {
                 self.user_info(endpoint.clone(), &tokens.access_token, &claims.sub).await?
@@ -226,47 +231,57 @@ impl Provider {
     }
 
     /// The claims of a token. A key that is not known may be a new one.
-    async fn believe(&self, known: Arc<Known>, token: &str, attempt: &Attempt) -> Result<Claims, LoginError> {
-        match self.judge(&known, token, attempt) {
+    async fn believe(
+        &self,
+        known: Arc<Known>,
+        token: &str,
+        expected: (&Attempt, DateTime<Utc>),
+    ) -> Result<Claims, LoginError> {
+        match self.judge(&known, token, expected) {
             Err(TokenError::UnknownKey) => {
                 let known = self.with_new_keys(known).await?;
-                Ok(self.judge(&known, token, attempt)?)
+                Ok(self.judge(&known, token, expected)?)
             }
             judged => Ok(judged?),
         }
     }
 
-    fn judge(&self, known: &Known, token: &str, attempt: &Attempt) -> Result<Claims, TokenError> {
+    fn judge(
+        &self,
+        known: &Known,
+        token: &str,
+        (attempt, now): (&Attempt, DateTime<Utc>),
+    ) -> Result<Claims, TokenError> {
         let expected = Expected {
             issuer: &known.metadata.issuer,
             client_id: &self.settings.client_id,
             nonce: &attempt.nonce,
-            now: self.clock.now(),
+            now,
         };
         id_token::verify(token, &known.keys, expected)
     }
 
-    /// What the provider says of the person elsewhere, because the token does not say it.
+    /// The claims of the user info endpoint, for providers whose tokens lack them.
     async fn user_info(&self, endpoint: Url, token: &str, subject: &str) -> Result<Profile, LoginError> {
         let request = self.client.get(endpoint).bearer_auth(token);
-        let told: UserInfo = web::json(request).await.map_err(|error| unavailable(&error))?;
-        if told.sub != subject {
+        let profile: UserInfo = web::json(request).await.map_err(|error| unavailable(&error))?;
+        if profile.sub != subject {
             return Err(TokenError::Claim("sub").into());
         }
-        Ok(told.profile)
+        Ok(profile.profile)
     }
 
     async fn known(&self) -> Result<Arc<Known>, LoginError> {
-        // Who comes meanwhile waits for the same answer.
+        // Concurrent callers wait for the same answer.
         let mut memory = self.memory.lock().await;
-        let now = self.clock.now();
+        let now = self.clock.monotonic();
         if let Some(Memory { until, answer }) = &*memory
             && *until > now
         {
             return answer.clone();
         }
         let answer = self.discover().await.map_err(|error| unavailable(&error));
-        let until = now + if answer.is_ok() { MEMORY } else { PAUSE };
+        let until = now + if answer.is_ok() { METADATA_TTL } else { FAILURE_TTL };
         *memory = Some(Memory { until, answer: answer.clone() });
         answer
     }
@@ -280,10 +295,10 @@ impl Provider {
 
     async fn fetch_keys(&self, metadata: Arc<Metadata>) -> Result<Arc<Known>, WebError> {
         let keys = web::json::<KeySet>(self.client.get(metadata.jwks_uri.clone())).await?;
-        Ok(Arc::new(Known { metadata, keys: keys.into(), keys_at: self.clock.now() }))
+        Ok(Arc::new(Known { metadata, keys: keys.into(), keys_at: self.clock.monotonic() }))
     }
 
-    /// What is known, with keys newer than those of `old` unless they were fetched a moment ago.
+    /// The provider's metadata with newer keys than those of `old`, unless they were fetched a moment ago.
     async fn with_new_keys(&self, old: Arc<Known>) -> Result<Arc<Known>, LoginError> {
         let mut memory = self.memory.lock().await;
         if let Some(Memory { answer: Ok(known), .. }) = &*memory
@@ -291,7 +306,7 @@ impl Provider {
         {
             return Ok(known.clone());
         }
-        if self.clock.now() - old.keys_at < ROTATION {
+        if self.clock.monotonic().saturating_sub(old.keys_at) < ROTATION {
             return Ok(old);
         }
         let known = self.fetch_keys(old.metadata.clone()).await.map_err(|error| unavailable(&error))?;

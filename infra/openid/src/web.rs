@@ -25,7 +25,7 @@ pub(crate) enum WebError {
     Unreadable(String),
 }
 
-/// A client that goes where it is sent, and no further.
+/// A client that follows no redirects.
 pub(crate) fn client() -> Result<Client, reqwest::Error> {
     Client::builder()
         .connect_timeout(CONNECT)

@@ -1,9 +1,14 @@
-use std::ffi::{c_int, c_void};
+use std::{
+    cell::OnceCell,
+    ffi::{c_int, c_void},
+};
 
 use crate::{Library, Page, PdfError};
 
 /// `FPDF_ERR_PASSWORD` of `fpdfview.h`.
 const ERROR_PASSWORD: u64 = 4;
+/// `FORMTYPE_NONE` of `fpdf_formfill.h`.
+const NO_FORM: c_int = 0;
 /// Longest entry of the metadata, in bytes of UTF-16.
 const MAX_ENTRY_BYTES: usize = 8192;
 
@@ -12,14 +17,15 @@ pub struct Document<'a> {
     pub(crate) library: &'a Library,
     pub(crate) handle: *mut c_void,
     pages: usize,
+    pub(crate) form: Form<'a>,
     /// PDFium reads from these while the document is open.
     _bytes: Vec<u8>,
 }
 
-/// What a PDF says of itself.
+/// The metadata of a PDF.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// The title; empty if there is none, like the others.
+    /// The title; empty if absent, like the other fields.
     pub title: String,
     /// The author.
     pub author: String,
@@ -39,7 +45,9 @@ impl<'a> Document<'a> {
         }
         // SAFETY: the handle is valid.
         let pages = unsafe { library.calls.FPDF_GetPageCount(handle) };
-        Ok(Self { library, handle: handle.cast(), pages: usize::try_from(pages).unwrap_or(0), _bytes: bytes })
+        let handle = handle.cast();
+        let form = Form { library, document: handle, opened: OnceCell::new() };
+        Ok(Self { library, handle, pages: usize::try_from(pages).unwrap_or(0), form, _bytes: bytes })
     }
 
     /// How many pages there are.
@@ -53,16 +61,10 @@ impl<'a> Document<'a> {
     /// [`PdfError::Page`].
     pub fn page(&self, index: usize) -> Result<Page<'_>, PdfError> {
         let number = c_int::try_from(index).map_err(|_| PdfError::Page(index + 1))?;
-        // SAFETY: the document is open; a wrong number gives null.
-        let handle = unsafe { self.library.calls.FPDF_LoadPage(self.handle.cast(), number) };
-        if handle.is_null() {
-            Err(PdfError::Page(index + 1))
-        } else {
-            Ok(Page::new(self, handle.cast(), index))
-        }
+        Page::open(self, number).ok_or(PdfError::Page(index + 1))
     }
 
-    /// What the document says of itself.
+    /// The document's metadata.
     pub fn metadata(&self) -> Metadata {
         Metadata { title: self.entry("Title"), author: self.entry("Author"), subject: self.entry("Subject") }
     }
@@ -84,8 +86,63 @@ impl<'a> Document<'a> {
     }
 }
 
+/// The form of a document, opened when a page first asks for a value.
+pub(crate) struct Form<'a> {
+    library: &'a Library,
+    document: *mut c_void,
+    opened: OnceCell<Opened>,
+}
+
+/// Memory that PDFium uses for as long as the form is open: versions of its structure have at most 45 pointers.
+type Callbacks = Box<[usize; 64]>;
+
+struct Opened {
+    handle: *mut c_void,
+    _callbacks: Callbacks,
+}
+
+impl Form<'_> {
+    /// None if the document has no form.
+    pub(crate) fn handle(&self) -> Option<*mut c_void> {
+        let handle = self.opened.get_or_init(|| self.open()).handle;
+        (!handle.is_null()).then_some(handle)
+    }
+
+    fn open(&self) -> Opened {
+        let calls = &self.library.calls;
+        let mut callbacks: Callbacks = Box::new([0; 64]);
+        let mut handle: *mut c_void = std::ptr::null_mut();
+        // SAFETY: the document is open. Without a form nothing is opened.
+        if unsafe { calls.FPDF_GetFormType(self.document.cast()) } == NO_FORM {
+            return Opened { handle, _callbacks: callbacks };
+        }
+        // Builds with and without XFA want different versions.
+        for version in [2, 1] {
+            let info: *mut c_void = callbacks.as_mut_ptr().cast();
+            // SAFETY: the structure starts with its version; null callbacks are not called. It lives, unmoved, as
+            // long as the form.
+            unsafe {
+                info.cast::<c_int>().write(version);
+                handle = calls.FPDFDOC_InitFormFillEnvironment(self.document.cast(), info.cast()).cast();
+            }
+            if !handle.is_null() {
+                break;
+            }
+        }
+        Opened { handle, _callbacks: callbacks }
+    }
+
+    fn close(&mut self) {
+        if let Some(opened) = self.opened.take().filter(|opened| !opened.handle.is_null()) {
+            // SAFETY: closed once, before its document.
+            unsafe { self.library.calls.FPDFDOC_ExitFormFillEnvironment(opened.handle.cast()) };
+        }
+    }
+}
+
 impl Drop for Document<'_> {
     fn drop(&mut self) {
+        self.form.close();
         // SAFETY: closed once; pages borrow the document and are gone.
         unsafe { self.library.calls.FPDF_CloseDocument(self.handle.cast()) };
     }

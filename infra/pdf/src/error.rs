@@ -8,11 +8,11 @@ pub enum PdfError {
     Library {
         /// Where it was looked for.
         path: PathBuf,
-        /// What the loader said.
+        /// The loader's message.
         reason: String,
     },
     /// The bytes are no PDF, or one that is damaged beyond repair.
-    #[error("the file is no readable PDF: it is damaged or truncated")]
+    #[error("the file is not a readable PDF: it is damaged or truncated")]
     Damaged,
     /// A password is needed.
     #[error("the PDF is encrypted: remove its password and send it again")]

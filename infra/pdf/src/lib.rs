@@ -1,10 +1,11 @@
-//! What is on the pages of a PDF, by PDFium: words with their places and fonts, rules, images; and pages as pictures.
+//! The content of a PDF's pages, read by PDFium: words with their places and fonts, rules, images, form fields,
+//! comments; and rendered pages.
 //!
 //! This crate says what is there, not what it means: lines, columns, tables and headings are found by its users. Places
 //! are in points, from the left upper corner of the page as a reader sees it, whatever its rotation.
 //!
-//! PDFium is C++ that reads hostile files: call it in a process that may die. It is not thread-safe, so a [`Library`]
-//! stays on the thread that loaded it, and a process loads it once.
+//! PDFium is C++ that reads hostile files: call it in a process that may crash. It is not thread-safe, so a
+//! [`Library`] stays on the thread that loaded it, and a process loads it once.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), signalbox_pdf::PdfError> {
@@ -16,16 +17,23 @@
 //! # }
 //! ```
 
+mod annotations;
+pub mod direction;
 mod document;
 mod error;
+mod gaps;
 mod library;
 mod objects;
 mod page;
+pub mod scripts;
+#[cfg(test)]
+mod testing;
 mod words;
 
+pub use annotations::{Annotations, Field, FieldValue};
 pub use document::{Document, Metadata};
 pub use error::PdfError;
 pub use library::Library;
 pub use objects::{Objects, Rule};
 pub use page::{GrayImage, Page};
-pub use words::{Area, Style, Word};
+pub use words::{Area, MAX_WORDS, Style, Word};

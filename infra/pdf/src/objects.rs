@@ -21,17 +21,29 @@ const MAX_SEGMENTS: c_int = 4_096;
 /// A straight line, level or upright, such as tables have.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
-    /// Whether it goes from left to right.
+    /// Whether it is horizontal.
     pub level: bool,
     /// Where it lies: y of a level one, x of an upright one.
     pub at: f32,
-    /// Where it begins, on the other axis.
+    /// Its start on the other axis.
     pub from: f32,
     /// Where it ends.
     pub to: f32,
 }
 
-/// What is on a page besides words.
+impl Rule {
+    /// Where it lies when its page, which is `height` high, is turned clockwise by a quarter.
+    #[must_use]
+    pub fn turned(self, height: f32) -> Self {
+        if self.level {
+            Self { level: false, at: height - self.at, ..self }
+        } else {
+            Self { level: true, at: self.at, from: height - self.to, to: height - self.from }
+        }
+    }
+}
+
+/// Objects on a page besides words.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Objects {
     /// Level and upright lines.

@@ -1,12 +1,15 @@
 use std::ffi::{c_int, c_void};
 
-use crate::{Area, Document, Objects, PdfError, Word, objects, words};
+use crate::{Annotations, Area, Document, Objects, PdfError, Word, annotations, objects, words};
 
 /// `FPDFBitmap_Gray` of `fpdfview.h`: one byte per pixel.
 const GRAY: c_int = 1;
 const WHITE: u32 = 0xFFFF_FFFF;
 /// `FPDF_ANNOT | FPDF_GRAYSCALE`: with annotations, in shades of gray.
 const FLAGS: c_int = 0x01 | 0x08;
+/// `FLAT_NORMALDISPLAY` and `FLATTEN_SUCCESS` of `fpdf_flatten.h`.
+const AS_SHOWN: c_int = 0;
+const FLATTENED: c_int = 1;
 /// A page cannot be larger than PDF 1.7 allows, in points.
 const MAX_SIDE: f32 = 14_400.0;
 
@@ -16,6 +19,7 @@ pub struct Page<'a> {
     pub(crate) handle: *mut c_void,
     index: usize,
     pub(crate) frame: Frame,
+    annotations: Annotations,
 }
 
 /// A picture in shades of gray, one byte per pixel, row by row without gaps.
@@ -68,21 +72,32 @@ impl Frame {
 }
 
 impl<'a> Page<'a> {
-    pub(crate) fn new(document: &'a Document<'a>, handle: *mut c_void, index: usize) -> Self {
+    /// The page at `number`, from 0, with its annotations made part of its content.
+    pub(crate) fn open(document: &'a Document<'a>, number: c_int) -> Option<Self> {
         let calls = &document.library.calls;
-        // SAFETY: the page is open; the type of the rectangle, which has no public name, is plain floats.
-        let frame = unsafe {
-            let mut rectangle = std::mem::zeroed();
-            calls.FPDF_GetPageBoundingBox(handle.cast(), &mut rectangle);
-            Frame {
-                left: rectangle.left,
-                bottom: rectangle.bottom,
-                width: calls.FPDF_GetPageWidthF(handle.cast()),
-                height: calls.FPDF_GetPageHeightF(handle.cast()),
-                turns: calls.FPDFPage_GetRotation(handle.cast()).rem_euclid(4),
+        // SAFETY: the document is open; a wrong number gives null.
+        let load = || unsafe { calls.FPDF_LoadPage(document.handle.cast(), number) };
+        let mut handle: *mut c_void = load().cast();
+        if handle.is_null() {
+            return None;
+        }
+        let frame = frame(document, handle);
+        let annotations = annotations::read(&**calls, handle, frame, &document.form);
+        // SAFETY: the page is open; it is closed once, and not used afterwards.
+        unsafe {
+            // The content of annotations is read like the rest of the page. A loaded page does not show it yet.
+            if annotations.are_visible && calls.FPDFPage_Flatten(handle.cast(), AS_SHOWN) == FLATTENED {
+                calls.FPDF_ClosePage(handle.cast());
+                handle = load().cast();
             }
-        };
-        Self { document, handle, index, frame }
+        }
+        (!handle.is_null()).then(|| Self {
+            document,
+            handle,
+            index: number.max(0) as usize,
+            frame,
+            annotations,
+        })
     }
 
     /// Width as it is seen, in points.
@@ -95,12 +110,18 @@ impl<'a> Page<'a> {
         self.frame.height
     }
 
-    /// The words, in the order in which the file writes them.
+    /// The words, in the order in which the file writes them; one more than [`MAX_WORDS`](crate::MAX_WORDS) if some are left
+    /// out.
     ///
     /// # Errors
     /// [`PdfError::Page`].
     pub fn words(&self) -> Result<Vec<Word>, PdfError> {
         words::read(self).ok_or(PdfError::Page(self.index + 1))
+    }
+
+    /// Values of form fields, and comments. What of them is shown on the page is also among its words.
+    pub fn annotations(&self) -> &Annotations {
+        &self.annotations
     }
 
     /// Rules and images, and whether there is anything to see at all.
@@ -139,6 +160,22 @@ impl<'a> Page<'a> {
             pixels
         };
         Ok(GrayImage { width: width as u32, height: height as u32, pixels, dpi: dpi.round() as u32 })
+    }
+}
+
+fn frame(document: &Document<'_>, page: *mut c_void) -> Frame {
+    let calls = &document.library.calls;
+    // SAFETY: the page is open; the type of the rectangle, which has no public name, is plain floats.
+    unsafe {
+        let mut rectangle = std::mem::zeroed();
+        calls.FPDF_GetPageBoundingBox(page.cast(), &mut rectangle);
+        Frame {
+            left: rectangle.left,
+            bottom: rectangle.bottom,
+            width: calls.FPDF_GetPageWidthF(page.cast()),
+            height: calls.FPDF_GetPageHeightF(page.cast()),
+            turns: calls.FPDFPage_GetRotation(page.cast()).rem_euclid(4),
+        }
     }
 }
 

@@ -5,19 +5,28 @@ use std::{
 
 use pdfium_render::prelude::PdfiumLibraryBindings;
 
-use crate::{Page, page::Frame};
+use unicode_normalization::UnicodeNormalization;
 
-/// How a line's hyphen is told by PDFium, since it may be joined with what follows.
+use crate::{
+    Page,
+    direction::{self, Letter},
+    gaps,
+    page::Frame,
+    scripts::{self, Run},
+};
+
+/// PDFium's character for the hyphen at the end of a line, which may be joined with the next line.
 const LINE_HYPHEN: u32 = 0x02;
 const SOFT_HYPHEN: u32 = 0xAD;
+const LINE_FEED: u32 = 0x0A;
 /// Bits of the font flags, ISO 32000-1 table 123.
 const FIXED_PITCH: c_int = 1;
 const ITALIC: c_int = 1 << 6;
 const FORCE_BOLD: c_int = 1 << 18;
 /// A weight from which on a font is bold, as in CSS.
 const BOLD: c_int = 600;
-/// Words of a page at most: what is more is nothing that people read.
-const MAX_WORDS: usize = 200_000;
+/// Words of a page at most; what is more is left out.
+pub const MAX_WORDS: usize = 200_000;
 
 /// A rectangle in points, from the left upper corner of the page.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -133,29 +142,103 @@ struct Open {
     letters: c_int,
 }
 
+/// Start of one of PDFium's lines, and whether it has right-to-left letters.
+#[derive(Default)]
+struct LineStart {
+    index: c_int,
+    /// Words before it.
+    words: usize,
+    is_rtl: bool,
+}
+
 impl Reader<'_> {
     fn read(mut self) -> Vec<Word> {
         // SAFETY: the text page is open, here and in the calls below; wrong numbers are refused by PDFium.
         let count = unsafe { self.calls.FPDFText_CountChars(self.text.cast()) };
         let mut words = Vec::with_capacity((count.max(0) as usize / 5).min(MAX_WORDS));
-        let mut open = Open::default();
+        let (mut open, mut line) = (Open::default(), LineStart::default());
         let mut high = None;
         for index in 0..count {
             // SAFETY: as above.
             let unit = unsafe { self.calls.FPDFText_GetUnicode(self.text.cast(), index) };
             match letter(unit, &mut high) {
-                Some(letter) => open.push(letter, index),
+                Some(letter) => {
+                    line.is_rtl |= direction::is_rtl(letter);
+                    open.push(letter, index);
+                }
                 None if open.letters > 0 => self.close(std::mem::take(&mut open), &mut words),
                 None => {}
             }
-            if words.len() >= MAX_WORDS {
+            if unit == LINE_FEED {
+                self.close_line(line, index, &mut words);
+                line = LineStart { index: index + 1, words: words.len(), is_rtl: false };
+            }
+            // One more shows that words were left out.
+            if words.len() > MAX_WORDS {
+                words.truncate(MAX_WORDS + 1);
                 return words;
             }
         }
         if open.letters > 0 {
             self.close(open, &mut words);
         }
+        self.close_line(line, count, &mut words);
         words
+    }
+
+    /// Reads a line with letters from right to left again, by where they stand.
+    fn close_line(&mut self, line: LineStart, end: c_int, words: &mut Vec<Word>) {
+        if !line.is_rtl || words[line.words..].iter().any(|word| word.style.turned) {
+            return;
+        }
+        words.truncate(line.words);
+        for letters in direction::words(self.letters(line.index, end)) {
+            let Some(first) = letters.first() else { continue };
+            let (mut area, mut text) = (first.area, String::new());
+            let mut runs: Vec<Run> = Vec::new();
+            for Letter { letter, area: place, baseline, size, .. } in &letters {
+                let run = Run { start: text.len(), baseline: *baseline, size: *size };
+                if !runs.last().is_some_and(|last| last.is_set_like(&run)) {
+                    runs.push(run);
+                }
+                area = area.union(place);
+                text.push(*letter);
+            }
+            scripts::set(&mut text, &runs);
+            words.push(Word {
+                text,
+                area,
+                baseline: first.baseline,
+                style: self.style(self.object(first.index)),
+            });
+        }
+    }
+
+    /// The letters and spaces of a range that the file has, and PDFium did not make up.
+    fn letters(&mut self, start: c_int, end: c_int) -> Vec<Letter> {
+        let (mut letters, mut high) = (Vec::new(), None);
+        for index in start..end {
+            // SAFETY: as in `read`.
+            let (unit, is_made_up) = unsafe {
+                (
+                    self.calls.FPDFText_GetUnicode(self.text.cast(), index),
+                    self.calls.FPDFText_IsGenerated(self.text.cast(), index) == 1,
+                )
+            };
+            let is_space = char::from_u32(unit).is_some_and(char::is_whitespace);
+            let shown = if is_space { Some(' ') } else { letter(unit, &mut high) };
+            let Some(shown) = shown.filter(|_| !is_made_up) else { continue };
+            let origin = self.origin(index);
+            let (_, baseline) = self.frame.seen(origin.0 as f32, origin.1 as f32);
+            let (area, size) = (self.letter_area(index), self.style(self.object(index)).size);
+            // Shapes of joined letters become letters. What shares a place is turned round with the word.
+            let pieces: Vec<char> =
+                if direction::is_shape(shown) { shown.nfkc().collect() } else { vec![shown] };
+            for letter in pieces.into_iter().rev() {
+                letters.push(Letter { letter, area, baseline, size, index, is_space });
+            }
+        }
+        letters
     }
 
     /// Ends a word. If it began in another piece of text than it ended in, the pieces may lie apart: without a space
@@ -163,11 +246,12 @@ impl Reader<'_> {
     fn close(&mut self, open: Open, words: &mut Vec<Word>) {
         let object = self.object(open.first);
         if open.letters == 1 || object == self.object(open.last) {
-            words.push(self.word(open.text, open.first, open.last, object));
+            self.close_piece(open, object, words);
             return;
         }
         let (mut part, mut object) = (Open::default(), object);
         let (mut style, mut before) = (self.style(object), self.origin(open.first));
+        let mut runs = vec![self.run(0, before, style)];
         let step = (open.last - open.first + 1) / open.letters;
         for (at, letter) in open.text.chars().enumerate() {
             let index = if step == 1 { open.first + at as c_int } else { open.first };
@@ -175,15 +259,79 @@ impl Reader<'_> {
             if of != object {
                 let next = self.style(of);
                 if is_elsewhere(before, style, origin, next) && part.letters > 0 {
+                    scripts::set(&mut part.text, &std::mem::take(&mut runs));
                     let part = std::mem::take(&mut part);
-                    words.push(self.word(part.text, part.first, part.last, object));
+                    let first = self.object(part.first);
+                    self.close_piece(part, first, words);
                 }
                 (object, style) = (of, next);
+                let run = self.run(part.text.len(), origin, style);
+                if !runs.last().is_some_and(|last| last.is_set_like(&run)) {
+                    runs.push(run);
+                }
             }
             before = origin;
             part.push(letter, index);
         }
-        words.push(self.word(part.text, part.first, part.last.max(open.last), object));
+        part.last = part.last.max(open.last);
+        scripts::set(&mut part.text, &runs);
+        let first = self.object(part.first);
+        self.close_piece(part, first, words);
+    }
+
+    fn run(&self, start: usize, origin: (f64, f64), style: Style) -> Run {
+        let (_, baseline) = self.frame.seen(origin.0 as f32, origin.1 as f32);
+        Run { start, baseline, size: style.size }
+    }
+
+    /// Ends a word whose letters stand beside each other. Words that are set close together have no space between them for
+    /// PDFium; a gap that is wider than the others parts them, while letters that are spaced evenly stay one word.
+    fn close_piece(&mut self, piece: Open, object: *mut c_void, words: &mut Vec<Word>) {
+        let style = self.style(object);
+        let ends = self.ends_of_words(&piece, style);
+        if ends.is_empty() {
+            words.push(self.word(piece.text, piece.first, piece.last, object));
+            return;
+        }
+        let mut part = Open::default();
+        for (at, letter) in piece.text.chars().enumerate() {
+            part.push(letter, piece.first + at as c_int);
+            if ends.contains(&at) {
+                let part = std::mem::take(&mut part);
+                words.push(self.word(part.text, part.first, part.last, object));
+            }
+        }
+        words.push(self.word(part.text, part.first, part.last, object));
+    }
+
+    /// The gaps between the letters of `piece`, in sizes of its font.
+    fn gaps(&self, piece: &Open, style: Style) -> impl Iterator<Item = f32> {
+        let mut right = self.letter_area(piece.first).right;
+        (piece.first + 1..=piece.last).map(move |index| {
+            let area = self.letter_area(index);
+            let gap = (area.left - right) / style.size;
+            right = area.right;
+            gap
+        })
+    }
+
+    /// The letters of `piece`, by number, behind which there is a gap.
+    fn ends_of_words(&self, piece: &Open, style: Style) -> Vec<usize> {
+        let is_plain = piece.last - piece.first + 1 == piece.letters && !style.turned;
+        if piece.letters < 3 || !is_plain || style.size <= 0.0 {
+            return Vec::new();
+        }
+        // Most words have no gap at all.
+        if !self.gaps(piece, style).any(|gap| gap >= gaps::LEAST) {
+            return Vec::new();
+        }
+        let gaps: Vec<f32> = self.gaps(piece, style).collect();
+        let mut ends = gaps::between_words(&gaps);
+        if !ends.is_empty() {
+            let letters: Vec<char> = piece.text.chars().collect();
+            ends.retain(|end| gaps::may_part(letters[*end], letters[end + 1]));
+        }
+        ends
     }
 
     fn word(&mut self, text: String, first: c_int, last: c_int, object: *mut c_void) -> Word {
@@ -296,4 +444,43 @@ fn look_of(calls: &dyn PdfiumLibraryBindings, font: *mut c_void) -> (bool, bool,
         flags & ITALIC != 0 || says(&["italic", "oblique"]),
         flags & FIXED_PITCH != 0 || says(&["mono", "courier", "consol"]),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{pdf, texts};
+
+    /// The words of a line whose pieces are apart by `gap` thousandths of the size, with `spacing` points between letters.
+    fn line(pieces: &[&str], gap: i32, spacing: f32) -> Vec<String> {
+        let pieces: Vec<String> = pieces.iter().map(|piece| format!("({piece})")).collect();
+        let text = pieces.join(&format!("{}", -gap));
+        texts(pdf(&format!("BT /F 10 Tf {spacing} Tc 50 700 Td [{text}] TJ ET"), "", "", &[]))
+    }
+
+    #[test]
+    fn narrow_gaps_part_words() {
+        for gap in [300, 130, 110, 90] {
+            assert_eq!(
+                line(&["The", "points", "are", "in", "order."], gap, 0.0),
+                ["The", "points", "are", "in", "order."]
+            );
+        }
+    }
+
+    #[test]
+    fn raised_and_lowered_digits_are_distinguished() {
+        let text = "BT /F 12 Tf 50 700 Td (10) Tj /F 7 Tf 5 Ts (6) Tj /F 12 Tf 0 Ts ( H) Tj /F 7 Tf -3 Ts (2) Tj /F 12 Tf 0 Ts \
+            (O 1) Tj /F 7 Tf 5 Ts (st) Tj ET";
+        assert_eq!(texts(pdf(text, "", "", &[])), ["10⁶", "H₂O", "1st"]);
+    }
+
+    #[test]
+    fn evenly_spaced_letters_stay_one_word() {
+        for spacing in [0.3, 0.8, 1.1] {
+            assert_eq!(line(&["Signalbox"], 0, spacing), ["Signalbox"]);
+        }
+        assert_eq!(line(&["f", "]", ";"], 120, 0.0), ["f];"]);
+        // Kerning moves letters, but not that far.
+        assert_eq!(line(&["AV", "ATAR", "To"], 40, 0.0), ["AVATARTo"]);
+    }
 }

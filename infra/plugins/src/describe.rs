@@ -1,5 +1,6 @@
 //! Finding out what a package offers.
 
+use signalbox_boxed::boxed;
 use std::{
     collections::HashSet,
     fs, io,
@@ -24,8 +25,8 @@ use crate::{Wheel, WheelError, sdk};
 /// How long a description may take.
 const WALL: Duration = Duration::from_secs(20);
 /// How long one may wait for those before it.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// An environment that nobody needs is kept for so long: it may belong to an upload that is under way.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Age after which an unused environment is deleted; a younger one may belong to an upload in progress.
 const SWEPT_AFTER: Duration = Duration::from_secs(3600);
 /// Longest description, in bytes.
 const MAX_ANSWER: u64 = 4 << 20;
@@ -44,6 +45,12 @@ pub enum DescribeError {
     /// This machine has no Python for it.
     #[error("{0}")]
     NoPython(String),
+    /// This machine cannot confine its code.
+    #[error(
+        "packages are not examined here, because {0}, and their code could do anything: use a kernel that has it, or set \
+         sandbox.allow_unconfined = true"
+    )]
+    Unconfined(String),
     /// Others are being described.
     #[error("too many packages are being looked at: try again in a moment")]
     Busy,
@@ -55,7 +62,7 @@ pub enum DescribeError {
     Io(#[from] io::Error),
 }
 
-/// What is asked of a package.
+/// The request to the child.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum Question {
@@ -79,6 +86,7 @@ struct Inner {
     folder: PathBuf,
     program: PathBuf,
     python: String,
+    allow_unconfined: bool,
     interpreter: OnceCell<Interpreter>,
     /// One at a time: each may take all of a processor and much memory.
     place: Semaphore,
@@ -87,12 +95,11 @@ struct Inner {
 #[derive(Debug)]
 struct Interpreter {
     path: PathBuf,
-    sdk: PathBuf,
     /// Where its libraries lie.
     folders: Vec<PathBuf>,
 }
 
-/// What Python says of itself.
+/// Python's description of itself.
 #[derive(Debug, Deserialize)]
 struct About {
     version: [u32; 2],
@@ -108,12 +115,13 @@ struct Asked<'a> {
 }
 
 impl Plugins {
-    /// Looks at packages below `folder`, with the interpreter `python` that `program describe-plugins` becomes.
-    pub fn new(folder: PathBuf, program: PathBuf, python: String) -> Self {
+    /// Looks at packages below `folder`, with the interpreter `python` that `program describe-plugins` becomes; on a kernel
+    /// that cannot confine it only if `allow_unconfined`.
+    pub fn new(folder: PathBuf, program: PathBuf, python: String, allow_unconfined: bool) -> Self {
         let (interpreter, place) = (OnceCell::new(), Semaphore::new(1));
         // The process that looks at packages has another working folder.
         let folder = std::path::absolute(&folder).unwrap_or(folder);
-        Self(Arc::new(Inner { folder, program, python, interpreter, place }))
+        Self(Arc::new(Inner { folder, program, python, allow_unconfined, interpreter, place }))
     }
 
     /// Whether the package with this digest is unpacked here.
@@ -173,14 +181,17 @@ impl Plugins {
     ///
     /// # Errors
     /// [`DescribeError`].
+    #[boxed]
     pub async fn describe(&self, sha256: &Sha256Hex, question: &Question) -> Result<Value, DescribeError> {
-        let place = timeout(PATIENCE, self.0.place.acquire()).await;
+        let place = timeout(QUEUE_TIMEOUT, self.0.place.acquire()).await;
         let _place = place.map_err(|_| DescribeError::Busy)?.map_err(|_| DescribeError::Busy)?;
         let interpreter = self.0.interpreter.get_or_try_init(|| self.find_interpreter()).await?;
+        // Each time: what runs first in the confined process must be what was compiled in.
+        let sdk = sdk::write(&self.0.folder)?.canonicalize()?;
         let environment = self.environment(sha256);
         let asked =
             serde_json::to_vec(&Asked { folder: &environment, question }).map_err(io::Error::other)?;
-        let mut child = self.start(interpreter, &environment)?;
+        let mut child = self.start(interpreter, &sdk, &environment)?;
         match timeout(WALL, ask(&mut child, &asked)).await {
             Ok(answer) => read(&answer?),
             Err(_) => {
@@ -190,9 +201,13 @@ impl Plugins {
         }
     }
 
-    fn start(&self, interpreter: &Interpreter, environment: &Path) -> io::Result<Child> {
+    fn start(&self, interpreter: &Interpreter, sdk: &Path, environment: &Path) -> io::Result<Child> {
         let mut command = Command::new(&self.0.program);
-        command.arg("describe-plugins").arg(&interpreter.path).arg(&interpreter.sdk).arg(&interpreter.sdk);
+        command.arg("describe-plugins");
+        if self.0.allow_unconfined {
+            command.arg("--allow-unconfined");
+        }
+        command.arg(&interpreter.path).arg(sdk).arg(sdk);
         command.arg(environment).args(&interpreter.folders);
         command.env_clear().env("LC_ALL", "C.UTF-8").current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
@@ -215,9 +230,8 @@ impl Plugins {
             return Err(missing());
         }
         fs::create_dir_all(&self.0.folder)?;
-        let sdk = sdk::write(&self.0.folder)?.canonicalize()?;
         let folders = about.folders.into_iter().filter(|folder| folder.is_absolute() && folder.exists());
-        Ok(Interpreter { path: about.executable, sdk, folders: folders.collect() })
+        Ok(Interpreter { path: about.executable, folders: folders.collect() })
     }
 
     fn environments(&self) -> PathBuf {
@@ -233,7 +247,7 @@ fn plugin(why: impl Into<String>) -> DescribeError {
     DescribeError::Plugin(why.into())
 }
 
-/// What the child answered, and how it ended.
+/// The child's answer, and its exit status.
 struct Answer {
     status: ExitStatus,
     bytes: Vec<u8>,
@@ -243,7 +257,7 @@ async fn ask(child: &mut Child, asked: &[u8]) -> io::Result<Answer> {
     let missing = || io::Error::other("a pipe is missing");
     let mut to = child.stdin.take().ok_or_else(missing)?;
     let from = child.stdout.take().ok_or_else(missing)?;
-    // Whoever ends without listening has a reason that its status tells.
+    // A child that stops without reading reports the reason by its status.
     let _ = to.write_all(asked).await;
     drop(to);
     let mut bytes = Vec::new();
@@ -259,15 +273,18 @@ fn read(answer: &Answer) -> Result<Value, DescribeError> {
     if answer.bytes.len() as u64 > MAX_ANSWER {
         return Err(plugin("it describes itself at too great a length"));
     }
-    let told: Value = serde_json::from_slice(&answer.bytes)
+    let value: Value = serde_json::from_slice(&answer.bytes)
         .map_err(|_| plugin("its code ended the process that looked at it"))?;
-    if let Some(missing) = told.get("missing") {
+    if let Some(missing) = value.get("unconfined").and_then(Value::as_str) {
+        return Err(DescribeError::Unconfined(missing.to_owned()));
+    }
+    if let Some(missing) = value.get("missing") {
         let missing = serde_json::from_value(missing.clone());
         return Err(missing
             .map_or_else(|_| plugin("it names what it needs in no readable way"), DescribeError::Missing));
     }
-    match told.get("error").and_then(Value::as_str) {
+    match value.get("error").and_then(Value::as_str) {
         Some(error) => Err(plugin(error)),
-        None => Ok(told),
+        None => Ok(value),
     }
 }

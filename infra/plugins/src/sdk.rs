@@ -1,11 +1,11 @@
 //! The SDK that plugins are written with, compiled in, so that the program needs no other file.
 
 use std::{
-    fs,
-    hash::{DefaultHasher, Hash, Hasher},
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
+
+use sha2::{Digest, Sha256};
 
 macro_rules! files {
     ($($name:literal),* $(,)?) => {
@@ -13,7 +13,7 @@ macro_rules! files {
     };
 }
 
-/// What plugins import when they are described.
+/// The modules that plugins import when they are described.
 const FILES: &[(&str, &str)] = files![
     "signalbox_plugins/__init__.py",
     "signalbox_plugins/builtin/__init__.py",
@@ -40,12 +40,12 @@ const FILES: &[(&str, &str)] = files![
     "webmacs_plugins_core/types.py",
 ];
 
-/// Writes the SDK below `folder`, in one step and once for each version of it; gives back where it is.
+/// Writes the SDK below `folder` in one step, if it is not there as it was compiled in, and returns its place.
 pub(crate) fn write(folder: &Path) -> io::Result<PathBuf> {
-    let mut hasher = DefaultHasher::new();
-    FILES.hash(&mut hasher);
-    let sdk = folder.join(format!("sdk-{:016x}", hasher.finish()));
-    if sdk.is_dir() {
+    let expected =
+        digest(FILES.iter().map(|(name, text)| (name.to_string(), text.as_bytes().to_vec())).collect());
+    let sdk = folder.join(format!("sdk-{}", &expected[..16]));
+    if written_digest(&sdk).is_ok_and(|found| found == expected) {
         return Ok(sdk);
     }
     let whole = tempfile::tempdir_in(folder)?;
@@ -55,11 +55,54 @@ pub(crate) fn write(folder: &Path) -> io::Result<PathBuf> {
         fs::create_dir_all(path.parent().unwrap_or(folder))?;
         fs::write(path, text)?;
     }
+    // A different existing copy is moved to the temporary folder and deleted with it.
+    match fs::rename(&sdk, whole.path().join("different")) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     match fs::rename(written, &sdk) {
         // Another process was quicker.
-        Err(_) if sdk.is_dir() => Ok(sdk),
+        Err(_) if written_digest(&sdk).is_ok_and(|found| found == expected) => Ok(sdk),
         renamed => renamed.map(|()| sdk),
     }
+}
+
+/// SHA-256 of the names and texts of `files`.
+fn digest(mut files: Vec<(String, Vec<u8>)>) -> String {
+    files.sort();
+    let mut hasher = Sha256::new();
+    for (name, text) in files {
+        for part in [name.as_bytes(), &text] {
+            hasher.update((part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+    }
+    hex::encode(hasher.finalize())
+}
+
+/// The digest of all files below `sdk`. Anything but plain files and folders changes it: a link leads elsewhere.
+fn written_digest(sdk: &Path) -> io::Result<String> {
+    let mut files = Vec::new();
+    collect(sdk, "", &mut files)?;
+    Ok(digest(files))
+}
+
+fn collect(folder: &Path, prefix: &str, files: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        let kind = entry.file_type()?;
+        if files.len() > FILES.len() {
+            return Err(io::Error::other("the SDK has more files than were written"));
+        } else if kind.is_dir() {
+            collect(&entry.path(), &format!("{name}/"), files)?;
+        } else if kind.is_file() {
+            files.push((name, fs::read(entry.path())?));
+        } else {
+            return Err(io::Error::other("the SDK holds something that is not a file"));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -78,6 +121,34 @@ mod tests {
                 _ => {}
             }
         }
+    }
+
+    #[test]
+    fn an_sdk_that_differs_is_written_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let sdk = write(folder.path()).unwrap();
+        let (name, text) = FILES[0];
+        let file = sdk.join(name);
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        let modified = fs::metadata(&file).unwrap().modified().unwrap();
+        assert_eq!(write(folder.path()).unwrap(), sdk);
+        assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), modified, "it is left alone");
+        for spoil in [
+            &(|| fs::write(&file, "").unwrap()) as &dyn Fn(),
+            &|| fs::remove_file(&file).unwrap(),
+            &|| fs::write(sdk.join("json.py"), "import os").unwrap(),
+            &|| std::os::unix::fs::symlink("/etc/passwd", sdk.join("link")).unwrap(),
+            &|| fs::remove_dir_all(&sdk).unwrap(),
+        ] {
+            spoil();
+            assert_eq!(write(folder.path()).unwrap(), sdk);
+            assert_eq!(fs::read_to_string(&file).unwrap(), text);
+            assert_eq!(
+                written_digest(&sdk).unwrap()[..16],
+                sdk.to_str().unwrap()[sdk.to_str().unwrap().len() - 16..]
+            );
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a wheel has to be.
+//! Requirements of a wheel.
 
 use std::{
     collections::HashSet,
@@ -121,7 +121,7 @@ impl Wheel {
     }
 }
 
-/// What is wrong when an entry cannot be copied: the archive, if that is what cannot be read.
+/// The fault of an entry that cannot be copied: the archive, if it is unreadable.
 fn damaged(error: io::Error) -> WheelError {
     use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     match error.kind() {

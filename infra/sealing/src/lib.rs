@@ -1,10 +1,11 @@
 //! Seals secrets that events carry: AES-256-GCM with a random nonce, under a key that is kept beside the log, in
 //! `ops.sealing_keys`, like the keys that sign tokens.
 //!
-//! A sealed text is `v1.<key>.<base64 of nonce, ciphertext and tag>`. It opens only for the resource that it was sealed for, so
-//! that one resource's secret cannot be copied into another. Keys are never thrown away, because the log never is. It is not
-//! for passwords, which nobody has to read again.
+//! A sealed text is `v1.<key>.<base64 of nonce, ciphertext and tag>`. It opens only for the resource that it was
+//! sealed for, so that one resource's secret cannot be copied into another. Keys are never deleted, because the log
+//! never is. Do not use it for passwords, which never have to be read again.
 
+use signalbox_boxed::boxed;
 use std::{
     collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
@@ -54,10 +55,11 @@ impl std::fmt::Debug for Sealer {
 }
 
 impl Sealer {
-    /// Loads the keys; makes the first one if there is none.
+    /// Loads the keys; creates the first one if there are none.
     ///
     /// # Errors
     /// [`SealError`].
+    #[boxed]
     pub async fn open(pool: &PgPool, clock: &Clock) -> Result<Self, SealError> {
         let sealer = Self { pool: pool.clone(), ring: Arc::default() };
         if !sealer.load().await? {
@@ -72,23 +74,43 @@ impl Sealer {
     /// # Errors
     /// [`SealError::Cipher`].
     pub fn seal(&self, resource: Uuid, secret: &str) -> Result<String, SealError> {
+        self.seal_bytes(resource, secret.as_bytes())
+    }
+
+    /// `secret`, which need not be text, sealed for `resource`.
+    ///
+    /// # Errors
+    /// [`SealError::Cipher`].
+    pub fn seal_bytes(&self, resource: Uuid, secret: &[u8]) -> Result<String, SealError> {
         let (name, key) = {
             let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
             let key = ring.keys.get(&ring.newest).ok_or(SealError::Cipher)?;
             (ring.newest.clone(), key.clone())
         };
-        let mut text = secret.as_bytes().to_vec();
+        let mut text = secret.to_vec();
         let sealed = key.seal_in_place_append_tag(Aad::from(resource.as_bytes()), &mut text);
         let nonce = sealed.map_err(|_| SealError::Cipher)?;
         let bytes = [nonce.as_ref().as_slice(), &text].concat();
         Ok(format!("{VERSION}.{name}.{}", STANDARD_NO_PAD.encode(bytes)))
     }
 
-    /// What was sealed for `resource`. Looks for a key that another process has made, if it does not know it.
+    /// Opens a text sealed for `resource`. Reloads the keys if the key is unknown, because another process may have
+    /// created it.
     ///
     /// # Errors
     /// [`SealError::Broken`] for what does not open.
+    #[boxed]
     pub async fn unseal(&self, resource: Uuid, sealed: &str) -> Result<Secret, SealError> {
+        let opened = self.unseal_bytes(resource, sealed).await?;
+        String::from_utf8(opened).map(Secret::new).map_err(|_| SealError::Broken)
+    }
+
+    /// The bytes that were sealed for `resource`.
+    ///
+    /// # Errors
+    /// [`SealError::Broken`] for what does not open.
+    #[boxed]
+    pub async fn unseal_bytes(&self, resource: Uuid, sealed: &str) -> Result<Vec<u8>, SealError> {
         let mut parts = sealed.splitn(3, '.');
         let (Some(VERSION), Some(name), Some(text)) = (parts.next(), parts.next(), parts.next()) else {
             return Err(SealError::Broken);
@@ -97,7 +119,7 @@ impl Sealer {
             self.load().await?;
         }
         let key = self.key(name).ok_or(SealError::Broken)?;
-        open_text(&key, resource, text).ok_or(SealError::Broken)
+        open_bytes(&key, resource, text).ok_or(SealError::Broken)
     }
 
     fn key(&self, name: &str) -> Option<Arc<RandomizedNonceKey>> {
@@ -122,24 +144,28 @@ impl Sealer {
     }
 }
 
-fn open_text(key: &RandomizedNonceKey, resource: Uuid, text: &str) -> Option<Secret> {
+fn open_bytes(key: &RandomizedNonceKey, resource: Uuid, text: &str) -> Option<Vec<u8>> {
     let bytes = STANDARD_NO_PAD.decode(text).ok()?;
     let (nonce, ciphertext) = bytes.split_at_checked(NONCE_LEN)?;
     let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
     let mut ciphertext = ciphertext.to_vec();
-    let opened = key.open_in_place(nonce, Aad::from(resource.as_bytes()), &mut ciphertext).ok()?;
-    String::from_utf8(opened.to_vec()).ok().map(Secret::new)
+    key.open_in_place(nonce, Aad::from(resource.as_bytes()), &mut ciphertext)
+        .ok()
+        .map(|opened| opened.to_vec())
 }
 
 /// Two processes may each make a first one; both are kept, and the newer one seals.
 async fn make_key(pool: &PgPool, clock: &Clock) -> Result<(), SealError> {
     let mut secret = [0; 32];
     OsRng.try_fill_bytes(&mut secret).map_err(|_| SealError::Cipher)?;
-    sqlx::query("INSERT INTO ops.sealing_keys (name, secret, created_at) VALUES ($1, $2, $3)")
-        .bind(clock.new_id().simple().to_string())
-        .bind(secret.as_slice())
-        .bind(clock.now())
-        .execute(pool)
-        .await?;
+    sqlx::query(
+        "INSERT INTO ops.sealing_keys (name, secret, created_at)
+         SELECT $1, $2, greatest($3, max(created_at) + interval '1 microsecond') FROM ops.sealing_keys",
+    )
+    .bind(clock.new_id().simple().to_string())
+    .bind(secret.as_slice())
+    .bind(clock.now())
+    .execute(pool)
+    .await?;
     Ok(())
 }

@@ -64,8 +64,8 @@ pub enum TracesError {
 #[derive(Debug, Default)]
 pub struct Traces(Option<SdkTracerProvider>);
 
-/// Begins to export spans, if a collector is configured, in the name of a process with `roles`. Call it in the runtime that
-/// is to send them.
+/// Starts to export spans, if a collector is configured, in the name of a process with `roles`. Call it in the
+/// runtime that is to send them.
 ///
 /// # Errors
 /// [`TracesError`].
@@ -109,7 +109,7 @@ impl Traces {
     }
 }
 
-/// Who the spans are of.
+/// The resource that the spans describe.
 fn resource(roles: &[&'static str], instance: Uuid) -> Resource {
     Resource::builder()
         .with_service_name("signalbox")
@@ -173,7 +173,7 @@ struct Watched<E> {
 #[derive(Default)]
 struct Lost {
     spans: usize,
-    told: Option<Instant>,
+    reported: Option<Instant>,
 }
 
 impl<E> Watched<E> {
@@ -184,9 +184,9 @@ impl<E> Watched<E> {
     fn note(&self, spans: usize, error: &dyn fmt::Display) {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         lost.spans += spans;
-        if lost.told.is_none_or(|told| told.elapsed() >= QUIET) {
+        if lost.reported.is_none_or(|reported| reported.elapsed() >= QUIET) {
             tracing::warn!(%error, spans = lost.spans, "the collector takes no spans of traces, which are lost: see telemetry.otlp_endpoint");
-            *lost = Lost { spans: 0, told: Some(Instant::now()) };
+            *lost = Lost { spans: 0, reported: Some(Instant::now()) };
         }
     }
 }

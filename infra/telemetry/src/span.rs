@@ -41,7 +41,7 @@ pub fn current() -> Option<String> {
 pub struct Span(Option<Box<Recording>>);
 
 impl Span {
-    /// Begins what the span of `parent` led to; without a parent, or with one that cannot be read, a trace of its own.
+    /// Starts a span caused by `parent`; without a parent, or with an unreadable one, it starts a new trace.
     pub fn begin(kind: Kind, parent: Option<&str>, name: impl FnOnce() -> String) -> Self {
         Self::make(kind, parent, None, name)
     }

@@ -2,9 +2,9 @@ use std::{future::Future, panic::Location, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
-use crate::setup::patience;
+use crate::setup::time_limit;
 
-const PAUSE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// `count` seconds, for bounds.
 pub fn seconds(count: u64) -> Duration {
@@ -25,14 +25,14 @@ where
 {
     let place = Location::caller();
     async move {
-        let bound = patience(bound);
+        let bound = time_limit(bound);
         let deadline = Instant::now() + bound;
         loop {
             if let Some(found) = attempt().await {
                 return found;
             }
-            assert!(Instant::now() < deadline, "{place}: waited {bound:?} in vain");
-            sleep(PAUSE).await;
+            assert!(Instant::now() < deadline, "{place}: timed out after {bound:?}");
+            sleep(POLL_INTERVAL).await;
         }
     }
 }

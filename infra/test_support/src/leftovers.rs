@@ -7,10 +7,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     TestServers,
-    setup::{Setup, patience},
+    setup::{Setup, time_limit},
 };
 
-/// Keeps its messages for readers outside; nobody takes them away.
+/// Keeps its messages for external readers, so it is not checked.
 const RELAYED_LOG: &str = "EVENTS";
 
 /// Each statement gives one sentence for each thing left over in the database.
@@ -29,7 +29,7 @@ const IN_DATABASE: [&str; 5] = [
 
 pub(crate) async fn none_within(bound: Duration, servers: &TestServers) {
     let jetstream = jetstream::new(servers.nats.client().await);
-    let deadline = Instant::now() + patience(bound);
+    let deadline = Instant::now() + time_limit(bound);
     loop {
         let mut found = in_database(&servers.pool).await;
         found.extend(in_streams(&jetstream).await);

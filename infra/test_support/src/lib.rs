@@ -16,9 +16,10 @@
 //! # }
 //! ```
 //!
-//! With `SIGNALBOX_TEST_SETUP=scaled`, every test has a cluster of three nats-servers, and the PostgreSQL a streaming replica; with
-//! `scaled-killed`, one nats-server after another and the replica are killed and started again all the time; so is the second
-//! process of a service, if the test starts one. A test that fails tells what was killed under it, `--nocapture` shows all.
+//! With `SIGNALBOX_TEST_SETUP=scaled`, every test has a cluster of three nats-servers, and the PostgreSQL a streaming
+//! replica; with `scaled-killed`, one nats-server after another and the replica are killed and restarted all the
+//! time; so is the second process of a service, if the test starts one. A failing test reports which servers were
+//! killed under it; `--nocapture` shows all.
 //!
 //! It is only for tests: every failure is a panic that fails the test.
 
@@ -31,19 +32,23 @@ mod metadata;
 mod nats;
 mod port;
 mod postgres;
+mod program;
 mod reads;
 mod replicated;
 mod s3;
 mod servers;
 mod setup;
+mod silent_link;
 
 pub use eventually::{eventually, eventually_some, seconds};
 pub use metadata::{by, metadata};
 pub use nats::TestNats;
 pub use port::free_address;
 pub use postgres::fresh_database;
+pub use program::write_program;
 pub use reads::rows_read;
 pub use replicated::TestReplicatedPostgres;
 pub use s3::S3Server;
 pub use servers::TestServers;
-pub use setup::{Setup, patience};
+pub use setup::{Setup, time_limit};
+pub use silent_link::SilentLink;

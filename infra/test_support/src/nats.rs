@@ -59,7 +59,7 @@ impl TestNats {
     /// Fails when who kills the servers has come to an end: the test would have run undisturbed.
     pub(crate) fn assert_killer_lives(&self) {
         let has_ended = self.killer.as_ref().is_some_and(AbortHandle::is_finished);
-        assert!(!has_ended, "nobody kills the nats-servers any more: one did not start again");
+        assert!(!has_ended, "the nats-servers are not killed any more: one did not start again");
     }
 
     /// Addresses with user and password; they stay the same over restarts.

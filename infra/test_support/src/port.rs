@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-/// An address of this machine at which nobody listens, another one each time.
+/// An address of this machine without a listener, another one each time.
 pub fn free_address() -> SocketAddr {
     signalbox_embedded::free_address().expect("a free port")
 }

@@ -77,6 +77,7 @@ async fn start_alone() -> Postgres {
         ("fsync", "off"),
         ("full_page_writes", "off"),
         ("max_connections", "500"),
+        ("max_prepared_transactions", "4"),
         ("autovacuum", "off"),
         ("wal_compression", "off"),
     ];
@@ -103,7 +104,7 @@ fn kill_replica_every(period: Duration) {
 /// Fails when who kills the replica has come to an end: the test would have run undisturbed.
 pub(crate) fn assert_killer_lives() {
     let has_ended = KILLER.get().is_some_and(JoinHandle::is_finished);
-    assert!(!has_ended, "nobody kills the replica any more: it did not start again");
+    assert!(!has_ended, "the replica is not killed any more: it did not start again");
 }
 
 async fn administer(url: &str, statement: &str) {

@@ -2,8 +2,8 @@ use sqlx::PgPool;
 
 use crate::{eventually, seconds};
 
-/// How many rows and index entries `work` made PostgreSQL read, in the database of `pool`. A backend tells what it did when
-/// it ends, so `work` lets go of its connections.
+/// The number of rows and index entries that `work` made PostgreSQL read, in the database of `pool`. A backend
+/// reports its statistics when it ends, so `work` closes its connections.
 pub async fn rows_read(pool: &PgPool, work: impl AsyncFnOnce()) -> i64 {
     until_others_have_ended(pool).await;
     let before = read_so_far(pool).await;

@@ -30,7 +30,8 @@ impl TestReplicatedPostgres {
             ("fsync", "off"),
             ("full_page_writes", "off"),
             ("max_connections", "500"),
-            // What is committed without waiting for the disk goes to the replica only when it has been written.
+            ("max_prepared_transactions", "4"),
+            // Commits that do not wait for the disk are sent to the replica only once they are written.
             ("wal_writer_delay", "5ms"),
             // A replica that was away for a while finds what it missed.
             ("wal_keep_size", "1GB"),

@@ -24,12 +24,13 @@ const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.tools/bin/wee
 const BUCKET: &str = "signalbox";
 /// How often it is started at most, and how long it may take before other ports are tried.
 const STARTS: usize = 3;
-const PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 const ACCESS_KEY_ID: &str = "signalbox-tests";
 const SECRET_ACCESS_KEY: &str = "a-key-for-tests-only";
 
-/// Runs the program that its arguments name, and tells its process id on its first line. It ends it, and removes the
-/// sockets that it leaves in /tmp, when its own input ends: when the server is dropped or this process is gone.
+/// Runs the program that its arguments name, and prints its process id on the first line. When its own input ends,
+/// because the server was dropped or this process has ended, it kills the program and removes the sockets left in
+/// /tmp.
 const KEEPER: &str = r#"
 ports=$1; shift
 "$@" </dev/null >"$LOG" 2>&1 &
@@ -75,7 +76,7 @@ impl S3Server {
     pub async fn start() -> Self {
         for _ in 1..STARTS {
             let server = Self::on_free_ports();
-            if timeout(PATIENCE, server.restart()).await.is_ok() {
+            if timeout(START_TIMEOUT, server.restart()).await.is_ok() {
                 return server;
             }
             server.kill().await;
@@ -181,8 +182,9 @@ impl Running {
             .stdout(Stdio::piped())
             .spawn()
             .expect("start the S3 server");
-        let told = std::io::BufReader::new(keeper.stdout.take().expect("its output is a pipe"));
-        let line = std::io::BufRead::lines(told).next().expect("it tells its process id").expect("in text");
+        let output = std::io::BufReader::new(keeper.stdout.take().expect("its output is a pipe"));
+        let line =
+            std::io::BufRead::lines(output).next().expect("it prints its process id").expect("in text");
         let server = line.trim().parse().ok().and_then(Pid::from_raw).expect("a process id");
         Self { keeper, server }
     }
@@ -219,7 +221,7 @@ fn arguments(folder: &Path, ports: Ports) -> Vec<String> {
         format!("-master.port={}", master[0]),
         format!("-master.port.grpc={}", master[1]),
         "-master.volumeSizeLimitMB=1024".to_owned(),
-        // It would tell its makers how it is used.
+        // Usage statistics for the server's makers.
         "-master.telemetry=false".to_owned(),
         format!("-volume.port={}", volume[0]),
         format!("-volume.port.grpc={}", volume[1]),

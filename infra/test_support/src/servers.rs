@@ -12,7 +12,7 @@ use crate::{
 /// Connections of a test's own pool.
 const CONNECTIONS: u32 = 16;
 
-/// What one test works with.
+/// The servers of one test.
 #[derive(Debug)]
 pub struct TestServers {
     /// A pool on the test's database.
@@ -43,7 +43,7 @@ impl TestServers {
         }
     }
 
-    /// Those of [`TestServers::start`], but nobody kills the nats-servers except the test itself.
+    /// Like [`TestServers::start`], but only the test itself kills the nats-servers.
     pub async fn start_with_own_nats() -> Self {
         match Setup::of_this_run() {
             Setup::Plain => Self::with(TestNats::start()).await,
@@ -70,7 +70,7 @@ impl TestServers {
         bus.with_replicas(self.nats.size())
     }
 
-    /// Ends the test: fails it when it leaves work behind that nobody has done within 5 s.
+    /// Ends the test: fails it if it leaves work that is still pending after 5 s.
     ///
     /// Work is an event that a projection has not applied or has set aside, a half-done rebuild, an open transaction,
     /// and a message that waits in a JetStream stream (the relayed log excepted, which keeps its messages).

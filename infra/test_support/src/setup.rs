@@ -1,7 +1,7 @@
 use std::{env, sync::LazyLock, time::Duration};
 
-/// How much longer all may take than on a quiet machine: on a busy one a process stands still for seconds, and where nodes are
-/// killed, waiting for a new leader comes on top.
+/// Factor for all time limits: on a busy machine a process stands still for seconds, and where nodes are killed, the
+/// election of a leader takes time too.
 const LONGER: u32 = 3;
 
 static SETUP: LazyLock<Setup> = LazyLock::new(Setup::from_environment);
@@ -19,7 +19,7 @@ pub enum Setup {
 }
 
 impl Setup {
-    /// What `SIGNALBOX_TEST_SETUP` says: nothing, `scaled`, or `scaled-killed`.
+    /// The setup named by `SIGNALBOX_TEST_SETUP`: empty, `scaled`, or `scaled-killed`.
     pub fn of_this_run() -> Self {
         *SETUP
     }
@@ -41,14 +41,15 @@ impl Setup {
         match env::var("SIGNALBOX_TEST_SETUP").unwrap_or_default().as_str() {
             "" => Self::Plain,
             "scaled" => Self::Scaled { kills: None },
-            // While a cluster chooses a leader, which takes up to 9 s, nobody is served: one goes when the one before is back.
+            // While a cluster elects a leader, which takes up to 9 s, it serves no client: a node is killed only when
+            // the previous one is back.
             "scaled-killed" => Self::Scaled { kills: Some(Duration::from_secs(30)) },
             other => panic!("SIGNALBOX_TEST_SETUP is {other}: it is scaled, scaled-killed, or not set"),
         }
     }
 }
 
-/// How long to wait in vain for what takes `bound` at most on a quiet machine.
-pub fn patience(bound: Duration) -> Duration {
+/// The time limit for work that takes at most `bound` on a quiet machine.
+pub fn time_limit(bound: Duration) -> Duration {
     bound * LONGER
 }

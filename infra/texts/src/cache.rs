@@ -1,5 +1,7 @@
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest, Sha256};
+use signalbox_boxed::boxed;
+use signalbox_database::{server_time, sweep_time};
 use signalbox_documents::{Extraction, Options};
 use uuid::Uuid;
 
@@ -8,8 +10,8 @@ use crate::{TextError, Texts};
 /// A text that takes more than this part of all room is not remembered.
 const LARGEST_PART: u64 = 16;
 
-/// What a text follows from: bytes, options, this version of the program, and the kind of name, which tells kinds of plain
-/// text apart. And for whom it is remembered.
+/// The inputs of a text: bytes, options, the version of this program, and the kind of name, which distinguishes kinds
+/// of plain text. Also the principal of the entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheKey(String);
 
@@ -31,16 +33,39 @@ impl CacheKey {
     }
 }
 
+/// The principal of a cached text: entries of callers without a login count against their network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A logged-in user.
+    User,
+    /// A caller without a login.
+    Network(String),
+    /// A job, which may be one without a login.
+    Job(Uuid),
+}
+
+impl Origin {
+    fn network(&self) -> Option<&str> {
+        if let Self::Network(network) = self { Some(network) } else { None }
+    }
+
+    fn job(&self) -> Option<Uuid> {
+        if let Self::Job(job) = self { Some(*job) } else { None }
+    }
+}
+
 impl Texts {
-    /// What the document gave when it was read last, if that is remembered.
+    /// The cached text of the document, if there is one.
     ///
     /// # Errors
     /// [`TextError`].
+    #[boxed]
     pub async fn recall(&self, key: &CacheKey) -> Result<Option<Extraction>, TextError> {
+        let now = server_time(&self.pool, &self.clock).await?;
         let id: Option<Uuid> =
             sqlx::query_scalar("SELECT blob_id FROM ops.extraction_cache WHERE key = $1 AND created_at > $2")
                 .bind(&key.0)
-                .bind(self.clock.now() - TimeDelta::hours(i64::from(self.cache_hours)))
+                .bind(self.expiry(now))
                 .fetch_optional(&self.pool)
                 .await?;
         match id {
@@ -53,11 +78,13 @@ impl Texts {
     ///
     /// # Errors
     /// [`TextError`].
+    #[boxed]
     pub async fn remember(
         &self,
         key: &CacheKey,
         options: &Options,
         extraction: &Extraction,
+        origin: &Origin,
     ) -> Result<(), TextError> {
         let is_whole = extraction.processors_applied.len() == options.processors.len();
         let fits = extraction.content.len() as u64 <= self.cache_bytes / LARGEST_PART;
@@ -66,39 +93,61 @@ impl Texts {
         }
         let id = self.clock.new_id();
         let written = self.write(id, extraction).await?;
-        let added = sqlx::query(
-            "INSERT INTO ops.extraction_cache (key, blob_id, size, created_at) VALUES ($1, $2, $3, $4)
-             ON CONFLICT DO NOTHING",
+        // A text that has expired and is not swept yet gives way.
+        let replaced: Option<Option<Uuid>> = sqlx::query_scalar(
+            "WITH expired AS (SELECT blob_id FROM ops.extraction_cache WHERE key = $1 AND created_at <= $7)
+             INSERT INTO ops.extraction_cache AS known (key, blob_id, size, created_at, network)
+             VALUES ($1, $2, $3, coalesce($4, clock_timestamp()), coalesce($5, (SELECT network FROM ops.anonymous_jobs WHERE job_id = $6)))
+             ON CONFLICT (key) DO UPDATE
+             SET blob_id = excluded.blob_id, size = excluded.size, created_at = excluded.created_at, network = excluded.network
+             WHERE known.created_at <= $7
+             RETURNING (SELECT blob_id FROM expired)",
         )
         .bind(&key.0)
         .bind(id)
         .bind(i64::try_from(written.size).unwrap_or(i64::MAX))
-        .bind(self.clock.now())
-        .execute(&self.pool)
+        .bind(self.clock.manual_time())
+        .bind(origin.network())
+        .bind(origin.job())
+        .bind(self.expiry(server_time(&self.pool, &self.clock).await?))
+        .fetch_optional(&self.pool)
         .await?;
-        if added.rows_affected() == 0 {
-            self.remove(id).await?;
+        match replaced {
+            Some(Some(expired)) => self.remove(expired).await,
+            Some(None) => Ok(()),
+            None => self.remove(id).await,
         }
-        Ok(())
+    }
+
+    /// A text that was remembered by then has expired.
+    fn expiry(&self, now: DateTime<Utc>) -> DateTime<Utc> {
+        now - TimeDelta::hours(i64::from(self.cache_hours))
     }
 
     /// Forgets what is too old, and the oldest of what is too much.
     ///
     /// # Errors
     /// [`TextError`].
+    #[boxed]
     pub async fn forget(&self) -> Result<(), TextError> {
+        let Some(now) = sweep_time(&self.pool, &self.clock).await? else { return Ok(()) };
         let forgotten: Vec<(String, Uuid)> = sqlx::query_as(
             "SELECT key, blob_id FROM (
                 SELECT key, blob_id, created_at, sum(size) OVER (ORDER BY created_at DESC, key) AS total
                   FROM ops.extraction_cache) remembered
               WHERE created_at <= $1 OR total > $2",
         )
-        .bind(self.clock.now() - TimeDelta::hours(i64::from(self.cache_hours)))
+        .bind(self.expiry(now))
         .bind(i64::try_from(self.cache_bytes).unwrap_or(i64::MAX))
         .fetch_all(&self.pool)
         .await?;
+        let mut failed = None;
         for (key, id) in forgotten {
-            self.remove(id).await?;
+            // One text that cannot be removed does not keep the others.
+            if let Err(error) = self.remove(id).await {
+                failed = Some(error);
+                continue;
+            }
             // Only this one: it may have been read again meanwhile.
             sqlx::query("DELETE FROM ops.extraction_cache WHERE key = $1 AND blob_id = $2")
                 .bind(key)
@@ -106,6 +155,6 @@ impl Texts {
                 .execute(&self.pool)
                 .await?;
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 }

@@ -1,11 +1,12 @@
-//! What documents gave, in the blob store: texts of jobs under their own keys, and texts that answer for whoever sends
-//! the same document with the same options.
+//! Extracted texts in the blob store: texts of jobs under their own keys, and a cache that answers repeated documents
+//! with the same options.
 //!
-//! The memory is bounded in time and bytes, and may be lost: what is not remembered is read again. It is one per user, so
-//! that nobody learns from a quick answer what others have sent; those without a login share one.
+//! The cache is bounded in time and bytes, and may be lost: missing texts are extracted again. Each user has one, so
+//! that a quick answer does not reveal documents of others; callers without a login share one.
 
 mod cache;
 
+use signalbox_boxed::boxed;
 use std::io;
 
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use signalbox_domain::kernel::Sha256Hex;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-pub use cache::CacheKey;
+pub use cache::{CacheKey, Origin};
 
 /// The name of a text in its folder of the blob store.
 const NAME: &str = "text";
@@ -32,7 +33,7 @@ pub enum TextError {
     /// Its bytes cannot be read from disk.
     #[error("a text cannot be read: {0}")]
     Read(#[from] io::Error),
-    /// What is stored is no text.
+    /// A stored text is damaged.
     #[error("a stored text is damaged: {0}")]
     Damaged(#[from] serde_json::Error),
     /// The database failed.
@@ -70,8 +71,25 @@ impl Texts {
     ///
     /// # Errors
     /// [`TextError`].
+    #[boxed]
     pub async fn write(&self, id: Uuid, extraction: &Extraction) -> Result<Written, TextError> {
-        let bytes = Bytes::from(serde_json::to_vec(extraction)?);
+        self.write_bytes(id, Self::encode(extraction)?).await
+    }
+
+    /// The stored form of an extracted text.
+    ///
+    /// # Errors
+    /// [`TextError::Damaged`] when it does not serialise.
+    pub fn encode(extraction: &Extraction) -> Result<Bytes, TextError> {
+        Ok(Bytes::from(serde_json::to_vec(extraction)?))
+    }
+
+    /// Writes what [`Self::encode`] gave; durable when it returns.
+    ///
+    /// # Errors
+    /// [`TextError`].
+    #[boxed]
+    pub async fn write_bytes(&self, id: Uuid, bytes: Bytes) -> Result<Written, TextError> {
         let limit = bytes.len() as u64;
         let request = Receive { start: Start::Anew, limit, expected_sha256: None, total: Some(limit) };
         let body = stream::iter([Ok::<_, io::Error>(bytes)]);
@@ -85,6 +103,7 @@ impl Texts {
     ///
     /// # Errors
     /// [`TextError`].
+    #[boxed]
     pub async fn read(&self, id: Uuid) -> Result<Option<Extraction>, TextError> {
         let (size, body) = match self.blobs.read(&BlobKey::new(id, NAME), None).await {
             Ok(found) => found,
@@ -103,6 +122,7 @@ impl Texts {
     ///
     /// # Errors
     /// [`TextError`].
+    #[boxed]
     pub async fn remove(&self, id: Uuid) -> Result<(), TextError> {
         Ok(self.blobs.delete_transfer(id).await?)
     }

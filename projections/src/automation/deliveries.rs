@@ -1,20 +1,21 @@
-//! Deliveries as rows, and what the list of them asks.
+//! Deliveries as rows, and the queries of their lists.
 
+use signalbox_boxed::boxed;
 use std::collections::HashMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::automation::{
-    AttemptResult, CLAIM_SECONDS, CallbackDelivery, Consignment, ConsignmentEvent, Ended, NewDelivery,
+    AttemptResult, CLAIM_SECONDS, CallbackDelivery, DeliveryBatch, DeliveryBatchEvent, Ended, NewDelivery,
     Requeued, Verdict,
 };
-use signalbox_event_store::{DecodeError, RecordedEvent, read_at};
+use signalbox_event_store::{RecordedEvent, read_at};
 use sqlx::{FromRow, PgPool, types::Json};
 use uuid::Uuid;
 
 use crate::{
-    automation::{WebhookRow, spells::Spells},
-    page::{Page, and_eq, and_within, list},
+    automation::{WebhookRow, failure_streaks::FailureStreaks},
+    page::{Listed, Order, Page, Sorting, and_eq, and_within, list},
     table::{ReadRow, Table},
 };
 
@@ -28,7 +29,6 @@ pub struct DeliveryRow {
     pub id: Uuid,
     /// The aggregate that it belongs to.
     pub consignment_id: Uuid,
-    /// Whose it is.
     pub webhook_id: Uuid,
     /// Names the event, in all its deliveries.
     pub event_id: Uuid,
@@ -36,21 +36,21 @@ pub struct DeliveryRow {
     pub event_type: String,
     /// `pending`, `delivered`, `failed` or `dead_letter`.
     pub status: String,
-    /// From 1; each redelivery begins another.
+    /// Counts from 1; each redelivery starts another round.
     pub round: i32,
     /// Attempts of this round that have ended.
     pub attempts: i32,
     /// The receiver's last answer.
     pub response_code: Option<i32>,
-    /// What went wrong last; none after a success.
+    /// Error of the last attempt; absent after a success.
     pub last_error: Option<String>,
     /// The newest attempts, oldest first.
     pub history: Json<Vec<Attempt>>,
-    /// When the next attempt may begin; none when it has ended.
+    /// Due time of the next attempt; absent for a finished delivery.
     pub due_at: Option<DateTime<Utc>>,
-    /// Whether its consignment knows where it goes, and not a subscription.
+    /// Whether the batch itself holds the address, instead of a subscription.
     pub is_callback: bool,
-    /// Position of its queueing in the log, where what is posted can be read, see [`Bodies`].
+    /// Position of its queueing in the log, where its body can be read, see [`Bodies`].
     pub position: i64,
     /// When it was queued.
     pub created_at: DateTime<Utc>,
@@ -60,30 +60,30 @@ pub struct DeliveryRow {
     pub updated_at: DateTime<Utc>,
 }
 
-/// What came of one attempt.
+/// Result of one attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
     /// Which round.
     pub round: u32,
     /// Which attempt of the round.
     pub attempt: u32,
-    /// What came of it.
     #[serde(flatten)]
     pub result: AttemptResult,
 }
 
 /// Deliveries that are claimed together.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
-pub struct ConsignmentRow {
+pub struct DeliveryBatchRow {
     /// Key.
     pub id: Uuid,
-    /// Whose they are.
     pub webhook_id: Uuid,
-    /// Where a callback goes.
+    /// Address of a callback.
     pub url: Option<String>,
-    /// What signs it, encrypted.
+    /// The signing secret, encrypted.
     pub sealed_secret: Option<String>,
-    /// What is claimed now. A claim that has lapsed stays until the next one is made.
+    /// Whether the address of this machine itself is refused to it.
+    pub no_loopback: bool,
+    /// Current claims. An expired claim stays until the next one is made.
     pub claims: Json<Vec<ClaimEntry>>,
     /// When the newest claim was made.
     pub claimed_at: Option<DateTime<Utc>>,
@@ -106,7 +106,7 @@ impl ReadRow for DeliveryRow {
     }
 }
 
-impl ReadRow for ConsignmentRow {
+impl ReadRow for DeliveryBatchRow {
     const TABLE: &'static str = "consignments";
 
     fn id(&self) -> Uuid {
@@ -139,59 +139,67 @@ impl DeliveryRow {
     }
 }
 
-impl ConsignmentRow {
+impl DeliveryBatchRow {
     fn new(id: Uuid, webhook_id: Uuid) -> Self {
-        Self { id, webhook_id, url: None, sealed_secret: None, claims: Json(Vec::new()), claimed_at: None }
+        Self {
+            id,
+            webhook_id,
+            url: None,
+            sealed_secret: None,
+            no_loopback: false,
+            claims: Json(Vec::new()),
+            claimed_at: None,
+        }
     }
 }
 
-/// The tables that the events of a consignment change.
+/// The tables that the events of a delivery batch change.
 pub(super) struct Changed<'r> {
     pub(super) webhooks: &'r mut Table<WebhookRow>,
     pub(super) deliveries: &'r mut Table<DeliveryRow>,
-    pub(super) consignments: &'r mut Table<ConsignmentRow>,
-    pub(super) spells: &'r mut Spells,
+    pub(super) batches: &'r mut Table<DeliveryBatchRow>,
+    pub(super) failure_streaks: &'r mut FailureStreaks,
 }
 
 /// The deliveries that `event` changes, and were there before.
-pub(super) fn changed_deliveries(event: &ConsignmentEvent) -> Vec<Uuid> {
+pub(super) fn changed_deliveries(event: &DeliveryBatchEvent) -> Vec<Uuid> {
     match event {
-        ConsignmentEvent::DeliveriesQueued { .. }
-        | ConsignmentEvent::CallbackQueued(_)
-        | ConsignmentEvent::AttemptsBegun { .. } => Vec::new(),
-        ConsignmentEvent::AttemptsEnded { attempts, .. } => {
+        DeliveryBatchEvent::DeliveriesQueued { .. }
+        | DeliveryBatchEvent::CallbackQueued(_)
+        | DeliveryBatchEvent::AttemptsBegun { .. } => Vec::new(),
+        DeliveryBatchEvent::AttemptsEnded { attempts, .. } => {
             attempts.iter().map(|ended| ended.result.id.0).collect()
         }
-        ConsignmentEvent::DeliveriesRequeued { deliveries, .. } => {
+        DeliveryBatchEvent::DeliveriesRequeued { deliveries, .. } => {
             deliveries.iter().map(|requeued| requeued.id.0).collect()
         }
     }
 }
 
-/// The subscription whose health `event` tells about.
-pub(super) fn changed_webhook(event: &ConsignmentEvent) -> Option<Uuid> {
+/// The subscription whose health `event` changes.
+pub(super) fn changed_webhook(event: &DeliveryBatchEvent) -> Option<Uuid> {
     match event {
-        ConsignmentEvent::AttemptsEnded { webhook, .. } => Some(webhook.0),
+        DeliveryBatchEvent::AttemptsEnded { webhook, .. } => Some(webhook.0),
         _ => None,
     }
 }
 
-pub(super) fn fold(rows: &mut Changed<'_>, recorded: &RecordedEvent, event: ConsignmentEvent) {
+pub(super) fn fold(rows: &mut Changed<'_>, recorded: &RecordedEvent, event: DeliveryBatchEvent) {
     match event {
-        ConsignmentEvent::DeliveriesQueued { webhook, deliveries } => {
+        DeliveryBatchEvent::DeliveriesQueued { webhook, deliveries } => {
             rows.queue(recorded, webhook.0, deliveries)
         }
-        ConsignmentEvent::CallbackQueued(callback) => rows.queue_callback(recorded, callback),
-        ConsignmentEvent::AttemptsBegun { claim, at, .. } => {
+        DeliveryBatchEvent::CallbackQueued(callback) => rows.queue_callback(recorded, callback),
+        DeliveryBatchEvent::AttemptsBegun { claim, at, .. } => {
             rows.begin(recorded.aggregate_id, ClaimEntry { claim, at })
         }
-        ConsignmentEvent::AttemptsEnded { claim, webhook, attempts, .. } => {
+        DeliveryBatchEvent::AttemptsEnded { claim, webhook, attempts, .. } => {
             rows.release(recorded.aggregate_id, claim);
             for ended in attempts {
                 rows.end(recorded, webhook.0, ended);
             }
         }
-        ConsignmentEvent::DeliveriesRequeued { at, deliveries } => {
+        DeliveryBatchEvent::DeliveriesRequeued { at, deliveries } => {
             for requeued in deliveries {
                 rows.requeue(recorded, at, &requeued);
             }
@@ -202,7 +210,7 @@ pub(super) fn fold(rows: &mut Changed<'_>, recorded: &RecordedEvent, event: Cons
 impl Changed<'_> {
     fn queue(&mut self, recorded: &RecordedEvent, webhook_id: Uuid, deliveries: Vec<NewDelivery>) {
         if recorded.sequence == 1 {
-            self.consignments.put(ConsignmentRow::new(recorded.aggregate_id, webhook_id));
+            self.batches.put(DeliveryBatchRow::new(recorded.aggregate_id, webhook_id));
         }
         for delivery in deliveries {
             self.deliveries.put(DeliveryRow::new(recorded, webhook_id, delivery, false));
@@ -210,26 +218,27 @@ impl Changed<'_> {
     }
 
     fn queue_callback(&mut self, recorded: &RecordedEvent, callback: CallbackDelivery) {
-        let CallbackDelivery { receiver, url, sealed_secret, delivery } = callback;
+        let CallbackDelivery { receiver, url, sealed_secret, no_loopback, delivery } = callback;
         let id = recorded.aggregate_id;
         if recorded.sequence == 1 {
-            self.consignments.put(ConsignmentRow::new(id, receiver.0));
+            self.batches.put(DeliveryBatchRow::new(id, receiver.0));
         }
-        if let Some(row) = self.consignments.change(id) {
+        if let Some(row) = self.batches.change(id) {
             (row.url, row.sealed_secret) = (Some(url), Some(sealed_secret));
+            row.no_loopback = no_loopback;
         }
         self.deliveries.put(DeliveryRow::new(recorded, receiver.0, delivery, true));
     }
 
-    fn begin(&mut self, consignment: Uuid, made: ClaimEntry) {
-        let Some(row) = self.consignments.change(consignment) else { return };
+    fn begin(&mut self, batch: Uuid, made: ClaimEntry) {
+        let Some(row) = self.batches.change(batch) else { return };
         row.claims.retain(|claim| claim.at + TimeDelta::seconds(CLAIM_SECONDS) > made.at);
         row.claimed_at = Some(made.at);
         row.claims.push(made);
     }
 
-    fn release(&mut self, consignment: Uuid, ended: Uuid) {
-        let Some(row) = self.consignments.change(consignment) else { return };
+    fn release(&mut self, batch: Uuid, ended: Uuid) {
+        let Some(row) = self.batches.change(batch) else { return };
         row.claims.retain(|claim| claim.claim != ended);
         row.claimed_at = row.claims.iter().map(|claim| claim.at).max();
     }
@@ -263,7 +272,7 @@ impl Changed<'_> {
         }
         if let Some(row) = self.webhooks.change(webhook) {
             row.failing_since = (!succeeded).then_some(at);
-            self.spells.note(webhook, position, row.failing_since);
+            self.failure_streaks.note(webhook, position, row.failing_since);
         }
     }
 
@@ -295,6 +304,7 @@ pub struct DeliveryFilter {
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn delivery(pool: &PgPool, webhook: Uuid, id: Uuid) -> Result<Option<DeliveryRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.deliveries WHERE webhook_id = $1 AND id = $2")
         .bind(webhook)
@@ -303,46 +313,63 @@ pub async fn delivery(pool: &PgPool, webhook: Uuid, id: Uuid) -> Result<Option<D
         .await
 }
 
-/// What deliveries post.
+/// Request bodies of deliveries.
 #[derive(Debug, Default)]
-pub struct Bodies(HashMap<Uuid, String>);
+pub struct Bodies {
+    of: HashMap<Uuid, String>,
+    /// Why events cannot be read, by position.
+    unreadable: HashMap<i64, String>,
+}
 
 impl Bodies {
-    /// Of the deliveries that were queued at `positions` of the log.
+    /// Of the deliveries that were queued at `positions` of the log, in ascending order. An event that cannot be read hides no
+    /// other one.
     ///
     /// # Errors
-    /// [`BodyError`].
+    /// [`BodyError::Database`].
+    #[boxed]
     pub async fn at(pool: &PgPool, positions: &[i64]) -> Result<Self, BodyError> {
-        let mut bodies = HashMap::new();
-        for recorded in read_at(pool, positions).await? {
-            let queued = match recorded.decode::<Consignment>()? {
-                ConsignmentEvent::DeliveriesQueued { deliveries, .. } => deliveries,
-                ConsignmentEvent::CallbackQueued(callback) => vec![callback.delivery],
-                _ => Vec::new(),
-            };
-            bodies.extend(queued.into_iter().map(|new| (new.id.0, new.body)));
+        let slice = read_at(pool, positions).await?;
+        let unreadable = slice.unreadable.into_iter().map(|event| (event.key.position, event.error));
+        let mut bodies = Self { of: HashMap::new(), unreadable: unreadable.collect() };
+        for recorded in &slice.events {
+            match recorded.decode::<DeliveryBatch>() {
+                Ok(DeliveryBatchEvent::DeliveriesQueued { deliveries, .. }) => {
+                    bodies.of.extend(deliveries.into_iter().map(|new| (new.id.0, new.body)));
+                }
+                Ok(DeliveryBatchEvent::CallbackQueued(CallbackDelivery { delivery, .. })) => {
+                    bodies.of.insert(delivery.id.0, delivery.body);
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    bodies.unreadable.insert(recorded.position, error.to_string());
+                }
+            }
         }
-        Ok(Self(bodies))
+        Ok(bodies)
     }
 
-    /// What the delivery `id` posts, byte for byte; once.
+    /// The request body of delivery `id`, which was queued at `position`, byte for byte.
     ///
     /// # Errors
-    /// [`BodyError::Missing`].
-    pub fn take(&mut self, id: Uuid) -> Result<String, BodyError> {
-        self.0.remove(&id).ok_or(BodyError::Missing(id))
+    /// [`BodyError::Unreadable`] and [`BodyError::Missing`].
+    pub fn take(&mut self, id: Uuid, position: i64) -> Result<String, BodyError> {
+        self.of.remove(&id).ok_or_else(|| match self.unreadable.get(&position) {
+            Some(error) => BodyError::Unreadable(error.clone()),
+            None => BodyError::Missing(id),
+        })
     }
 }
 
-/// Why what is posted cannot be read.
+/// Reasons why a delivery's body cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// The log does not answer.
     #[error("the log cannot be read: {0}")]
     Database(#[from] sqlx::Error),
-    /// An event cannot be read by this program.
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
+    /// The event that queued the delivery cannot be read by this program.
+    #[error("what is posted cannot be read: {0}")]
+    Unreadable(String),
     /// The log and the read model disagree.
     #[error(
         "the log does not say what delivery {0} posts, where the read model says that it was queued; rebuild the read models"
@@ -350,17 +377,23 @@ pub enum BodyError {
     Missing(Uuid),
 }
 
-/// A page of the deliveries to the subscription `webhook`, newest first, and how many there are.
+impl Listed for DeliveryRow {
+    const SORTING: Sorting = Sorting::newest_first(("created_on", "created_at"), &[], "id");
+}
+
+/// A page of the deliveries to the subscription `webhook` and how many there are.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn deliveries(
     pool: &PgPool,
     webhook: Uuid,
     filter: &DeliveryFilter,
+    order: Order,
     page: Page,
 ) -> Result<(Vec<DeliveryRow>, i64), sqlx::Error> {
-    list(pool, "SELECT *", "created_at DESC, id DESC", page, |query| {
+    list(pool, "SELECT *", order, page, |query| {
         query.push(" FROM read.deliveries WHERE webhook_id = ").push_bind(webhook);
         and_eq(query, "status", filter.status);
         and_eq(query, "event_type", filter.event_type.as_deref());
@@ -369,11 +402,12 @@ pub async fn deliveries(
     .await
 }
 
-/// Dead deliveries to the subscription `webhook` that were given up at or after `since`, as consignment and delivery, oldest
-/// first.
+/// Dead deliveries to the subscription `webhook` that were given up at or after `since`, as batch and delivery,
+/// oldest first.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn dead_since(
     pool: &PgPool,
     webhook: Uuid,

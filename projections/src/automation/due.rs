@@ -1,6 +1,7 @@
-//! What the delivery worker asks: which claims are in force, and which attempts are due.
+//! Queries of the delivery worker: claims in force, and attempts that are due.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use signalbox_boxed::boxed;
 use signalbox_domain::automation::CLAIM_SECONDS;
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
@@ -8,23 +9,23 @@ use uuid::Uuid;
 /// A claim that has not lapsed.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct LiveClaim {
-    /// The consignment that it is on.
+    /// The batch of the claim.
     pub consignment_id: Uuid,
-    /// Whose deliveries.
     pub webhook_id: Uuid,
 }
 
-/// A consignment with attempts that are due.
+/// A batch with attempts that are due.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
-pub struct DueConsignment {
+pub struct DueBatch {
     /// Key.
     pub id: Uuid,
-    /// Whose deliveries.
     pub webhook_id: Uuid,
     /// Where they are posted to.
     pub url: String,
-    /// What signs them, encrypted.
+    /// The signing secret, encrypted.
     pub sealed_secret: Option<String>,
+    /// Whether the address of this machine itself is refused to them.
+    pub no_loopback: bool,
     /// Whether all attempts for this subscription have failed for a while.
     pub is_failing: bool,
 }
@@ -42,7 +43,7 @@ pub struct DueDelivery {
     pub event_type: String,
     /// Attempts of this round that have ended.
     pub attempts: i32,
-    /// Where the log says what is posted.
+    /// Position of the event that holds the body.
     pub position: i64,
 }
 
@@ -50,6 +51,7 @@ pub struct DueDelivery {
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn live_claims(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<LiveClaim>, sqlx::Error> {
     sqlx::query_as(
         "SELECT DISTINCT c.id AS consignment_id, c.webhook_id
@@ -61,34 +63,36 @@ pub async fn live_claims(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<LiveCl
     .await
 }
 
-/// Consignments of enabled subscriptions, and callbacks, with attempts that are due at `now`, at most `limit`; not those that are `busy`, and
-/// none of the subscriptions that are `full`. First one of each subscription, then a second one of each: a subscription
-/// that has fallen far behind does not stand before the others.
+/// Batches of enabled subscriptions, and callbacks, with attempts that are due at `now`, at most `limit`; without
+/// those that are `busy` or whose due deliveries are, and without those of subscriptions that are `full`. Ordered by
+/// turns, one batch of each subscription at a time, so that a subscription with a large backlog does not delay the
+/// others.
 ///
 /// # Errors
 /// The database's error.
-pub async fn due_consignments(
+#[boxed]
+pub async fn due_batches(
     pool: &PgPool,
     now: DateTime<Utc>,
     busy: &[Uuid],
     full: &[Uuid],
     limit: i64,
-) -> Result<Vec<DueConsignment>, sqlx::Error> {
+) -> Result<Vec<DueBatch>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT due.id, w.id AS webhook_id, w.url, w.sealed_secret, w.failing_since IS NOT NULL AS is_failing,
+        "SELECT due.id, w.id AS webhook_id, w.url, w.sealed_secret, false AS no_loopback, w.failing_since IS NOT NULL AS is_failing,
                 due.turn, due.due_at
            FROM read.webhooks w CROSS JOIN LATERAL (
                 SELECT consignment_id AS id, min(due_at) AS due_at, row_number() OVER (ORDER BY min(due_at)) AS turn
                   FROM (SELECT consignment_id, due_at FROM read.deliveries d
-                         WHERE d.webhook_id = w.id AND d.due_at <= $1 AND d.consignment_id <> ALL($2)
+                         WHERE d.webhook_id = w.id AND d.due_at <= $1 AND d.consignment_id <> ALL($2) AND d.id <> ALL($2)
                          ORDER BY d.due_at, d.position LIMIT 200) d
                  GROUP BY consignment_id) due
           WHERE w.enabled AND w.id <> ALL($3)
          UNION ALL
-         SELECT c.id, c.webhook_id, c.url, c.sealed_secret, d.attempts > 0,
+         SELECT c.id, c.webhook_id, c.url, c.sealed_secret, c.no_loopback, d.attempts > 0,
                 row_number() OVER (PARTITION BY c.webhook_id ORDER BY d.due_at, d.position), d.due_at
            FROM (SELECT consignment_id, attempts, due_at, position FROM read.deliveries
-                  WHERE is_callback AND due_at <= $1 AND consignment_id <> ALL($2) AND webhook_id <> ALL($3)
+                  WHERE is_callback AND due_at <= $1 AND consignment_id <> ALL($2) AND id <> ALL($2) AND webhook_id <> ALL($3)
                   ORDER BY due_at, position LIMIT 200) d
            JOIN read.consignments c ON c.id = d.consignment_id
           ORDER BY turn, due_at LIMIT $4",
@@ -101,21 +105,25 @@ pub async fn due_consignments(
     .await
 }
 
-/// The attempts of `consignments` that are due at `now`, the longest due first.
+/// The attempts of `batches` that are due at `now`, the longest due first; without those of deliveries that are
+/// `busy`.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn due_deliveries(
     pool: &PgPool,
     now: DateTime<Utc>,
-    consignments: &[Uuid],
+    batches: &[Uuid],
+    busy: &[Uuid],
 ) -> Result<Vec<DueDelivery>, sqlx::Error> {
     sqlx::query_as(
         "SELECT id, consignment_id, event_id, event_type, attempts, position FROM read.deliveries
-          WHERE consignment_id = ANY($2) AND due_at <= $1 ORDER BY due_at, position, id",
+          WHERE consignment_id = ANY($2) AND due_at <= $1 AND id <> ALL($3) ORDER BY due_at, position, id",
     )
     .bind(now)
-    .bind(consignments)
+    .bind(batches)
+    .bind(busy)
     .fetch_all(pool)
     .await
 }

@@ -1,9 +1,10 @@
 use std::collections::HashSet;
 
+use async_trait::async_trait;
 use signalbox_domain::{
     automation::{
-        Consignment, ConsignmentEvent, Health, HealthEvent, ReadingEvent, ReportedReading, Rule, RuleEvent,
-        Webhook, WebhookEvent,
+        DeliveryBatch, DeliveryBatchEvent, Health, HealthEvent, ReadingEvent, ReportedReading, Rule,
+        RuleEvent, Webhook, WebhookEvent,
     },
     kernel::Decider,
 };
@@ -12,15 +13,17 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{
-    deliveries::{self, Changed, ConsignmentRow, DeliveryRow, changed_deliveries, changed_webhook},
+    deliveries::{self, Changed, DeliveryBatchRow, DeliveryRow, changed_deliveries, changed_webhook},
+    failure_streaks::FailureStreaks,
     readings::{self, ReadingRow},
+    removed::remove_first,
     rules::{self, RuleRow},
-    spells::Spells,
     webhooks::{self, WebhookRow},
 };
 use crate::{
     ApplyError, Projection, Rows,
     table::{Table, changed_ids},
+    withdrawals::{self, Withdrawals},
 };
 
 /// Folds rules, webhooks and their deliveries.
@@ -30,8 +33,8 @@ pub enum Event {
     Rule(RuleEvent),
     Reading(ReadingEvent),
     Webhook(WebhookEvent),
-    Consignment(ConsignmentEvent),
-    /// Webhooks and people are told of it; no list shows it.
+    DeliveryBatch(DeliveryBatchEvent),
+    /// Published to webhooks and users; no list shows it.
     Health(HealthEvent),
 }
 
@@ -42,22 +45,32 @@ pub struct AutomationRows {
     readings: Table<ReadingRow>,
     pub(super) webhooks: Table<WebhookRow>,
     pub(super) deliveries: Table<DeliveryRow>,
-    pub(super) consignments: Table<ConsignmentRow>,
-    spells: Spells,
+    pub(super) batches: Table<DeliveryBatchRow>,
+    failure_streaks: FailureStreaks,
     /// Webhooks whose deliveries go with them.
     deleted: HashSet<Uuid>,
 }
 
 impl Projection for AutomationProjection {
     const NAME: &'static str = "automation";
-    const TABLES: &'static [&'static str] =
-        &["rules", "readings", "webhooks", "deliveries", "consignments", "webhook_spells"];
+    const TABLES: &'static [&'static str] = &[
+        "rules",
+        "readings",
+        "webhooks",
+        "deliveries",
+        "consignments",
+        "removed_webhooks",
+        "webhook_spells",
+    ];
     const AGGREGATES: &'static [&'static str] =
-        &[Rule::TYPE, ReportedReading::TYPE, Webhook::TYPE, Consignment::TYPE, Health::TYPE];
+        &[Rule::TYPE, ReportedReading::TYPE, Webhook::TYPE, DeliveryBatch::TYPE, Health::TYPE];
 
     type Rows = AutomationRows;
+
+    const WITHDRAWALS: Withdrawals = withdrawals::AUTOMATION;
 }
 
+#[async_trait]
 impl Rows for AutomationRows {
     type Event = Event;
 
@@ -66,7 +79,7 @@ impl Rows for AutomationRows {
             Rule::TYPE => event.decode::<Rule>().map(Event::Rule),
             ReportedReading::TYPE => event.decode::<ReportedReading>().map(Event::Reading),
             Webhook::TYPE => event.decode::<Webhook>().map(Event::Webhook),
-            Consignment::TYPE => event.decode::<Consignment>().map(Event::Consignment),
+            DeliveryBatch::TYPE => event.decode::<DeliveryBatch>().map(Event::DeliveryBatch),
             _ => event.decode::<Health>().map(Event::Health),
         }
     }
@@ -80,7 +93,7 @@ impl Rows for AutomationRows {
         let changed = |aggregate| changed_ids(events, aggregate);
         let consigned = || {
             events.iter().filter_map(|(_, event)| match event {
-                Event::Consignment(event) => Some(event),
+                Event::DeliveryBatch(event) => Some(event),
                 _ => None,
             })
         };
@@ -90,7 +103,7 @@ impl Rows for AutomationRows {
         self.readings.load(connection, schema, changed(ReportedReading::TYPE)).await?;
         self.webhooks.load(connection, schema, webhooks.collect()).await?;
         self.deliveries.load(connection, schema, deliveries).await?;
-        self.consignments.load(connection, schema, changed(Consignment::TYPE)).await
+        self.batches.load(connection, schema, changed(DeliveryBatch::TYPE)).await
     }
 
     fn apply(&mut self, recorded: &RecordedEvent, event: Event) {
@@ -98,7 +111,7 @@ impl Rows for AutomationRows {
             Event::Rule(event) => rules::fold(&mut self.rules, recorded, event),
             Event::Reading(event) => readings::fold(&mut self.readings, recorded, event),
             Event::Webhook(event) => self.webhook(recorded, event),
-            Event::Consignment(event) => self.consignment(recorded, event),
+            Event::DeliveryBatch(event) => self.batch(recorded, event),
             Event::Health(HealthEvent::HealthChanged { .. }) => {}
         }
     }
@@ -112,20 +125,16 @@ impl Rows for AutomationRows {
         let deleted = std::mem::take(&mut self.deleted);
         if !deleted.is_empty() {
             self.deliveries.remove_where(|row| deleted.contains(&row.webhook_id));
-            self.consignments.remove_where(|row| deleted.contains(&row.webhook_id));
+            self.batches.remove_where(|row| deleted.contains(&row.webhook_id));
         }
         self.rules.write(connection, schema, keep).await?;
         self.readings.write(connection, schema, keep).await?;
         self.webhooks.write(connection, schema, keep).await?;
         self.deliveries.write(connection, schema, keep).await?;
-        self.consignments.write(connection, schema, keep).await?;
-        self.spells.write(connection, schema).await?;
-        if !deleted.is_empty() {
-            let deleted: Vec<_> = deleted.into_iter().collect();
-            for table in ["deliveries", "consignments"] {
-                let sql = format!("DELETE FROM {schema}.{table} WHERE webhook_id = ANY($1)");
-                sqlx::query(&sql).bind(&deleted).execute(&mut *connection).await?;
-            }
+        self.batches.write(connection, schema, keep).await?;
+        self.failure_streaks.write(connection, schema).await?;
+        for webhook in deleted {
+            remove_first(connection, schema, webhook).await?;
         }
         Ok(())
     }
@@ -139,8 +148,8 @@ impl AutomationRows {
         webhooks::fold(&mut self.webhooks, recorded, event);
     }
 
-    fn consignment(&mut self, recorded: &RecordedEvent, event: ConsignmentEvent) {
-        let Self { webhooks, deliveries, consignments, spells, .. } = self;
-        deliveries::fold(&mut Changed { webhooks, deliveries, consignments, spells }, recorded, event);
+    fn batch(&mut self, recorded: &RecordedEvent, event: DeliveryBatchEvent) {
+        let Self { webhooks, deliveries, batches, failure_streaks, .. } = self;
+        deliveries::fold(&mut Changed { webhooks, deliveries, batches, failure_streaks }, recorded, event);
     }
 }

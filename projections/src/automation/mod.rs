@@ -2,15 +2,17 @@
 
 pub mod deliveries;
 pub mod due;
+mod failure_streaks;
 mod fold;
 pub mod outgoing;
 mod past;
 pub mod readings;
+pub(crate) mod removed;
 pub mod rules;
-mod spells;
 pub mod webhooks;
 
 pub use fold::{AutomationProjection, AutomationRows};
 pub use past::{past_delivery, past_webhook};
+pub use removed::remove_deliveries;
 pub use rules::RuleRow;
 pub use webhooks::WebhookRow;

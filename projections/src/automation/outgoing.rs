@@ -1,6 +1,7 @@
-//! What webhooks are told: an event of the log as the JSON that receivers get. It follows from the log alone, so that it is
-//! the same whenever it is made.
+//! Published events: an event of the log as the JSON that webhook receivers get. It depends on the log alone, so it
+//! is the same whenever it is built.
 
+use signalbox_boxed::boxed;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -17,8 +18,8 @@ use signalbox_event_store::{DecodeError, RecordedEvent, read_streams};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-/// Words of the log's events that webhooks may be told of.
-pub const TOLD: [&str; 7] = [
+/// Kinds of the log's events that are published to webhooks.
+pub const PUBLISHED: [&str; 7] = [
     "experiment_started",
     "experiment_stopped",
     "extraction_completed",
@@ -28,22 +29,21 @@ pub const TOLD: [&str; 7] = [
     "rule_triggered",
 ];
 
-/// An event on its way to whoever subscribes to its type.
+/// An event to be sent to the subscribers of its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outgoing {
     /// Follows from its place in its stream.
     pub id: Uuid,
-    /// What it tells of.
     pub event_type: EventType,
     /// When it happened.
     pub time: DateTime<Utc>,
     /// The JSON that is posted.
     pub body: String,
-    /// Who is told of it besides.
+    /// An additional receiver without a subscription.
     pub callback: Option<Callback>,
 }
 
-/// Why an event cannot be told.
+/// Reasons why an event cannot be published.
 #[derive(Debug, thiserror::Error)]
 pub enum OutgoingError {
     /// An event cannot be read by this program.
@@ -87,7 +87,7 @@ enum About<'a> {
     },
 }
 
-/// A job that has ended; of the document no more than what it is called and how it is.
+/// A finished job; of the document only its name and its properties.
 #[derive(Serialize)]
 struct Document<'a> {
     job_id: Uuid,
@@ -121,16 +121,17 @@ impl<'a> From<&'a Reading> for Sensor<'a> {
     }
 }
 
-/// What events say only together with earlier ones of their streams: names of experiments, and what extraction jobs are about.
-/// It is read for a portion of the log at once.
+/// Data of earlier events that published events need: names of experiments, and submissions of extraction jobs. It is
+/// read for a page of the log at once.
 #[derive(Debug, Default)]
 pub struct Background(HashMap<Uuid, Vec<RecordedEvent>>);
 
 impl Background {
-    /// What `events` rest on.
+    /// The earlier data that `events` need.
     ///
     /// # Errors
     /// The database's error.
+    #[boxed]
     pub async fn of(pool: &PgPool, events: &[RecordedEvent]) -> Result<Self, sqlx::Error> {
         const NAMING: [(&str, &[&str]); 2] = [
             (Experiment::TYPE, &["experiment_started", "experiment_renamed"]),
@@ -145,14 +146,15 @@ impl Background {
                 continue;
             }
             let ids: Vec<_> = ids.into_iter().collect();
-            for event in read_streams(pool, aggregate, &ids, words).await? {
+            for event in read_streams(pool, aggregate, &ids, words).await?.events {
                 streams.entry(event.aggregate_id).or_default().push(event);
             }
         }
         Ok(Self(streams))
     }
 
-    /// What `recorded`, one of the events that this was read for, tells, if webhooks are told of it.
+    /// The published form of `recorded`, one of the events that this was read for; `None` if its kind is not
+    /// published.
     ///
     /// # Errors
     /// [`OutgoingError`].
@@ -177,7 +179,7 @@ impl Background {
         };
         let name = self.experiment_name(recorded)?;
         let about = About::Experiment { experiment_name: &name, experiment_id: recorded.aggregate_id };
-        tell(recorded, event_type, recorded.recorded_at, about).map(Some)
+        outgoing(recorded, event_type, recorded.recorded_at, about).map(Some)
     }
 
     /// The experiment's name at the time of the event.
@@ -218,11 +220,11 @@ impl Background {
             error_code: failure.as_ref().map(|failure| failure.code.as_str()),
             result: result.map(|_| format!("/api/v1/jobs/{job_id}/result")),
         });
-        let told = tell(recorded, event_type, recorded.recorded_at, about)?;
-        Ok(Some(Outgoing { callback: job.callback, ..told }))
+        let event = outgoing(recorded, event_type, recorded.recorded_at, about)?;
+        Ok(Some(Outgoing { callback: job.callback, ..event }))
     }
 
-    /// What the job is about.
+    /// The job's submission.
     fn submitted(&self, recorded: &RecordedEvent) -> Result<Option<NewExtractionJob>, OutgoingError> {
         let first = self.stream(recorded).first().map(RecordedEvent::decode::<ExtractionJob>).transpose()?;
         Ok(match first {
@@ -236,7 +238,7 @@ impl Background {
     }
 }
 
-/// A rule that fired tells webhooks of it if it says so.
+/// A firing is published if the rule's action is a webhook.
 fn firing(recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
     let RuleEvent::RuleTriggered(firing) = recorded.decode::<Rule>()? else { return Ok(None) };
     let RuleAction::Webhook { event_type } = firing.action else { return Ok(None) };
@@ -247,12 +249,12 @@ fn firing(recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
         threshold: firing.condition.threshold,
         threshold_high: firing.condition.threshold_high,
     };
-    tell(recorded, event_type, firing.reading.occurred_at, about).map(Some)
+    outgoing(recorded, event_type, firing.reading.occurred_at, about).map(Some)
 }
 
 fn reading(recorded: &RecordedEvent) -> Result<Outgoing, OutgoingError> {
     let ReadingEvent::ReadingReported { reading, .. } = recorded.decode::<ReportedReading>()?;
-    tell(recorded, EventType::SensorReading, reading.occurred_at, About::Reading((&reading).into()))
+    outgoing(recorded, EventType::SensorReading, reading.occurred_at, About::Reading((&reading).into()))
 }
 
 fn health(recorded: &RecordedEvent) -> Result<Outgoing, OutgoingError> {
@@ -262,22 +264,22 @@ fn health(recorded: &RecordedEvent) -> Result<Outgoing, OutgoingError> {
         previous: previous.as_str(),
         components: &report.components,
     };
-    tell(recorded, EventType::SystemHealthChanged, report.since, about)
+    outgoing(recorded, EventType::SystemHealthChanged, report.since, about)
 }
 
-/// Names `recorded` in all that is told of it; follows from its place in its stream.
-pub fn told_id(recorded: &RecordedEvent) -> Uuid {
+/// The public id of `recorded` in everything published about it; derived from its place in its stream.
+pub fn published_id(recorded: &RecordedEvent) -> Uuid {
     let place = format!("{} {}", recorded.aggregate_type, recorded.sequence);
     Uuid::new_v5(&recorded.aggregate_id, place.as_bytes())
 }
 
-fn tell(
+fn outgoing(
     recorded: &RecordedEvent,
     event_type: EventType,
     time: DateTime<Utc>,
     about: About<'_>,
 ) -> Result<Outgoing, OutgoingError> {
-    let id = told_id(recorded);
+    let id = published_id(recorded);
     let payload = Payload {
         r#type: event_type.as_str(),
         time: time.to_rfc3339_opts(SecondsFormat::Micros, false),

@@ -1,15 +1,16 @@
-//! What rules, webhooks and deliveries were.
+//! Rules, webhooks and deliveries at a point in time.
 
-use signalbox_domain::automation::{Consignment, Rule, Webhook};
+use signalbox_boxed::boxed;
+use signalbox_domain::automation::{DeliveryBatch, Rule, Webhook};
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::{
     AutomationRows, RuleRow, WebhookRow,
-    deliveries::{ConsignmentRow, DeliveryRow},
-    spells,
+    deliveries::{DeliveryBatchRow, DeliveryRow},
+    failure_streaks,
 };
-use crate::register::{At, Kept, Past, Resource, StateError, past, past::fold_life};
+use crate::register::{At, Kept, Past, Resource, StateError, past, past::fold_stream_slice};
 
 impl Resource for RuleRow {
     type Aggregate = Rule;
@@ -41,38 +42,40 @@ impl Kept for WebhookRow {
     const CHANGES: &'static [&'static str] = &["webhook_created", "webhook_updated", "webhook_deleted"];
 }
 
-impl Resource for ConsignmentRow {
-    type Aggregate = Consignment;
+impl Resource for DeliveryBatchRow {
+    type Aggregate = DeliveryBatch;
     type Rows = AutomationRows;
 
     fn of(rows: &AutomationRows, id: Uuid) -> Option<&Self> {
-        rows.consignments.get(id)
+        rows.batches.get(id)
     }
 }
 
-/// What the subscription `id` was, and since when its deliveries had failed.
+/// The subscription `id` at a point in time, with the start of its failure streak.
 ///
 /// # Errors
 /// [`StateError`].
+#[boxed]
 pub async fn past_webhook(pool: &PgPool, id: Uuid, at: At) -> Result<Past<WebhookRow>, StateError> {
     let mut found = past::<WebhookRow>(pool, id, at).await?;
     if let Past::Present(row) = &mut found {
-        row.failing_since = spells::failing_since(pool, id, at.position).await?;
+        row.failing_since = failure_streaks::failing_since(pool, id, at.position).await?;
     }
     Ok(found)
 }
 
-/// What the delivery `id` of `consignment` was.
+/// The delivery `id` of batch `batch` at a point in time.
 ///
 /// # Errors
 /// [`StateError`].
+#[boxed]
 pub async fn past_delivery(
     pool: &PgPool,
-    consignment: Uuid,
+    batch: Uuid,
     id: Uuid,
     at: At,
 ) -> Result<Past<DeliveryRow>, StateError> {
     let mut rows = AutomationRows::default();
-    fold_life::<ConsignmentRow>(pool, &mut rows, consignment, at, Vec::new()).await?;
-    Ok(rows.deliveries.get(id).cloned().map_or(Past::Unborn, Past::Present))
+    fold_stream_slice::<DeliveryBatchRow>(pool, &mut rows, batch, at, Vec::new()).await?;
+    Ok(rows.deliveries.get(id).cloned().map_or(Past::NotYetCreated, Past::Present))
 }

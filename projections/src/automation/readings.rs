@@ -1,7 +1,8 @@
-//! What of each channel's values webhooks were told last, and whether they want to be told.
+//! The value of each channel that was last reported to webhooks, and whether any webhook subscribes to values.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
+use signalbox_boxed::boxed;
 use signalbox_domain::automation::{DatapointPlace, EventType, ReadingEvent};
 use signalbox_event_store::RecordedEvent;
 use sqlx::{FromRow, PgPool};
@@ -54,15 +55,17 @@ pub(super) fn fold(rows: &mut Table<ReadingRow>, recorded: &RecordedEvent, event
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn readings(pool: &PgPool) -> Result<Vec<ReadingRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.readings").fetch_all(pool).await
 }
 
-/// Since when an enabled subscription to readings has been what it is; `None` when there is none.
+/// Start of the current state of the enabled subscriptions to readings; `None` if there are none.
 ///
 /// # Errors
 /// The database's error.
-pub async fn readings_wanted(pool: &PgPool) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+#[boxed]
+pub async fn readings_subscribed_since(pool: &PgPool) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
     sqlx::query_scalar("SELECT min(updated_at) FROM read.webhooks WHERE enabled AND $1 = ANY(events)")
         .bind(EventType::SensorReading.as_str())
         .fetch_one(pool)

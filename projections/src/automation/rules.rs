@@ -1,7 +1,8 @@
-//! Rules as rows, and what is asked about them.
+//! Rules as rows, and queries about them.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
+use signalbox_boxed::boxed;
 use signalbox_domain::{
     automation::{
         ActionType, Condition, DatapointPlace, EventType, History, Judge, NewRule, Operator, Phase,
@@ -14,7 +15,7 @@ use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use crate::{
-    page::{Page, and_eq, and_like, list},
+    page::{Listed, Order, Page, Sorting, and_eq, and_like, list},
     table::{ReadRow, Table},
 };
 
@@ -23,7 +24,6 @@ use crate::{
 pub struct RuleRow {
     /// Key.
     pub id: Uuid,
-    /// Who made it.
     pub owner_id: Uuid,
     /// Unique name.
     pub name: String,
@@ -31,7 +31,6 @@ pub struct RuleRow {
     pub channel_id: Uuid,
     /// `gt`, `lt`, `gte`, `lte`, `eq`, `between` or `not_between`.
     pub operator: String,
-    /// What values are compared with.
     pub threshold: f64,
     /// Upper bound of a range.
     pub threshold_high: Option<f64>,
@@ -43,16 +42,16 @@ pub struct RuleRow {
     pub cooldown_seconds: i64,
     /// Whether it watches.
     pub enabled: bool,
-    /// What it was for values that came in before it was changed.
+    /// The specifications for values that arrived before a change.
     #[sqlx(json)]
     pub earlier: Vec<Phase>,
     /// Row of the datapoint log up to which it has nothing to judge any more.
     pub seen_position: i64,
     /// Place within that row.
     pub seen_index: i64,
-    /// When the value came in on which it fired last.
+    /// Arrival time of the value that fired it last.
     pub last_triggered_at: Option<DateTime<Utc>>,
-    /// Position of its newest event that is no firing.
+    /// Position of its newest event other than a firing.
     pub changed_at: i64,
     /// When it was deleted.
     pub deleted_at: Option<DateTime<Utc>>,
@@ -60,7 +59,7 @@ pub struct RuleRow {
     pub version: i64,
     /// When it was made.
     pub created_at: DateTime<Utc>,
-    /// When it was last changed by somebody.
+    /// Time of the last change by a user.
     pub updated_at: DateTime<Utc>,
 }
 
@@ -73,7 +72,7 @@ impl ReadRow for RuleRow {
 }
 
 impl RuleRow {
-    /// What an admin says of it; `None` when it was written by a version with words that this one does not know.
+    /// The rule's specification; `None` if it uses words of a version that this program does not know.
     pub fn spec(&self) -> Option<RuleSpec> {
         let kind =
             if self.action_type == ActionType::Log.as_str() { ActionType::Log } else { ActionType::Webhook };
@@ -176,7 +175,7 @@ pub(super) fn fold(rows: &mut Table<RuleRow>, recorded: &RecordedEvent, event: R
     }
 }
 
-/// A rule that has changed, with what evaluators need besides.
+/// A changed rule, with the data that evaluators need.
 #[derive(Debug, Clone, FromRow)]
 pub struct ChangedRule {
     /// The rule, deleted or not.
@@ -186,10 +185,11 @@ pub struct ChangedRule {
     pub channel_number: Option<i32>,
 }
 
-/// All rules that somebody has changed after `position`, in that order.
+/// All rules changed by users after `position`, in that order.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn rules_since(pool: &PgPool, position: i64) -> Result<Vec<ChangedRule>, sqlx::Error> {
     sqlx::query_as(
         "SELECT r.*, c.number AS channel_number FROM read.rules r LEFT JOIN read.channels c ON c.id = r.channel_id
@@ -217,6 +217,7 @@ pub struct RuleFilter {
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn rule(pool: &PgPool, id: Uuid) -> Result<Option<RuleRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.rules WHERE id = $1 AND deleted_at IS NULL")
         .bind(id)
@@ -224,16 +225,34 @@ pub async fn rule(pool: &PgPool, id: Uuid) -> Result<Option<RuleRow>, sqlx::Erro
         .await
 }
 
-/// A page of rules, newest first, and how many there are.
+/// The enabled rules on `channels`, with their names, oldest first.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
+pub async fn enabled_rules_on(pool: &PgPool, channels: &[Uuid]) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
+    sqlx::query_as("SELECT id, name FROM read.rules WHERE channel_id = ANY($1) AND enabled AND deleted_at IS NULL ORDER BY created_at, id")
+        .bind(channels)
+        .fetch_all(pool)
+        .await
+}
+
+impl Listed for RuleRow {
+    const SORTING: Sorting = Sorting::newest_first(("created_on", "created_at"), &[("name", "name")], "id");
+}
+
+/// A page of rules and how many there are.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
 pub async fn rules(
     pool: &PgPool,
     filter: &RuleFilter,
+    order: Order,
     page: Page,
 ) -> Result<(Vec<RuleRow>, i64), sqlx::Error> {
-    list(pool, "SELECT *", "created_at DESC, id DESC", page, |query| {
+    list(pool, "SELECT *", order, page, |query| {
         query.push(" FROM read.rules WHERE deleted_at IS NULL");
         and_like(query, "name", filter.name.as_deref());
         and_eq(query, "action_type", filter.action_type);

@@ -1,14 +1,15 @@
-//! Webhook subscriptions as rows, and what is asked about them.
+//! Webhook subscriptions as rows, and queries about them.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
+use signalbox_boxed::boxed;
 use signalbox_domain::automation::{NewWebhook, Replay, WebhookEvent, WebhookSpec};
 use signalbox_event_store::RecordedEvent;
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use crate::{
-    page::{Page, and_eq, and_like, list},
+    page::{Listed, Order, Page, Sorting, and_eq, and_like, list},
     table::{ReadRow, Table},
 };
 
@@ -17,15 +18,14 @@ use crate::{
 pub struct WebhookRow {
     /// Key.
     pub id: Uuid,
-    /// Who made it.
     pub owner_id: Uuid,
     /// Where events are posted to.
     pub url: String,
-    /// What signs deliveries, encrypted.
+    /// The signing secret, encrypted.
     pub sealed_secret: Option<String>,
-    /// Words of the events that it is told of.
+    /// The subscribed event types.
     pub events: Vec<String>,
-    /// Whether it is told anything.
+    /// Whether events are delivered.
     pub enabled: bool,
     /// Since when all attempts have failed.
     pub failing_since: Option<DateTime<Utc>>,
@@ -39,7 +39,7 @@ pub struct WebhookRow {
     pub version: i64,
     /// When it was made.
     pub created_at: DateTime<Utc>,
-    /// When it was last changed by somebody.
+    /// Time of the last change by a user.
     pub updated_at: DateTime<Utc>,
 }
 
@@ -52,7 +52,7 @@ impl ReadRow for WebhookRow {
 }
 
 impl WebhookRow {
-    /// The stretch of past events that is being delivered.
+    /// The replay in progress.
     pub fn replay(&self) -> Option<Replay> {
         Some(Replay { id: self.replay_id?, after: self.replay_after?, last: self.replay_last? })
     }
@@ -116,9 +116,9 @@ pub(super) fn fold(rows: &mut Table<WebhookRow>, recorded: &RecordedEvent, event
 pub struct WebhookFilter {
     /// Part of the address, in any case of letters.
     pub url: Option<String>,
-    /// Whether they are told anything.
+    /// Whether events are delivered to them.
     pub enabled: Option<bool>,
-    /// What they are told of.
+    /// A subscribed event type.
     pub event: Option<String>,
 }
 
@@ -126,20 +126,27 @@ pub struct WebhookFilter {
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn webhook(pool: &PgPool, id: Uuid) -> Result<Option<WebhookRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.webhooks WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
-/// A page of subscriptions, newest first, and how many there are.
+impl Listed for WebhookRow {
+    const SORTING: Sorting = Sorting::newest_first(("created_on", "created_at"), &[("url", "url")], "id");
+}
+
+/// A page of subscriptions and how many there are.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn webhooks(
     pool: &PgPool,
     filter: &WebhookFilter,
+    order: Order,
     page: Page,
 ) -> Result<(Vec<WebhookRow>, i64), sqlx::Error> {
-    list(pool, "SELECT *", "created_at DESC, id DESC", page, |query| {
+    list(pool, "SELECT *", order, page, |query| {
         query.push(" FROM read.webhooks WHERE true");
         and_like(query, "url", filter.url.as_deref());
         and_eq(query, "enabled", filter.enabled);
@@ -154,6 +161,7 @@ pub async fn webhooks(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn replaying(pool: &PgPool, limit: i64) -> Result<Vec<WebhookRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.webhooks WHERE replay_id IS NOT NULL ORDER BY id LIMIT $1")
         .bind(limit)

@@ -1,3 +1,4 @@
+use async_trait::async_trait;
 use signalbox_domain::{
     extraction::{ExtractionJob, ExtractionJobEvent},
     kernel::Decider,
@@ -9,6 +10,7 @@ use super::rows::{ExtractionJobRow, fold};
 use crate::{
     ApplyError, Projection, Rows,
     table::{Table, changed_ids},
+    withdrawals::{self, Withdrawals},
 };
 
 /// Folds extraction jobs.
@@ -26,8 +28,11 @@ impl Projection for ExtractionProjection {
     const AGGREGATES: &'static [&'static str] = &[ExtractionJob::TYPE];
 
     type Rows = ExtractionRows;
+
+    const WITHDRAWALS: Withdrawals = withdrawals::EXTRACTION;
 }
 
+#[async_trait]
 impl Rows for ExtractionRows {
     type Event = ExtractionJobEvent;
 

@@ -1,5 +1,6 @@
-//! Extraction jobs as rows, and what is asked about them.
+//! Extraction jobs as rows, and queries about them.
 
+pub mod anonymous;
 mod fold;
 mod past;
 pub mod queries;

@@ -1,4 +1,4 @@
-//! What extraction jobs were.
+//! Extraction jobs at a point in time.
 
 use signalbox_domain::extraction::ExtractionJob;
 use uuid::Uuid;

@@ -1,12 +1,13 @@
-//! What gateways and workers ask about extraction jobs.
+//! Queries about extraction jobs.
 
 use chrono::{DateTime, Utc};
+use signalbox_boxed::boxed;
 use signalbox_domain::extraction::MAX_ATTEMPTS;
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use super::ExtractionJobRow;
-use crate::page::{Page, and_eq, and_like, and_within, list};
+use crate::page::{Listed, Order, Page, Sorting, and_eq, and_like, and_within, list};
 
 const ATTEMPTS: i32 = MAX_ATTEMPTS.cast_signed();
 
@@ -57,21 +58,28 @@ pub struct JobState {
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn job(pool: &PgPool, id: Uuid) -> Result<Option<ExtractionJobRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.extraction_jobs WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
-/// A page of the jobs of `owner`, newest first, and how many there are.
+impl Listed for ExtractionJobRow {
+    const SORTING: Sorting = Sorting::newest_first(("created_at", "created_at"), &[], "id");
+}
+
+/// A page of the jobs of `owner` and how many there are.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn jobs(
     pool: &PgPool,
     owner: Uuid,
     filter: &JobFilter,
+    order: Order,
     page: Page,
 ) -> Result<(Vec<ExtractionJobRow>, i64), sqlx::Error> {
-    list(pool, "SELECT *", "created_at DESC, id DESC", page, |query| {
+    list(pool, "SELECT *", order, page, |query| {
         query.push(" FROM read.extraction_jobs WHERE owner_id = ").push_bind(owner);
         and_eq(query, "status", filter.status);
         and_like(query, "filename", filter.filename.as_deref());
@@ -80,13 +88,14 @@ pub async fn jobs(
     .await
 }
 
-/// How many jobs `owner` has in each state; without one, those that nobody has.
+/// How many jobs `owner` has in each state. Anonymous jobs are never counted: like the list, they are found only by
+/// id.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn counts(pool: &PgPool, owner: Option<Uuid>) -> Result<JobCounts, sqlx::Error> {
-    let own = if owner.is_some() { "owner_id = $1" } else { "owner_id IS NULL AND $1::uuid IS NULL" };
-    let sql = format!(
+    sqlx::query_as(
         "SELECT (SELECT count(*) FROM read.extraction_jobs WHERE status = 'queued') AS queue_depth,
                 count(*) AS total,
                 count(*) FILTER (WHERE status = 'completed') AS completed,
@@ -94,9 +103,11 @@ pub async fn counts(pool: &PgPool, owner: Option<Uuid>) -> Result<JobCounts, sql
                 count(*) FILTER (WHERE status = 'processing') AS processing,
                 count(*) FILTER (WHERE status = 'queued') AS queued,
                 count(*) FILTER (WHERE status = 'cancelled') AS cancelled
-           FROM read.extraction_jobs WHERE {own}"
-    );
-    sqlx::query_as(&sql).bind(owner).fetch_one(pool).await
+           FROM read.extraction_jobs WHERE owner_id = $1",
+    )
+    .bind(owner)
+    .fetch_one(pool)
+    .await
 }
 
 /// How many jobs would not have ended if those with `ids` were taken in, of which some may be there already; counts no further than
@@ -104,6 +115,7 @@ pub async fn counts(pool: &PgPool, owner: Option<Uuid>) -> Result<JobCounts, sql
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn open_jobs_with(pool: &PgPool, ids: &[Uuid], most: i64) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT (SELECT count(*) FROM (SELECT 1 FROM read.extraction_jobs WHERE due_at IS NOT NULL LIMIT $1) open)
@@ -116,22 +128,28 @@ pub async fn open_jobs_with(pool: &PgPool, ids: &[Uuid], most: i64) -> Result<i6
     .await
 }
 
-/// Jobs that a worker may begin at `now`, the longest due first.
+/// Jobs that a worker may begin at `now`: one of each owner, then a second one of each, users before callers without a login,
+/// the longest due first. `anonymous` says whether those without a login are among them.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn due_jobs(
     pool: &PgPool,
     now: DateTime<Utc>,
+    anonymous: bool,
     limit: i64,
 ) -> Result<Vec<ExtractionJobRow>, sqlx::Error> {
     sqlx::query_as(
         "SELECT * FROM read.extraction_jobs
-          WHERE due_at <= $1 AND (status = 'queued' OR attempts < $2) ORDER BY due_at, id LIMIT $3",
+          WHERE due_at <= $1 AND (status = 'queued' OR attempts < $2) AND (owner_id IS NOT NULL OR $4)
+          ORDER BY row_number() OVER (PARTITION BY owner_id ORDER BY due_at, id), owner_id IS NULL, due_at, id
+          LIMIT $3",
     )
     .bind(now)
     .bind(ATTEMPTS)
     .bind(limit)
+    .bind(anonymous)
     .fetch_all(pool)
     .await
 }
@@ -140,6 +158,7 @@ pub async fn due_jobs(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn lost_jobs(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<Vec<Uuid>, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT id FROM read.extraction_jobs
@@ -156,6 +175,7 @@ pub async fn lost_jobs(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn states(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<JobState>, sqlx::Error> {
     sqlx::query_as("SELECT id, claim, version FROM read.extraction_jobs WHERE id = ANY($1)")
         .bind(ids)
@@ -163,26 +183,29 @@ pub async fn states(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<JobState>, sqlx::
         .await
 }
 
-/// Jobs that ended at `ended_before` or earlier, and whose document is kept. Those that failed and may be tried again keep
+/// Jobs that finished at `ended_before` or earlier, and whose document is kept. Failed jobs that may be retried keep
 /// theirs until `failed_before`.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn spent_inputs(
     pool: &PgPool,
     ended_before: DateTime<Utc>,
     failed_before: DateTime<Utc>,
+    without: &[Uuid],
     limit: i64,
 ) -> Result<Vec<ExtractionJobRow>, sqlx::Error> {
     sqlx::query_as(
         "SELECT * FROM read.extraction_jobs
           WHERE input_kept AND ended_at <= $1 AND (status <> 'failed' OR attempts >= $2 OR ended_at < $3)
-          ORDER BY ended_at, id LIMIT $4",
+            AND id <> ALL($5) ORDER BY ended_at, id LIMIT $4",
     )
     .bind(ended_before)
     .bind(ATTEMPTS)
     .bind(failed_before)
     .bind(limit)
+    .bind(without)
     .fetch_all(pool)
     .await
 }
@@ -191,16 +214,20 @@ pub async fn spent_inputs(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn expired_results(
     pool: &PgPool,
     ended_before: DateTime<Utc>,
+    without: &[Uuid],
     limit: i64,
 ) -> Result<Vec<ExtractionJobRow>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT * FROM read.extraction_jobs WHERE result_kept AND ended_at < $1 ORDER BY ended_at, id LIMIT $2",
+        "SELECT * FROM read.extraction_jobs
+          WHERE result_kept AND ended_at < $1 AND id <> ALL($3) ORDER BY ended_at, id LIMIT $2",
     )
     .bind(ended_before)
     .bind(limit)
+    .bind(without)
     .fetch_all(pool)
     .await
 }

@@ -15,9 +15,8 @@ use crate::table::{ReadRow, Table};
 pub struct ExtractionJobRow {
     /// Key.
     pub id: Uuid,
-    /// Whose it is; none if it was sent without a login.
+    /// Absent for a job that was submitted without a login.
     pub owner_id: Option<Uuid>,
-    /// What the file was called.
     pub filename: String,
     /// In bytes.
     pub size: i64,
@@ -27,7 +26,7 @@ pub struct ExtractionJobRow {
     pub input_id: Uuid,
     /// How it is read.
     pub options: Json<ExtractionOptions>,
-    /// Who is told of its end.
+    /// Address that is notified when the job finishes.
     pub callback_url: Option<String>,
     /// `queued`, `processing`, `completed`, `failed` or `cancelled`.
     pub status: String,
@@ -41,9 +40,9 @@ pub struct ExtractionJobRow {
     pub claims: Vec<Uuid>,
     /// Pages that are done.
     pub pages_done: i32,
-    /// Of how many; none while that is not known, and for what has no pages.
+    /// Total number of pages; absent while it is unknown, and for documents without pages.
     pub page_count: Option<i32>,
-    /// What the bytes are; none until they have been read.
+    /// Absent until the file has been read.
     pub mime_type: Option<String>,
     /// Why it failed, or why it waits for another attempt.
     pub error: Option<String>,
@@ -53,9 +52,9 @@ pub struct ExtractionJobRow {
     pub result_id: Option<Uuid>,
     /// Of the text, in bytes.
     pub result_size: Option<i64>,
-    /// Who read it.
+    /// The engine that read the document.
     pub extractor_used: Option<String>,
-    /// Who recognised text in pictures.
+    /// The engine that recognised text in images.
     pub ocr_engine_used: Option<String>,
     /// How sure the text is, 0 to 1.
     pub confidence: Option<f32>,

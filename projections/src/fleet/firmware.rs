@@ -1,7 +1,8 @@
-//! Firmware updates and the version in force, as tables, and what is asked about them.
+//! Firmware updates and the version in force, as tables, and queries about them.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
+use signalbox_boxed::boxed;
 use signalbox_domain::{
     fleet::{FirmwareBundle, FirmwareEvent, FirmwareFailure, FirmwareRef, FirmwareStatus, NewFirmware},
     kernel::ReleaseVersion,
@@ -11,7 +12,7 @@ use sqlx::{FromRow, PgPool, types::Json};
 use uuid::Uuid;
 
 use crate::{
-    page::{Page, and_eq, list},
+    page::{Listed, Order, Page, Sorting, and_eq, list},
     table::{ReadRow, Table},
 };
 
@@ -23,15 +24,14 @@ pub(super) const INSTALLATION: Uuid = Uuid::from_u128(0x5197_a1b0_0000_8000_8000
 pub struct FirmwareRow {
     /// Key; of a bundle that was fetched in the blob store too.
     pub id: Uuid,
-    /// Who made it.
     pub owner_id: Uuid,
     /// The version of the firmware.
     pub release: String,
-    /// What is new in it.
+    /// Release notes.
     pub changelog: Option<String>,
     /// Where its bundle is fetched from.
     pub download_url: Option<String>,
-    /// What the bundle's digest has to be.
+    /// Expected digest of the bundle.
     pub expected_sha256: Option<String>,
     /// Signature of the bundle.
     pub signature: Option<String>,
@@ -51,7 +51,7 @@ pub struct FirmwareRow {
     pub work: Option<String>,
     /// How often that was begun.
     pub attempts: i32,
-    /// What was in force before it; none for what came with the product.
+    /// The firmware in force before it; absent for the one that shipped with the product.
     pub previous: Option<Json<FirmwareRef>>,
     /// Version of the aggregate.
     pub version: i64,
@@ -78,7 +78,7 @@ impl ReadRow for FirmwareRow {
 pub struct InstallationRow {
     /// Always the same.
     pub id: Uuid,
-    /// None for what came with the product.
+    /// Absent for the firmware that shipped with the product.
     pub running: Option<Json<FirmwareRef>>,
 }
 
@@ -239,6 +239,7 @@ pub struct FirmwareFilter {
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn firmware(pool: &PgPool, id: Uuid) -> Result<Option<FirmwareRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.firmware_updates WHERE id = $1 AND status <> 'deleted'")
         .bind(id)
@@ -250,6 +251,7 @@ pub async fn firmware(pool: &PgPool, id: Uuid) -> Result<Option<FirmwareRow>, sq
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn firmware_of(pool: &PgPool, release: ReleaseVersion) -> Result<Option<FirmwareRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.firmware_updates WHERE release = $1 AND status <> 'deleted'")
         .bind(release.to_string())
@@ -257,16 +259,26 @@ pub async fn firmware_of(pool: &PgPool, release: ReleaseVersion) -> Result<Optio
         .await
 }
 
-/// A page of updates, newest first, and how many there are.
+impl Listed for FirmwareRow {
+    const SORTING: Sorting = Sorting::newest_first(
+        ("created_on", "created_at"),
+        &[("status", "status"), ("version", "string_to_array(release, '.')::numeric[]")],
+        "id",
+    );
+}
+
+/// A page of updates and how many there are.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn firmware_updates(
     pool: &PgPool,
     filter: &FirmwareFilter,
+    order: Order,
     page: Page,
 ) -> Result<(Vec<FirmwareRow>, i64), sqlx::Error> {
-    list(pool, "SELECT *", "created_at DESC, id DESC", page, |query| {
+    list(pool, "SELECT *", order, page, |query| {
         query.push(" FROM read.firmware_updates WHERE status <> 'deleted'");
         and_eq(query, "status", filter.status);
         and_eq(query, "release", filter.release.as_deref());
@@ -274,10 +286,11 @@ pub async fn firmware_updates(
     .await
 }
 
-/// What is in force; none for what came with the product.
+/// The firmware in force; `None` for the one that shipped with the product.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn running_firmware(pool: &PgPool) -> Result<Option<FirmwareRef>, sqlx::Error> {
     let installation: Option<InstallationRow> =
         sqlx::query_as("SELECT * FROM read.firmware_installation").fetch_optional(pool).await?;
@@ -288,6 +301,7 @@ pub async fn running_firmware(pool: &PgPool) -> Result<Option<FirmwareRef>, sqlx
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn newest_firmware(pool: &PgPool) -> Result<Option<String>, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT release FROM read.firmware_updates WHERE status IN ('pending', 'completed')
@@ -301,6 +315,7 @@ pub async fn newest_firmware(pool: &PgPool) -> Result<Option<String>, sqlx::Erro
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn firmware_at_work(pool: &PgPool) -> Result<Option<FirmwareRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.firmware_updates WHERE work IS NOT NULL").fetch_optional(pool).await
 }
@@ -309,6 +324,7 @@ pub async fn firmware_at_work(pool: &PgPool) -> Result<Option<FirmwareRow>, sqlx
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn deleted_firmware(pool: &PgPool, limit: i64) -> Result<Vec<FirmwareRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.firmware_updates WHERE status = 'deleted' ORDER BY id LIMIT $1")
         .bind(limit)

@@ -1,5 +1,6 @@
 use std::collections::HashSet;
 
+use async_trait::async_trait;
 use signalbox_domain::{
     fleet::{
         Firmware, FirmwareEvent, InstanceStatus, MappingChanges, MappingSpec, NewInstance, NewPackage,
@@ -18,6 +19,7 @@ use super::{
 use crate::{
     ApplyError, Projection, Rows,
     table::{Table, changed_ids},
+    withdrawals::{self, Withdrawals},
 };
 
 /// Folds packages of plugins, their instances, and firmware updates.
@@ -52,8 +54,11 @@ impl Projection for FleetProjection {
     const AGGREGATES: &'static [&'static str] = &[PluginPackage::TYPE, PluginInstance::TYPE, Firmware::TYPE];
 
     type Rows = FleetRows;
+
+    const WITHDRAWALS: Withdrawals = withdrawals::FLEET;
 }
 
+#[async_trait]
 impl Rows for FleetRows {
     type Event = Event;
 

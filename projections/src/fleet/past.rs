@@ -1,5 +1,6 @@
-//! What plugin instances and firmware updates were.
+//! Plugin instances and firmware updates at a point in time.
 
+use signalbox_boxed::boxed;
 use signalbox_domain::fleet::{Firmware, FirmwareRef, PluginInstance};
 use signalbox_event_store::{LogFilter, LogOrder, search};
 use sqlx::{PgPool, types::Json};
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::register::{
     At, Past, Resource, StateError,
-    past::{deleted_channels, fold_life, found},
+    past::{deleted_channels, fold_stream_slice, found},
 };
 
 impl Resource for InstanceRow {
@@ -34,18 +35,19 @@ impl Resource for FirmwareRow {
     }
 }
 
-/// What the plugin instance `id` was, with its mappings in the order in which they were made. Those to channels that had been
-/// deleted are linked to none.
+/// The plugin instance `id` at a point in time, with its mappings in order of creation. Mappings to deleted channels
+/// are unlinked.
 ///
 /// # Errors
 /// [`StateError`].
+#[boxed]
 pub async fn past_instance(
     pool: &PgPool,
     id: Uuid,
     at: At,
 ) -> Result<Past<(InstanceRow, Vec<MappingRow>)>, StateError> {
     let mut rows = FleetRows::default();
-    let is_born = fold_life::<InstanceRow>(pool, &mut rows, id, at, Vec::new()).await?;
+    let was_created = fold_stream_slice::<InstanceRow>(pool, &mut rows, id, at, Vec::new()).await?;
     let row = rows.instances.get(id).cloned();
     let mut mappings: Vec<_> = rows.mappings.iter().cloned().collect();
     mappings.sort_unstable_by_key(|mapping| (mapping.position, mapping.id));
@@ -53,13 +55,15 @@ pub async fn past_instance(
     for mapping in &mut mappings {
         mapping.event_id = mapping.event_id.filter(|channel| !deleted.contains(channel));
     }
-    found::<InstanceRow, _>(pool, id, is_born, row.map(|row| (row, mappings))).await
+    found::<InstanceRow, _>(pool, id, was_created, row.map(|row| (row, mappings))).await
 }
 
-/// What the firmware update `id` was, and which one was in force; none for what came with the product.
+/// The firmware update `id` at a point in time, and the firmware in force; `None` for the one that shipped with the
+/// product.
 ///
 /// # Errors
 /// [`StateError`].
+#[boxed]
 pub async fn past_firmware(
     pool: &PgPool,
     id: Uuid,
@@ -71,12 +75,12 @@ pub async fn past_firmware(
             LogFilter { event_type: Some(word.to_owned()), last: Some(at.position), ..LogFilter::default() };
         switches.extend(search(pool, &filter, LogOrder::NewestFirst, 1).await?);
     }
-    // Its own are among what happened to it.
+    // Its own events are read with its stream.
     switches.retain(|event| event.aggregate_id != id);
     let mut rows = FleetRows::default();
-    let is_born = fold_life::<FirmwareRow>(pool, &mut rows, id, at, switches).await?;
+    let was_created = fold_stream_slice::<FirmwareRow>(pool, &mut rows, id, at, switches).await?;
     let running = rows.installation.get(INSTALLATION).and_then(|row| row.running);
     let running = running.map(|Json(running)| running);
     let row = FirmwareRow::of(&rows, id).cloned();
-    found::<FirmwareRow, _>(pool, id, is_born, row.map(|row| (row, running))).await
+    found::<FirmwareRow, _>(pool, id, was_created, row.map(|row| (row, running))).await
 }

@@ -1,5 +1,6 @@
-//! What the gateway asks about packages, instances and mappings.
+//! Queries about packages, instances and mappings.
 
+use signalbox_boxed::boxed;
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
@@ -7,12 +8,13 @@ use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use super::{InstanceRow, MappingRow, PackageRow};
-use crate::page::{Page, and_eq, and_like, list};
+use crate::page::{Listed, Order, Page, Sorting, and_eq, and_like, list};
 
 /// The package `id`.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn package(pool: &PgPool, id: Uuid) -> Result<Option<PackageRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.plugin_packages WHERE id = $1").bind(id).fetch_optional(pool).await
 }
@@ -21,17 +23,18 @@ pub async fn package(pool: &PgPool, id: Uuid) -> Result<Option<PackageRow>, sqlx
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn packages(pool: &PgPool) -> Result<Vec<PackageRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.plugin_packages ORDER BY position").fetch_all(pool).await
 }
 
-/// An instance, and when a controller last said how it is.
+/// An instance, and the time of its controller's last report.
 #[derive(Debug, Clone, PartialEq, FromRow)]
 pub struct Instance {
     /// As the log has it.
     #[sqlx(flatten)]
     pub row: InstanceRow,
-    /// `None` when no controller ever said so.
+    /// `None` if no controller has reported yet.
     pub reported_at: Option<DateTime<Utc>>,
 }
 
@@ -53,21 +56,29 @@ const INSTANCES: &str =
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn instance(pool: &PgPool, id: Uuid) -> Result<Option<Instance>, sqlx::Error> {
     let sql = format!("SELECT i.*, p.reported_at {INSTANCES} WHERE i.id = $1");
     sqlx::query_as(&sql).bind(id).fetch_optional(pool).await
 }
 
-/// A page of instances, newest first, and how many there are.
+impl Listed for Instance {
+    const SORTING: Sorting =
+        Sorting::oldest_first(("created_on", "i.created_at"), &[("instance_name", "i.name")], "i.id");
+}
+
+/// A page of instances and how many there are.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn instances(
     pool: &PgPool,
     filter: &InstanceFilter,
+    order: Order,
     page: Page,
 ) -> Result<(Vec<Instance>, i64), sqlx::Error> {
-    list(pool, "SELECT i.*, p.reported_at", "i.created_at DESC, i.id DESC", page, |query| {
+    list(pool, "SELECT i.*, p.reported_at", order, page, |query| {
         query.push(INSTANCES).push(" WHERE true");
         and_eq(query, "i.plugin_id", filter.plugin_id.as_deref());
         and_like(query, "i.name", filter.name.as_deref());
@@ -80,6 +91,7 @@ pub async fn instances(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn is_instance_name_taken(pool: &PgPool, name: &str, id: Uuid) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar("SELECT EXISTS (SELECT FROM read.plugin_instances WHERE name = $1 AND id <> $2)")
         .bind(name)
@@ -88,7 +100,7 @@ pub async fn is_instance_name_taken(pool: &PgPool, name: &str, id: Uuid) -> Resu
         .await
 }
 
-/// A link to a channel that was deleted is none.
+/// Mappings; a link to a deleted channel is left out.
 const MAPPINGS: &str =
     "SELECT m.id, m.instance_id, m.position, m.channel_id, m.channel_name, m.direction, m.unit,
            c.id AS event_id, m.created_at
@@ -98,6 +110,7 @@ const MAPPINGS: &str =
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn mappings(pool: &PgPool, instances: &[Uuid]) -> Result<Vec<MappingRow>, sqlx::Error> {
     let sql = format!("{MAPPINGS} WHERE m.instance_id = ANY($1) ORDER BY m.instance_id, m.position, m.id");
     sqlx::query_as(&sql).bind(instances).fetch_all(pool).await
@@ -107,8 +120,31 @@ pub async fn mappings(pool: &PgPool, instances: &[Uuid]) -> Result<Vec<MappingRo
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn mapping(pool: &PgPool, id: Uuid) -> Result<Option<MappingRow>, sqlx::Error> {
     sqlx::query_as(&format!("{MAPPINGS} WHERE m.id = $1")).bind(id).fetch_optional(pool).await
+}
+
+/// Those of `events` that exist and that no instance but `instance` maps, with their names, oldest first.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn unshared_events(
+    pool: &PgPool,
+    instance: Uuid,
+    events: &[Uuid],
+) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT c.id, c.name FROM read.channels c
+          WHERE c.id = ANY($2) AND c.deleted_at IS NULL AND NOT EXISTS (
+                SELECT FROM read.channel_mappings m WHERE m.event_id = c.id AND m.instance_id <> $1)
+          ORDER BY c.created_at, c.number",
+    )
+    .bind(instance)
+    .bind(events)
+    .fetch_all(pool)
+    .await
 }
 
 /// The names of the instances that are linked to `channels`, by channel; of several, the first that was linked.
@@ -131,10 +167,11 @@ pub async fn instance_names(
     Ok(names.into_iter().collect())
 }
 
-/// Notes that a controller has just said how `instance` is.
+/// Notes that a controller has just reported the status of `instance`.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn note_report(pool: &PgPool, instance: Uuid, now: DateTime<Utc>) -> Result<(), sqlx::Error> {
     sqlx::query(
         "INSERT INTO ops.plugin_presence AS p (instance_id, reported_at) VALUES ($1, $2)
@@ -147,11 +184,12 @@ pub async fn note_report(pool: &PgPool, instance: Uuid, now: DateTime<Utc>) -> R
     .map(|_| ())
 }
 
-/// Claims `instances` for `controller` until `until`, those that no other one has; gives back the others that it has had.
-/// Gives back which it has.
+/// Claims `instances` for `controller` until `until`, those that no other one has; returns the others that it has had.
+/// returns which it has.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn claim_instances(
     pool: &PgPool,
     controller: &str,
@@ -175,10 +213,11 @@ pub async fn claim_instances(
     .await
 }
 
-/// Forgets who ran an instance that is gone, and when anybody spoke of it.
+/// Deletes claims and report times of instances that no longer exist.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn forget_controllers(pool: &PgPool, instance: Uuid) -> Result<(), sqlx::Error> {
     sqlx::query(
         "WITH claims AS (DELETE FROM ops.plugin_claims WHERE instance_id = $1)

@@ -11,19 +11,19 @@ use crate::table::ReadRow;
 pub struct PackageRow {
     /// Key, of its wheel in the blob store too.
     pub id: Uuid,
-    /// Who uploaded it.
+    /// The user who uploaded it.
     pub owner_id: Uuid,
     /// Name of the distribution.
     pub name: String,
     /// Version of the distribution.
     pub package_version: String,
-    /// What the wheel is called.
+    /// File name of the wheel.
     pub file_name: String,
     /// Size of the wheel in bytes.
     pub size: i64,
     /// Digest of the wheel.
     pub sha256: String,
-    /// What was found in it.
+    /// The plugin classes found in the wheel.
     pub classes: Json<Vec<PluginClass>>,
     /// Position of its installation in the log.
     pub position: i64,
@@ -46,7 +46,6 @@ impl ReadRow for PackageRow {
 pub struct InstanceRow {
     /// Key.
     pub id: Uuid,
-    /// Who made it.
     pub owner_id: Uuid,
     /// Id of its class, which may have been uninstalled since.
     pub plugin_id: String,
@@ -60,7 +59,7 @@ pub struct InstanceRow {
     pub config: Option<Json<InstanceConfig>>,
     /// As it was last reported.
     pub status: String,
-    /// What was wrong then.
+    /// The fault reported then.
     pub error: Option<String>,
     /// Version of the aggregate, which changes with its mappings too.
     pub version: i64,
@@ -83,17 +82,16 @@ impl ReadRow for InstanceRow {
 pub struct MappingRow {
     /// Key.
     pub id: Uuid,
-    /// Whose it is.
     pub instance_id: Uuid,
     /// Position of its making in the log.
     pub position: i64,
-    /// What the plugin calls it.
+    /// The plugin's own key for the channel.
     pub channel_id: String,
-    /// What people call it.
+    /// Display name.
     pub channel_name: String,
     /// `input`, `output` or `bidirectional`.
     pub direction: String,
-    /// Unit of its values; empty for none.
+    /// Unit of its values; may be empty.
     pub unit: String,
     /// The linked channel of the service.
     pub event_id: Option<Uuid>,

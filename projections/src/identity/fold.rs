@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 
+use async_trait::async_trait;
 use signalbox_domain::{
     identity::{ApiToken, ApiTokenEvent, ExternalIdentity, Session, SessionEvent, User, UserEvent},
     kernel::Decider,
@@ -12,6 +13,7 @@ use super::{ApiTokenRow, RemovedIdentityRow, SessionRow, UserRow};
 use crate::{
     ApplyError, Projection, Rows,
     table::{ReadRow, Table, changed_ids},
+    withdrawals::{self, Withdrawals},
 };
 
 /// Folds users, sessions and API tokens.
@@ -30,7 +32,7 @@ pub struct IdentityRows {
     removed_identities: Table<RemovedIdentityRow>,
     sessions: Table<SessionRow>,
     pub(super) tokens: Table<ApiTokenRow>,
-    /// With the place in the log: a login that was under way then may start a session later (or make a token), in this batch
+    /// With the place in the log: a login that was in progress then may start a session later (or make a token), in this batch
     /// or the next.
     deleted_users: HashMap<Uuid, i64>,
 }
@@ -41,8 +43,11 @@ impl Projection for IdentityProjection {
     const AGGREGATES: &'static [&'static str] = &[User::TYPE, Session::TYPE, ApiToken::TYPE];
 
     type Rows = IdentityRows;
+
+    const WITHDRAWALS: Withdrawals = withdrawals::IDENTITY;
 }
 
+#[async_trait]
 impl Rows for IdentityRows {
     type Event = Event;
 
@@ -184,10 +189,16 @@ impl IdentityRows {
                 name: new.name,
                 secret_sha256: new.secret_sha256.to_string(),
                 expires_at: new.expires_at,
+                controller: new.controller,
                 position: recorded.position,
                 version: recorded.sequence,
                 created_at: recorded.recorded_at,
             }),
+            ApiTokenEvent::ApiTokenControllerNoted => {
+                if let Some(row) = self.tokens.change(recorded.aggregate_id) {
+                    (row.controller, row.version) = (Some(true), recorded.sequence);
+                }
+            }
             ApiTokenEvent::ApiTokenRevoked => self.tokens.remove(recorded.aggregate_id),
         }
     }

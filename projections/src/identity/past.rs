@@ -1,4 +1,4 @@
-//! What users and API tokens were.
+//! Users and API tokens at a point in time.
 
 use signalbox_domain::identity::{ApiToken, User};
 use uuid::Uuid;

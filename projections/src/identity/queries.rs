@@ -1,5 +1,6 @@
-//! What gateway and workers ask about users, sessions and API tokens.
+//! Queries about users, sessions and API tokens.
 
+use signalbox_boxed::boxed;
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
@@ -7,12 +8,13 @@ use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use super::{ApiTokenRow, UserRow};
-use crate::page::{Page, and_eq, and_like, list};
+use crate::page::{Listed, Order, Page, Sorting, and_eq, and_like, list};
 
 /// The user with this e-mail address or user name, in any case of letters.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn user_by_login(pool: &PgPool, login: &str) -> Result<Option<UserRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.users WHERE lower(email) = lower($1) OR lower(username) = lower($1) ORDER BY lower(email) = lower($1) DESC LIMIT 1")
         .bind(login)
@@ -24,6 +26,7 @@ pub async fn user_by_login(pool: &PgPool, login: &str) -> Result<Option<UserRow>
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn user(pool: &PgPool, id: Uuid) -> Result<Option<UserRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.users WHERE id = $1").bind(id).fetch_optional(pool).await
 }
@@ -32,6 +35,7 @@ pub async fn user(pool: &PgPool, id: Uuid) -> Result<Option<UserRow>, sqlx::Erro
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn user_by_email(pool: &PgPool, email: &str) -> Result<Option<UserRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.users WHERE lower(email) = lower($1)")
         .bind(email)
@@ -39,10 +43,11 @@ pub async fn user_by_email(pool: &PgPool, email: &str) -> Result<Option<UserRow>
         .await
 }
 
-/// The user who is `subject` at the identity provider `issuer`.
+/// The user with the identity `subject` at the provider `issuer`.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn user_by_identity(
     pool: &PgPool,
     issuer: &str,
@@ -55,10 +60,11 @@ pub async fn user_by_identity(
         .await
 }
 
-/// Whether a user was deleted who was `subject` at the identity provider `issuer`.
+/// Whether a deleted user had the identity `subject` at the provider `issuer`.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn is_removed_identity(pool: &PgPool, issuer: &str, subject: &str) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT EXISTS (SELECT FROM read.removed_identities WHERE issuer = $1 AND subject = $2)",
@@ -78,16 +84,26 @@ pub struct UserFilter {
     pub name: Option<String>,
 }
 
-/// A page of users, newest first, and how many there are.
+impl Listed for UserRow {
+    const SORTING: Sorting = Sorting::newest_first(
+        ("created_on", "created_at"),
+        &[("username", "username"), ("email", "email")],
+        "id",
+    );
+}
+
+/// A page of users and how many there are.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn users(
     pool: &PgPool,
     filter: &UserFilter,
+    order: Order,
     page: Page,
 ) -> Result<(Vec<UserRow>, i64), sqlx::Error> {
-    list(pool, "SELECT *", "created_at DESC, id DESC", page, |query| {
+    list(pool, "SELECT *", order, page, |query| {
         query.push(" FROM read.users WHERE true");
         and_eq(query, "role", filter.role);
         // No name contains the line break between them.
@@ -100,6 +116,7 @@ pub async fn users(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn has_users(pool: &PgPool) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar("SELECT EXISTS (SELECT FROM read.users)").fetch_one(pool).await
 }
@@ -107,7 +124,6 @@ pub async fn has_users(pool: &PgPool) -> Result<bool, sqlx::Error> {
 /// A session whose JWTs are valid, and its user.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct LiveSession {
-    /// Whose it is.
     pub user_id: Uuid,
     /// The integer that service 1 shows.
     pub number: i64,
@@ -123,6 +139,7 @@ pub struct LiveSession {
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn live_session(
     pool: &PgPool,
     id: Uuid,
@@ -143,6 +160,7 @@ pub async fn live_session(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn live_sessions_of(
     pool: &PgPool,
     user: Uuid,
@@ -163,7 +181,6 @@ pub async fn live_sessions_of(
 pub struct LiveApiToken {
     /// Key of the token.
     pub token_id: Uuid,
-    /// Whose it is.
     pub user_id: Uuid,
     /// The integer that service 1 shows.
     pub number: i64,
@@ -173,19 +190,22 @@ pub struct LiveApiToken {
     pub username: String,
     /// Present role.
     pub role: String,
+    /// Whether it is a controller's, if known.
+    pub controller: Option<bool>,
 }
 
 /// The API token with this hash, unless it is revoked, has expired, or its user is gone.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn live_api_token(
     pool: &PgPool,
     secret_sha256: &str,
     now: DateTime<Utc>,
 ) -> Result<Option<LiveApiToken>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT t.id AS token_id, u.id AS user_id, u.number, u.email, u.username, u.role
+        "SELECT t.id AS token_id, u.id AS user_id, u.number, u.email, u.username, u.role, t.controller
            FROM read.api_tokens t JOIN read.users u ON u.id = t.user_id
           WHERE t.secret_sha256 = $1 AND (t.expires_at IS NULL OR t.expires_at > $2)",
     )
@@ -193,6 +213,22 @@ pub async fn live_api_token(
     .bind(now)
     .fetch_optional(pool)
     .await
+}
+
+/// When the API token with this hash expires; `None` when it was revoked or has no expiry.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn api_token_expiry(
+    pool: &PgPool,
+    secret_sha256: &str,
+) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    let expiry = sqlx::query_scalar("SELECT expires_at FROM read.api_tokens WHERE secret_sha256 = $1")
+        .bind(secret_sha256)
+        .fetch_optional(pool)
+        .await?;
+    Ok(expiry.flatten())
 }
 
 /// An API token in a list.
@@ -214,18 +250,25 @@ pub struct ApiTokenFilter {
     pub name: Option<String>,
 }
 
-/// A page of API tokens, newest first, and how many there are.
+impl Listed for ListedApiToken {
+    const SORTING: Sorting =
+        Sorting::newest_first(("created_at", "t.created_at"), &[("name", "t.name")], "t.id");
+}
+
+/// A page of API tokens and how many there are.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn api_tokens(
     pool: &PgPool,
     filter: &ApiTokenFilter,
+    order: Order,
     page: Page,
 ) -> Result<(Vec<ListedApiToken>, i64), sqlx::Error> {
-    list(pool, "SELECT t.*, n.last_used", "t.created_at DESC, t.id DESC", page, |query| {
+    list(pool, "SELECT t.*, n.last_used", order, page, |query| {
         query.push(" FROM read.api_tokens t LEFT JOIN ops.token_uses n ON n.token_id = t.id");
-        // A token that was made while its user was being deleted belongs to nobody.
+        // A token that was created while its user was being deleted is not listed.
         query.push(" WHERE EXISTS (SELECT FROM read.users u WHERE u.id = t.user_id)");
         and_eq(query, "t.user_id", filter.user);
         and_like(query, "t.name", filter.name.as_deref());
@@ -237,6 +280,7 @@ pub async fn api_tokens(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn api_token(pool: &PgPool, id: Uuid) -> Result<Option<ApiTokenRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.api_tokens WHERE id = $1").bind(id).fetch_optional(pool).await
 }

@@ -18,13 +18,13 @@ pub struct UserRow {
     pub username: String,
     /// `admin`, `operator` or `viewer`.
     pub role: String,
-    /// Argon2id hash in PHC format; empty for none.
+    /// Argon2id hash in PHC format; empty for a user without a password.
     pub password_hash: String,
     /// Identity provider; `None` for local users.
     pub sso_provider: Option<String>,
     /// Its `iss`.
     pub sso_issuer: Option<String>,
-    /// Who the user is there.
+    /// The user's subject at the provider.
     pub sso_subject: Option<String>,
     /// Position in the log; sessions that started before are void.
     pub valid_after: i64,
@@ -44,14 +44,14 @@ impl ReadRow for UserRow {
     }
 }
 
-/// The identity of a user who was deleted.
+/// The identity of a deleted user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, FromRow)]
 pub struct RemovedIdentityRow {
     /// Key: the user's.
     pub id: Uuid,
     /// The provider's `iss`.
     pub issuer: String,
-    /// Who the user was there.
+    /// The user's subject at the provider.
     pub subject: String,
 }
 
@@ -68,7 +68,6 @@ impl ReadRow for RemovedIdentityRow {
 pub struct ApiTokenRow {
     /// Key.
     pub id: Uuid,
-    /// Whose it is.
     pub user_id: Uuid,
     /// Display name.
     pub name: String,
@@ -76,6 +75,8 @@ pub struct ApiTokenRow {
     pub secret_sha256: String,
     /// When it stops working; `None` for never.
     pub expires_at: Option<DateTime<Utc>>,
+    /// Whether it is a controller's; `None` for one of an earlier version that has not been seen to be.
+    pub controller: Option<bool>,
     /// Position of its creation in the log.
     pub position: i64,
     /// Version of the aggregate.
@@ -97,7 +98,6 @@ impl ReadRow for ApiTokenRow {
 pub struct SessionRow {
     /// Key; the `sid` claim of its JWTs.
     pub id: Uuid,
-    /// Whose it is.
     pub user_id: Uuid,
     /// Position of its start in the log.
     pub position: i64,

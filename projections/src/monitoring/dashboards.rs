@@ -1,5 +1,6 @@
-//! Dashboards and their widgets as rows, and what is asked about them.
+//! Dashboards and their widgets as rows, and queries about them.
 
+use signalbox_boxed::boxed;
 use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
@@ -14,7 +15,7 @@ use uuid::Uuid;
 
 use crate::{
     ApplyError,
-    page::{Page, and_eq, and_like, list},
+    page::{Listed, Order, Page, Sorting, and_eq, and_like, list},
     table::{ReadRow, Table},
 };
 
@@ -23,11 +24,10 @@ use crate::{
 pub struct DashboardRow {
     /// Key.
     pub id: Uuid,
-    /// Who made it.
     pub owner_id: Uuid,
     /// Display name.
     pub name: String,
-    /// Whether everybody sees it.
+    /// Whether all users see it.
     pub is_global: bool,
     /// Version of the aggregate, which changes with its widgets too.
     pub version: i64,
@@ -68,7 +68,7 @@ pub struct WidgetRow {
     pub w: i32,
     /// Rows covered.
     pub h: i32,
-    /// What the client wants to remember of it.
+    /// Opaque settings of the client.
     pub config: Option<String>,
 }
 
@@ -236,7 +236,8 @@ fn change(row: &mut WidgetRow, changes: WidgetChanges) {
 }
 
 impl WidgetRow {
-    /// The widget as it comes back to its dashboard; `None` when its type is of a version with words that this one does not know.
+    /// The widget for a restored dashboard; `None` if its type is a word of a version that this program does not
+    /// know.
     pub fn placed(self) -> Option<PlacedWidget> {
         let Self { id, position, widget_type, title, channel_id, x, y, w, h, config, .. } = self;
         let (kind, channel) = (WidgetType::parse(&widget_type)?, channel_id.map(ChannelId));
@@ -250,29 +251,36 @@ impl WidgetRow {
 pub struct DashboardFilter {
     /// Part of the name, in any case of letters.
     pub name: Option<String>,
-    /// Whether everybody sees them.
+    /// Whether all users see them.
     pub is_global: Option<bool>,
 }
 
-/// The dashboard `id`, whoever may see it.
+/// The dashboard `id`, without a check of permissions.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn dashboard(pool: &PgPool, id: Uuid) -> Result<Option<DashboardRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.dashboards WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
-/// A page of the dashboards that `user` sees, newest first, and how many there are.
+impl Listed for DashboardRow {
+    const SORTING: Sorting = Sorting::newest_first(("created_on", "created_at"), &[("name", "name")], "id");
+}
+
+/// A page of the dashboards that `user` sees and how many there are.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn dashboards(
     pool: &PgPool,
     user: Uuid,
     filter: &DashboardFilter,
+    order: Order,
     page: Page,
 ) -> Result<(Vec<DashboardRow>, i64), sqlx::Error> {
-    list(pool, "SELECT *", "created_at DESC, id DESC", page, |query| {
+    list(pool, "SELECT *", order, page, |query| {
         query.push(" FROM read.dashboards WHERE (is_global OR owner_id = ").push_bind(user).push(")");
         and_like(query, "name", filter.name.as_deref());
         and_eq(query, "is_global", filter.is_global);
@@ -284,6 +292,7 @@ pub async fn dashboards(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn widgets(pool: &PgPool, dashboards: &[Uuid]) -> Result<Vec<WidgetRow>, sqlx::Error> {
     sqlx::query_as(
         "SELECT * FROM read.widgets WHERE dashboard_id = ANY($1) ORDER BY dashboard_id, position, id",
@@ -297,6 +306,7 @@ pub async fn widgets(pool: &PgPool, dashboards: &[Uuid]) -> Result<Vec<WidgetRow
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn widget(pool: &PgPool, id: Uuid) -> Result<Option<WidgetRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.widgets WHERE id = $1").bind(id).fetch_optional(pool).await
 }

@@ -1,14 +1,15 @@
-//! Experiments as rows, and what is asked about them.
+//! Experiments as rows, and queries about them.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
+use signalbox_boxed::boxed;
 use signalbox_domain::monitoring::ExperimentEvent;
 use signalbox_event_store::RecordedEvent;
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use crate::{
-    page::{Page, and_eq, and_like, and_within, list},
+    page::{Listed, Order, Page, Sorting, and_eq, and_like, and_within, list},
     table::{ReadRow, Table},
 };
 
@@ -17,7 +18,6 @@ use crate::{
 pub struct ExperimentRow {
     /// Key.
     pub id: Uuid,
-    /// Who started it.
     pub owner_id: Uuid,
     /// Unique name.
     pub name: String,
@@ -83,20 +83,31 @@ pub struct ExperimentFilter {
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn experiment(pool: &PgPool, id: Uuid) -> Result<Option<ExperimentRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.experiments WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
-/// A page of experiments, newest first, and how many there are.
+impl Listed for ExperimentRow {
+    const SORTING: Sorting = Sorting::newest_first(
+        ("started_on", "started_at"),
+        &[("name", "name"), ("status", "CASE WHEN stopped_at IS NULL THEN 'running' ELSE 'stopped' END")],
+        "id",
+    );
+}
+
+/// A page of experiments and how many there are.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn experiments(
     pool: &PgPool,
     filter: &ExperimentFilter,
+    order: Order,
     page: Page,
 ) -> Result<(Vec<ExperimentRow>, i64), sqlx::Error> {
-    list(pool, "SELECT *", "started_at DESC, id DESC", page, |query| {
+    list(pool, "SELECT *", order, page, |query| {
         query.push(" FROM read.experiments WHERE true");
         and_like(query, "name", filter.name.as_deref());
         and_eq(query, "(stopped_at IS NULL)", filter.running);

@@ -1,3 +1,4 @@
+use async_trait::async_trait;
 use signalbox_domain::{
     kernel::Decider,
     monitoring::{
@@ -17,6 +18,7 @@ use super::{
 use crate::{
     ApplyError, Projection, Rows,
     table::{Table, changed_ids},
+    withdrawals::{self, Withdrawals},
 };
 
 /// Folds channels, experiments, dashboards and log entries.
@@ -46,8 +48,11 @@ impl Projection for MonitoringProjection {
         &[Channel::TYPE, Experiment::TYPE, Dashboard::TYPE, LogEntry::TYPE];
 
     type Rows = MonitoringRows;
+
+    const WITHDRAWALS: Withdrawals = withdrawals::MONITORING;
 }
 
+#[async_trait]
 impl Rows for MonitoringRows {
     type Event = Event;
 

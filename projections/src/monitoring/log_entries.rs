@@ -1,14 +1,15 @@
-//! Log entries as rows, and what is asked about them.
+//! Log entries as rows, and queries about them.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
+use signalbox_boxed::boxed;
 use signalbox_domain::monitoring::{LogEntryEvent, LogStatus};
 use signalbox_event_store::RecordedEvent;
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use crate::{
-    page::{Page, and_eq, and_like, and_within, list},
+    page::{Listed, Order, Page, Sorting, and_eq, and_like, and_within, list},
     table::{ReadRow, Table},
 };
 
@@ -23,9 +24,9 @@ pub struct LogEntryRow {
     pub status: String,
     /// The sentence.
     pub content: String,
-    /// What it comes from.
+    /// The reporting component.
     pub source: String,
-    /// Whom it is about, or who wrote it.
+    /// The user concerned, or the author.
     pub user_id: Option<Uuid>,
     /// Version of the aggregate.
     pub version: i64,
@@ -75,11 +76,11 @@ pub struct LogEntryFilter {
     pub kind: Option<&'static str>,
     /// `read` or `unread`.
     pub status: Option<&'static str>,
-    /// What they come from.
+    /// The reporting component.
     pub source: Option<String>,
     /// Part of the sentence, in any case of letters.
     pub content: Option<String>,
-    /// Whom they are about, or who wrote them.
+    /// The user concerned, or the author.
     pub user: Option<Uuid>,
     /// Written at or after.
     pub from: Option<DateTime<Utc>>,
@@ -91,20 +92,27 @@ pub struct LogEntryFilter {
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn log_entry(pool: &PgPool, id: Uuid) -> Result<Option<LogEntryRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.log_entries WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
-/// A page of entries, newest first, and how many there are.
+impl Listed for LogEntryRow {
+    const SORTING: Sorting = Sorting::newest_first(("created_on", "created_at"), &[], "id");
+}
+
+/// A page of entries and how many there are.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn log_entries(
     pool: &PgPool,
     filter: &LogEntryFilter,
+    order: Order,
     page: Page,
 ) -> Result<(Vec<LogEntryRow>, i64), sqlx::Error> {
-    list(pool, "SELECT *", "created_at DESC, id DESC", page, |query| {
+    list(pool, "SELECT *", order, page, |query| {
         query.push(" FROM read.log_entries WHERE true");
         and_eq(query, "log_type", filter.kind);
         and_eq(query, "status", filter.status);

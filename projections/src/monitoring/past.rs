@@ -1,5 +1,6 @@
-//! What channels, experiments, dashboards and log entries were.
+//! Channels, experiments, dashboards and log entries at a point in time.
 
+use signalbox_boxed::boxed;
 use signalbox_domain::monitoring::{Channel, Dashboard, Experiment, LogEntry};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::register::{
     At, Kept, Past, Resource, StateError,
-    past::{deleted_channels, fold_life, found},
+    past::{deleted_channels, fold_stream_slice, found},
 };
 
 impl Resource for ChannelRow {
@@ -70,17 +71,18 @@ impl MonitoringRows {
     }
 }
 
-/// What the dashboard `id` was, with its widgets. Those of channels that had been deleted show nothing.
+/// The dashboard `id` at a point in time, with its widgets. Widgets of deleted channels are empty.
 ///
 /// # Errors
 /// [`StateError`].
+#[boxed]
 pub async fn past_dashboard(
     pool: &PgPool,
     id: Uuid,
     at: At,
 ) -> Result<Past<(DashboardRow, Vec<WidgetRow>)>, StateError> {
     let mut rows = MonitoringRows::default();
-    let is_born = fold_life::<DashboardRow>(pool, &mut rows, id, at, Vec::new()).await?;
+    let was_created = fold_stream_slice::<DashboardRow>(pool, &mut rows, id, at, Vec::new()).await?;
     let mut shown = rows.dashboard(id);
     if let Some((_, widgets)) = &mut shown {
         let deleted =
@@ -89,5 +91,5 @@ pub async fn past_dashboard(
             widget.channel_id = widget.channel_id.filter(|channel| !deleted.contains(channel));
         }
     }
-    found::<DashboardRow, _>(pool, id, is_born, shown).await
+    found::<DashboardRow, _>(pool, id, was_created, shown).await
 }

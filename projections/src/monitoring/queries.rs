@@ -1,5 +1,6 @@
-//! What gateway and workers ask about channels.
+//! Queries about channels.
 
+use signalbox_boxed::boxed;
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
@@ -8,7 +9,7 @@ use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use super::ChannelRow;
-use crate::page::{Page, and_eq, and_like, list};
+use crate::page::{Listed, Order, Page, Sorting, and_eq, and_like, list};
 
 /// Filters of the list of channels; `None` means any.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +24,7 @@ pub struct ChannelFilter {
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn channel(pool: &PgPool, id: Uuid) -> Result<Option<ChannelRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.channels WHERE id = $1 AND deleted_at IS NULL")
         .bind(id)
@@ -30,16 +32,26 @@ pub async fn channel(pool: &PgPool, id: Uuid) -> Result<Option<ChannelRow>, sqlx
         .await
 }
 
-/// A page of channels, newest first, and how many there are.
+impl Listed for ChannelRow {
+    const SORTING: Sorting = Sorting::oldest_first(
+        ("created_on", "created_at"),
+        &[("name", "name"), ("type", "channel_type")],
+        "number",
+    );
+}
+
+/// A page of channels and how many there are.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn channels(
     pool: &PgPool,
     filter: &ChannelFilter,
+    order: Order,
     page: Page,
 ) -> Result<(Vec<ChannelRow>, i64), sqlx::Error> {
-    list(pool, "SELECT *", "created_at DESC, number DESC", page, |query| {
+    list(pool, "SELECT *", order, page, |query| {
         query.push(" FROM read.channels WHERE deleted_at IS NULL");
         and_eq(query, "channel_type", filter.kind.as_deref());
         and_like(query, "name", filter.name.as_deref());
@@ -47,15 +59,22 @@ pub async fn channels(
     .await
 }
 
-/// All channels that have changed after `position`, deleted ones included.
+/// All channels that have changed after `position`, deleted ones included. A row that cannot be read hides no other.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn channels_since(pool: &PgPool, position: i64) -> Result<Vec<ChannelRow>, sqlx::Error> {
-    sqlx::query_as("SELECT * FROM read.channels WHERE position > $1 ORDER BY position")
+    let rows = sqlx::query("SELECT * FROM read.channels WHERE position > $1 ORDER BY position")
         .bind(position)
         .fetch_all(pool)
-        .await
+        .await?;
+    let readable = rows.iter().filter_map(|row| {
+        ChannelRow::from_row(row)
+            .inspect_err(|error| tracing::error!(%error, "the row of a channel cannot be read"))
+            .ok()
+    });
+    Ok(readable.collect())
 }
 
 /// The names of those of `channels` that there are, or were.
@@ -78,6 +97,7 @@ pub async fn channel_names(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn channel_named(pool: &PgPool, name: &str) -> Result<Option<Uuid>, sqlx::Error> {
     sqlx::query_scalar("SELECT id FROM read.channels WHERE name = $1 AND deleted_at IS NULL")
         .bind(name)
@@ -89,6 +109,7 @@ pub async fn channel_named(pool: &PgPool, name: &str) -> Result<Option<Uuid>, sq
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn channel_number(pool: &PgPool, channel: Uuid) -> Result<Option<i32>, sqlx::Error> {
     sqlx::query_scalar("SELECT number FROM read.channels WHERE id = $1")
         .bind(channel)
@@ -100,11 +121,24 @@ pub async fn channel_number(pool: &PgPool, channel: Uuid) -> Result<Option<i32>,
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn channel_numbers(pool: &PgPool, channels: &[Uuid]) -> Result<Vec<i32>, sqlx::Error> {
     sqlx::query_scalar("SELECT number FROM read.channels WHERE id = ANY($1)")
         .bind(channels)
         .fetch_all(pool)
         .await
+}
+
+/// The integers that stand for deleted channels in the datapoint log.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn deleted_channel_numbers(pool: &PgPool) -> Result<HashSet<i32>, sqlx::Error> {
+    let numbers: Vec<_> = sqlx::query_scalar("SELECT number FROM read.channels WHERE deleted_at IS NOT NULL")
+        .fetch_all(pool)
+        .await?;
+    Ok(numbers.into_iter().collect())
 }
 
 /// Those of `channels` that there are.
@@ -139,6 +173,7 @@ pub struct SensorChannel {
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn sensors(pool: &PgPool) -> Result<Vec<SensorChannel>, sqlx::Error> {
     sqlx::query_as(
         "SELECT id, number, name FROM read.channels WHERE deleted_at IS NULL AND channel_type = $1",
@@ -165,6 +200,7 @@ pub struct ExperimentSpan {
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn experiment_spans(pool: &PgPool) -> Result<Vec<ExperimentSpan>, sqlx::Error> {
     sqlx::query_as("SELECT id, name, started_at, stopped_at FROM read.experiments ORDER BY started_at, id")
         .fetch_all(pool)

@@ -12,7 +12,6 @@ pub struct ChannelRow {
     pub id: Uuid,
     /// The integer that stands for it in the datapoint log.
     pub number: i32,
-    /// Who made it.
     pub owner_id: Uuid,
     /// Unique name.
     pub name: String,

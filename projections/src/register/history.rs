@@ -1,4 +1,4 @@
-//! How a resource came to be what it is: the versions that people made of it.
+//! The versions of a resource that users have made.
 
 use signalbox_domain::kernel::Decider;
 use signalbox_event_store::{RecordedEvent, read_kinds, time_of, version_position};
@@ -6,11 +6,11 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::{At, Resource, StateError, state::MAX_EVENTS};
-use crate::{Page, Rows};
+use crate::{Order, Page, Rows};
 
 /// A resource whose earlier versions can be looked at and brought back.
 pub trait Kept: Resource {
-    /// Words of the events by which people change it; what else happens to it makes no version worth a look.
+    /// Kinds of events by which users change it; all others make no version.
     const CHANGES: &'static [&'static str];
 }
 
@@ -19,20 +19,20 @@ pub trait Kept: Resource {
 pub struct Version<T> {
     /// The event that made it.
     pub event: RecordedEvent,
-    /// What the resource was before; `None` before it was made.
+    /// The resource before the change; `None` before its creation.
     pub before: Option<T>,
-    /// What it was then; `None` when it was deleted.
+    /// The resource after the change; `None` after its deletion.
     pub after: Option<T>,
 }
 
-/// A page of the versions of the resource `id` as `show` shows them, newest first, and how many there are.
+/// A page of the versions of the resource `id` as `show` shows them, and how many there are.
 ///
 /// # Errors
 /// [`StateError`].
 pub async fn history<R: Kept, T: Clone>(
     pool: &PgPool,
     id: Uuid,
-    page: Page,
+    (order, page): (Order, Page),
     show: impl Fn(&R::Rows, Uuid) -> Option<T>,
 ) -> Result<(Vec<Version<T>>, i64), StateError> {
     let events = read_kinds(pool, R::Aggregate::TYPE, id, R::CHANGES, MAX_EVENTS + 1).await?;
@@ -40,8 +40,13 @@ pub async fn history<R: Kept, T: Clone>(
     if total > MAX_EVENTS {
         return Err(StateError::TooLong);
     }
-    let last = (total - page.offset).max(0);
-    let first = (last - page.limit).max(0);
+    let (first, last) = if order.is_descending() {
+        let last = (total - page.offset).max(0);
+        ((last - page.limit).max(0), last)
+    } else {
+        let first = page.offset.min(total);
+        (first, (first + page.limit).min(total))
+    };
     let (mut rows, mut versions, mut before) = (R::Rows::default(), Vec::new(), None);
     for (event, index) in events.into_iter().zip(0..last) {
         rows.apply(&event, R::Rows::decode(&event)?);
@@ -55,7 +60,9 @@ pub async fn history<R: Kept, T: Clone>(
         }
         before = after;
     }
-    versions.reverse();
+    if order.is_descending() {
+        versions.reverse();
+    }
     Ok((versions, total))
 }
 

@@ -1,12 +1,14 @@
-//! What a resource was at a position of the log: its events until then go through the fold that makes its row, so a past row
-//! is made as the present one was. Nothing is written.
+//! A resource at a position of the log: its events up to that position are folded by the same code that writes its
+//! row, so a historical row is computed like the current one. Nothing is written.
 
+use signalbox_boxed::boxed;
 use std::collections::HashSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_domain::{kernel::Decider, monitoring::Channel};
 use signalbox_event_store::{
-    Life, Moment, RecordedEvent, head_position, position_before, read_streams, stream_position, time_of,
+    Moment, RecordedEvent, StreamSlice, head_position, position_before, read_streams, stream_position,
+    time_of,
 };
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -29,7 +31,7 @@ pub struct At {
 /// Why a moment has no place in the log.
 #[derive(Debug, thiserror::Error)]
 pub enum AtError {
-    /// It has not come yet.
+    /// The time is in the future.
     #[error("at must not be in the future")]
     Future,
     /// The database failed.
@@ -42,11 +44,12 @@ impl At {
     ///
     /// # Errors
     /// [`AtError`].
+    #[boxed]
     pub async fn find(pool: &PgPool, moment: Moment, now: DateTime<Utc>) -> Result<Self, AtError> {
         match moment {
             Moment::Now => Ok(Self { position: head_position(pool).await?, time: now }),
             Moment::Time(time) if time > now => Err(AtError::Future),
-            // Times are recorded in microseconds; what was recorded in this one counts.
+            // Times are recorded in microseconds; events of this microsecond count.
             Moment::Time(time) => {
                 Ok(Self { position: position_before(pool, time + TimeDelta::microseconds(1)).await?, time })
             }
@@ -62,26 +65,26 @@ impl At {
     }
 }
 
-/// What there was of a resource.
+/// A resource at a point in time.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Past<T> {
-    /// It was there.
+    /// It existed.
     Present(T),
     /// It had been deleted.
     Deleted,
-    /// It had not been made.
-    Unborn,
-    /// It has never been made.
+    /// It had not been created yet.
+    NotYetCreated,
+    /// It has never existed.
     Unknown,
 }
 
 impl<T> Past<T> {
-    /// What was there as `change` shows it.
+    /// Converts a present resource.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Past<U> {
         match self {
             Self::Present(row) => Past::Present(change(row)),
             Self::Deleted => Past::Deleted,
-            Self::Unborn => Past::Unborn,
+            Self::NotYetCreated => Past::NotYetCreated,
             Self::Unknown => Past::Unknown,
         }
     }
@@ -89,7 +92,7 @@ impl<T> Past<T> {
 
 /// A row that follows from the events of one aggregate.
 pub trait Resource: ReadRow + Clone {
-    /// Whose events these are.
+    /// The aggregate that emits the events.
     type Aggregate: Decider;
     /// The projection's rows that it is one of.
     type Rows: Rows;
@@ -101,48 +104,49 @@ pub trait Resource: ReadRow + Clone {
     fn of(rows: &Self::Rows, id: Uuid) -> Option<&Self>;
 }
 
-/// What the resource `id` was.
+/// The resource `id` at a point in time.
 ///
 /// # Errors
 /// [`StateError`].
 pub async fn past<R: Resource>(pool: &PgPool, id: Uuid, at: At) -> Result<Past<R>, StateError> {
     let mut rows = R::Rows::default();
-    let is_born = fold_life::<R>(pool, &mut rows, id, at, Vec::new()).await?;
-    found::<R, _>(pool, id, is_born, R::of(&rows, id).cloned()).await
+    let was_created = fold_stream_slice::<R>(pool, &mut rows, id, at, Vec::new()).await?;
+    found::<R, _>(pool, id, was_created, R::of(&rows, id).cloned()).await
 }
 
-/// `row` as what there was of the resource `id`.
+/// The resource `id` at a point in time, whose folded row is `row`.
 pub(crate) async fn found<R: Resource, T>(
     pool: &PgPool,
     id: Uuid,
-    is_born: bool,
+    was_created: bool,
     row: Option<T>,
 ) -> Result<Past<T>, StateError> {
     Ok(match row {
         Some(row) => Past::Present(row),
-        None if is_born => Past::Deleted,
-        None if stream_position(pool, R::Aggregate::TYPE, id).await?.is_some() => Past::Unborn,
+        None if was_created => Past::Deleted,
+        None if stream_position(pool, R::Aggregate::TYPE, id).await?.is_some() => Past::NotYetCreated,
         None => Past::Unknown,
     })
 }
 
-/// Folds what happened to the resource `id`, and `others`' events that change its row besides, by position; gives back whether
-/// anything had happened to it.
-pub(crate) async fn fold_life<R: Resource>(
+/// Folds the events of the resource `id`, and the events of other aggregates in `others` that change its row, by position; returns whether
+/// it had any event.
+pub(crate) async fn fold_stream_slice<R: Resource>(
     pool: &PgPool,
     rows: &mut R::Rows,
     id: Uuid,
     at: At,
     others: Vec<RecordedEvent>,
 ) -> Result<bool, StateError> {
-    let life = Life { aggregate_type: R::Aggregate::TYPE, id, until: at.position, without: R::PASSING };
+    let slice =
+        StreamSlice { aggregate_type: R::Aggregate::TYPE, id, until: at.position, without: R::PASSING };
     let mut others: Vec<_> = others.into_iter().filter(|event| event.position <= at.position).collect();
-    others.extend(life.newest_left_out(pool).await?);
+    others.extend(slice.newest_left_out(pool).await?);
     others.sort_unstable_by_key(|event| event.position);
     let mut others = others.into_iter().peekable();
     let (mut version, mut count) = (0, 0);
     loop {
-        let events = life.read_after(pool, version, BATCH).await?;
+        let events = slice.read_after(pool, version, BATCH).await?;
         for event in &events {
             while let Some(other) = others.next_if(|other| other.position < event.position) {
                 rows.apply(&other, R::Rows::decode(&other)?);
@@ -164,7 +168,7 @@ pub(crate) async fn fold_life<R: Resource>(
     Ok(count > 0)
 }
 
-/// Those of `channels` that had been deleted: what was linked to them is linked to nothing.
+/// The deleted ones among `channels`; links to them are removed.
 pub(crate) async fn deleted_channels(
     pool: &PgPool,
     channels: impl IntoIterator<Item = Uuid>,
@@ -175,6 +179,6 @@ pub(crate) async fn deleted_channels(
         return Ok(HashSet::new());
     }
     let deletions = read_streams(pool, Channel::TYPE, &channels, &["channel_deleted"]).await?;
-    let until_then = deletions.into_iter().filter(|event| event.position <= at.position);
+    let until_then = deletions.events.into_iter().filter(|event| event.position <= at.position);
     Ok(until_then.map(|event| event.aggregate_id).collect())
 }

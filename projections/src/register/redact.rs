@@ -1,16 +1,16 @@
 use serde_json::Value;
 
-/// What stands in the place of what is not shown.
+/// Replaces redacted values.
 const HIDDEN: &str = "[hidden]";
-/// Fields of events that hold what a secret became: hashes, and sealed texts.
+/// Fields of events that hold hashes or sealed texts.
 const HASHES: [&str; 4] = ["password_hash", "secret_sha256", "sealed", "sealed_secret"];
 /// Fields that hold JSON of a user as text: widgets' settings, and those of plugins as they were kept at first.
 const DOCUMENTS: [&str; 2] = ["config", "plain"];
 /// Words in the names of a user's own fields that promise a secret.
 const SECRETS: [&str; 7] = ["password", "passwd", "secret", "token", "credential", "apikey", "privatekey"];
 
-/// Hides hashes and sealed secrets in `data`, and what is called a secret in documents of users. The log holds no secret in
-/// clear, and what is made of them is no reader's business either.
+/// Redacts hashes and sealed secrets in `data`, and fields of users' documents that are named like secrets. The log
+/// holds no secret in clear, but hashes and sealed values are not for readers either.
 pub fn redact(data: &mut Value) {
     match data {
         Value::Object(fields) => {

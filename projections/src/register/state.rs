@@ -1,8 +1,9 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::Value;
+use signalbox_boxed::boxed;
 use signalbox_domain::{
-    automation::{Consignment, Health, ReportedReading, Rule, Webhook},
+    automation::{DeliveryBatch, Health, ReportedReading, Rule, Webhook},
     extraction::ExtractionJob,
     fleet::{Firmware, PluginInstance, PluginPackage},
     identity::{ApiToken, Session, User},
@@ -30,7 +31,7 @@ pub struct StreamState {
     pub position: i64,
     /// When that event was recorded.
     pub recorded_at: DateTime<Utc>,
-    /// What the aggregate knew, without hashes and sealed secrets.
+    /// The aggregate's state, without hashes and sealed secrets.
     pub state: Value,
 }
 
@@ -46,7 +47,7 @@ pub enum StateError {
     /// An event cannot be read.
     #[error(transparent)]
     Event(#[from] DecodeError),
-    /// What had happened elsewhere cannot be found.
+    /// The events before that time cannot be found.
     #[error(transparent)]
     Search(#[from] SearchError),
     /// The state cannot be shown.
@@ -54,10 +55,12 @@ pub enum StateError {
     Shown(#[from] serde_json::Error),
 }
 
-/// What aggregate `id` of `aggregate_type` was at `moment`; `None` when it had no event yet, or there is no such type.
+/// The state of aggregate `id` of `aggregate_type` at `moment`; `None` if it had no event yet, or if the type does
+/// not exist.
 ///
 /// # Errors
 /// [`StateError`].
+#[boxed]
 pub async fn stream_state(
     pool: &PgPool,
     aggregate_type: &str,
@@ -86,7 +89,7 @@ pub async fn stream_state(
     Ok(Some(StreamState { version, position, recorded_at, state }))
 }
 
-/// An aggregate of a type that is known only at run time.
+/// An aggregate whose type is known only at run time.
 trait Folding: Send {
     fn fold(&mut self, event: &RecordedEvent) -> Result<(), DecodeError>;
     fn state(&self) -> Result<Value, serde_json::Error>;
@@ -114,7 +117,7 @@ fn begin(aggregate_type: &str) -> Option<Box<dyn Folding>> {
         AgentToken::TYPE => of::<AgentToken>(),
         ApiToken::TYPE => of::<ApiToken>(),
         Channel::TYPE => of::<Channel>(),
-        Consignment::TYPE => of::<Consignment>(),
+        DeliveryBatch::TYPE => of::<DeliveryBatch>(),
         Dashboard::TYPE => of::<Dashboard>(),
         Experiment::TYPE => of::<Experiment>(),
         ExtractionJob::TYPE => of::<ExtractionJob>(),

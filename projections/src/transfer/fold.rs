@@ -1,5 +1,6 @@
 use std::collections::{HashMap, HashSet};
 
+use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_domain::{
     kernel::Decider,
@@ -16,12 +17,17 @@ use super::{AgentRow, AgentTokenRow, JobRow, TransferFileRow, TransferRow, rows:
 use crate::{
     ApplyError, Projection, Rows,
     table::{Table, changed_ids},
+    withdrawals::{self, Withdrawals},
     write::{insert, upsert},
 };
 
 /// Folds agents, tokens, jobs and transfers.
 pub struct TransferProjection;
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an event is decoded, folded and dropped; it is not kept in numbers"
+)]
 pub enum Event {
     Agent(AgentEvent),
     Token(AgentTokenEvent),
@@ -36,7 +42,7 @@ pub struct TransferRows {
     pub(super) tokens: Table<AgentTokenRow>,
     pub(super) jobs: Table<JobRow>,
     pub(super) transfers: Table<TransferRow>,
-    /// They stay as long as their transfer, so that it is known whether the database may hold some of them.
+    /// They stay as long as their transfer, because they show whether the database may hold some of them.
     pub(super) files: HashMap<Uuid, HashMap<String, TransferFileRow>>,
     /// Transfers whose staged entries of earlier batches are worth nothing any more.
     discarded: Vec<Uuid>,
@@ -51,8 +57,11 @@ impl Projection for TransferProjection {
     const AGGREGATES: &'static [&'static str] = &[Agent::TYPE, AgentToken::TYPE, Job::TYPE, Transfer::TYPE];
 
     type Rows = TransferRows;
+
+    const WITHDRAWALS: Withdrawals = withdrawals::TRANSFER;
 }
 
+#[async_trait]
 impl Rows for TransferRows {
     type Event = Event;
 
@@ -150,6 +159,7 @@ impl TransferRows {
                 row.capabilities = system.capabilities;
                 row.last_seen = Some(at);
             }
+            AgentEvent::AgentWarningChanged { warning } => row.warning = warning,
             AgentEvent::AgentDisconnected { .. } => {
                 row.status = "offline".to_owned();
                 row.session = None;
@@ -187,7 +197,9 @@ impl TransferRows {
         match event {
             JobEvent::JobCreated(_) => {}
             JobEvent::JobUpdated { from, to } => {
-                let rescheduled = from.schedule != to.schedule || from.enabled != to.enabled;
+                // A withdrawal may have disabled it without this event.
+                let rescheduled =
+                    from.schedule != to.schedule || [from.enabled, row.enabled] != [to.enabled; 2];
                 specify(row, to);
                 if rescheduled {
                     row.next_run = next_run(row, at);
@@ -259,7 +271,7 @@ impl TransferRows {
             .flat_map(|(_, files)| files.into_values())
             .partition(|file| new.contains(&file.transfer_id));
         insert(connection, schema, "transfer_files", &first).await?;
-        upsert(connection, schema, "transfer_files", "transfer_id, name", &others).await
+        upsert(connection, schema, "transfer_files", "transfer_id, read.text_key(name)", &others).await
     }
 }
 
@@ -280,6 +292,7 @@ fn new_agent(recorded: &RecordedEvent, number: i64) -> AgentRow {
         session: None,
         connected_at: None,
         last_seen: None,
+        warning: None,
         version: recorded.sequence,
         created_at: recorded.recorded_at,
         updated_at: recorded.recorded_at,
@@ -335,14 +348,15 @@ fn specify(row: &mut JobRow, spec: JobSpec) {
     row.destination_agent_number = spec.destination_agent.number;
     row.source_path = spec.source_path;
     row.destination_path = spec.destination_path;
-    (row.schedule, row.timezone) = spec.schedule.map(|schedule| (schedule.cron, schedule.timezone)).unzip();
+    let (cron, timezone) = spec.schedule.map(|schedule| (schedule.cron, schedule.timezone)).unzip();
+    (row.schedule, row.timezone) = (cron, spec.timezone.or(timezone));
     row.max_attempts = spec.retry.max_attempts as i32;
     row.backoff_seconds = spec.retry.backoff_seconds as i32;
     row.overlap = word(&spec.overlap);
     row.description = spec.description;
 }
 
-/// First firing after `after`; pure, so that a rebuild comes to the same time.
+/// First firing after `after`; pure, so that a rebuild computes the same time.
 fn next_run(row: &JobRow, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let schedule = Schedule { cron: row.schedule.clone()?, timezone: row.timezone.clone()? };
     if row.enabled { schedule.next_after(after) } else { None }
@@ -356,8 +370,8 @@ fn new_transfer(recorded: &RecordedEvent, new: NewTransfer) -> TransferRow {
         job_id: new.job.map(|job| job.id.0),
         job_number: new.job.map(|job| job.number),
         job_type: word(&new.kind),
-        source_agent_id: new.source_agent.id.0,
-        source_agent_number: new.source_agent.number,
+        source_agent_id: new.source_agent.map(|agent| agent.id.0),
+        source_agent_number: new.source_agent.map(|agent| agent.number),
         destination_agent_id: new.destination_agent.id.0,
         destination_agent_number: new.destination_agent.number,
         source_path: new.source_path,
@@ -422,7 +436,7 @@ fn change_transfer(row: &mut TransferRow, at: DateTime<Utc>, event: TransferEven
                 row.uploaded = bytes;
             }
         }
-        TransferEvent::TransferStaged { files, size, sha256 } => {
+        TransferEvent::TransferStaged { files, size, sha256, .. } => {
             moved("staged");
             row.asked = false;
             row.file_count = files as i64;

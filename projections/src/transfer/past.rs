@@ -1,6 +1,7 @@
-//! What agents, their tokens, jobs and transfers were.
+//! Agents, their tokens, jobs and transfers at a point in time.
 
 use chrono::{DateTime, Utc};
+use signalbox_boxed::boxed;
 use signalbox_domain::{
     kernel::Decider,
     transfer::{Agent, AgentToken, Job, Transfer, TransferEvent},
@@ -12,7 +13,7 @@ use uuid::Uuid;
 use super::{AgentRow, AgentTokenRow, JobRow, TransferFileRow, TransferRow, TransferRows};
 use crate::register::{
     At, Kept, Past, Resource, StateError, past,
-    past::{fold_life, found},
+    past::{fold_stream_slice, found},
 };
 
 /// Transfers of a job that are looked at together.
@@ -24,7 +25,8 @@ impl Resource for AgentRow {
     type Aggregate = Agent;
     type Rows = TransferRows;
 
-    const PASSING: &'static [&'static str] = &["agent_connected", "agent_described", "agent_disconnected"];
+    const PASSING: &'static [&'static str] =
+        &["agent_connected", "agent_described", "agent_disconnected", "agent_warning_changed"];
 
     fn of(rows: &TransferRows, id: Uuid) -> Option<&Self> {
         rows.agents.get(id)
@@ -64,10 +66,11 @@ impl Resource for TransferRow {
     }
 }
 
-/// What the job `id` was, with the transfers that it had made.
+/// The job `id` at a point in time, with the transfers that it had started.
 ///
 /// # Errors
 /// [`StateError`].
+#[boxed]
 pub async fn past_job(pool: &PgPool, id: Uuid, at: At) -> Result<Past<JobRow>, StateError> {
     let alone = past::<JobRow>(pool, id, at).await?;
     let Past::Present(job) = &alone else { return Ok(alone) };
@@ -76,8 +79,8 @@ pub async fn past_job(pool: &PgPool, id: Uuid, at: At) -> Result<Past<JobRow>, S
         return Ok(alone);
     }
     let mut rows = TransferRows::default();
-    let is_born = fold_life::<JobRow>(pool, &mut rows, id, at, runs).await?;
-    found::<JobRow, _>(pool, id, is_born, rows.jobs.get(id).cloned()).await
+    let was_created = fold_stream_slice::<JobRow>(pool, &mut rows, id, at, runs).await?;
+    found::<JobRow, _>(pool, id, was_created, rows.jobs.get(id).cloned()).await
 }
 
 /// The beginning of the newest transfer of `job`, and that of the newest one that its schedule made, if it `is_scheduled`: the
@@ -104,7 +107,7 @@ async fn runs(
         .fetch_all(pool)
         .await?;
         let ids: Vec<_> = transfers.iter().map(|(_, id)| *id).collect();
-        let mut begun = read_streams(pool, Transfer::TYPE, &ids, &["transfer_requested"]).await?;
+        let mut begun = read_streams(pool, Transfer::TYPE, &ids, &["transfer_requested"]).await?.events;
         begun.retain(|event| event.position <= at.position);
         for event in begun {
             let by_schedule = matches!(event.decode::<Transfer>()?,
@@ -116,10 +119,10 @@ async fn runs(
         }
         seen += transfers.len();
         before = transfers.last().copied();
-        let wanted = if is_scheduled { &scheduled } else { &newest };
+        let run = if is_scheduled { &scheduled } else { &newest };
         // Those of one instant are in no order.
         let rest_is_older =
-            before.zip(wanted.as_ref()).is_some_and(|((oldest, _), found)| oldest < found.recorded_at);
+            before.zip(run.as_ref()).is_some_and(|((oldest, _), found)| oldest < found.recorded_at);
         if (transfers.len() as i64) < RUNS || rest_is_older {
             scheduled = scheduled.filter(|event| newest.as_ref() != Some(event));
             return Ok(newest.into_iter().chain(scheduled).collect());
@@ -136,10 +139,12 @@ fn keep_newest(known: &mut Option<RecordedEvent>, event: RecordedEvent) {
     }
 }
 
-/// What the transfer `id` was, with at most `limit` of the entries that were staged, sorted by the bytes of their names.
+/// The transfer `id` at a point in time, with at most `limit` of the staged entries, sorted by the bytes of their
+/// names.
 ///
 /// # Errors
 /// [`StateError`].
+#[boxed]
 pub async fn past_transfer(
     pool: &PgPool,
     id: Uuid,
@@ -147,11 +152,11 @@ pub async fn past_transfer(
     limit: usize,
 ) -> Result<Past<(TransferRow, Vec<TransferFileRow>)>, StateError> {
     let mut rows = TransferRows::default();
-    let is_born = fold_life::<TransferRow>(pool, &mut rows, id, at, Vec::new()).await?;
+    let was_created = fold_stream_slice::<TransferRow>(pool, &mut rows, id, at, Vec::new()).await?;
     let mut files: Vec<_> =
         rows.files.remove(&id).into_iter().flat_map(|staged| staged.into_values()).collect();
     files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     files.truncate(limit);
     let row = rows.transfers.get(id).cloned();
-    found::<TransferRow, _>(pool, id, is_born, row.map(|row| (row, files))).await
+    found::<TransferRow, _>(pool, id, was_created, row.map(|row| (row, files))).await
 }

@@ -40,8 +40,10 @@ pub struct AgentRow {
     pub session: Option<Uuid>,
     /// When that began.
     pub connected_at: Option<DateTime<Utc>>,
-    /// When the log last heard of it; presence may know better.
+    /// Last contact by the log; presence may be more recent.
     pub last_seen: Option<DateTime<Utc>>,
+    /// A warning for users, in one sentence.
+    pub warning: Option<String>,
     /// Version of the aggregate.
     pub version: i64,
     /// When it was created.
@@ -58,16 +60,16 @@ impl ReadRow for AgentRow {
     }
 }
 
-/// What clients call by an integer, and is gone.
+/// A deleted resource that clients know by an integer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, FromRow)]
 pub struct RemovedNumberRow {
-    /// Key of what it was.
+    /// Key of the deleted resource.
     pub id: Uuid,
     /// `agent` or `job`.
     pub kind: String,
     /// The integer.
     pub number: i64,
-    /// Whose it was; `None` for what belongs to everybody.
+    /// The former owner; `None` for a shared resource.
     pub owner_id: Option<Uuid>,
 }
 
@@ -88,7 +90,6 @@ pub struct AgentTokenRow {
     pub number: i64,
     /// Display name.
     pub name: String,
-    /// Whose it is.
     pub agent_id: Uuid,
     /// The agent's integer.
     pub agent_number: i64,
@@ -119,7 +120,6 @@ pub struct JobRow {
     pub id: Uuid,
     /// The integer that clients see.
     pub number: i64,
-    /// Whose it is.
     pub owner_id: Uuid,
     /// Display name.
     pub name: String,
@@ -145,7 +145,7 @@ pub struct JobRow {
     pub timezone: Option<String>,
     /// How often a transfer is tried.
     pub max_attempts: i32,
-    /// Pause between attempts, in seconds.
+    /// Delay between attempts, in seconds.
     pub backoff_seconds: i32,
     /// `skip` or `queue`.
     pub overlap: String,
@@ -171,12 +171,10 @@ impl JobRow {
         JobRef { id: JobId(self.id), number: self.number }
     }
 
-    /// Who owns it.
     pub fn owner(&self) -> UserId {
         UserId(self.owner_id)
     }
 
-    /// What it moves, and when.
     pub fn to_spec(&self) -> JobSpec {
         let schedule = self.schedule.clone().zip(self.timezone.clone());
         JobSpec {
@@ -190,6 +188,7 @@ impl JobRow {
             source_path: self.source_path.clone(),
             destination_path: self.destination_path.clone(),
             schedule: schedule.map(|(cron, timezone)| Schedule { cron, timezone }),
+            timezone: self.timezone.clone(),
             enabled: self.enabled,
             retry: Retry {
                 max_attempts: self.max_attempts.unsigned_abs(),
@@ -221,7 +220,6 @@ pub struct TransferRow {
     pub id: Uuid,
     /// The integer that clients see.
     pub number: i64,
-    /// Whose it is.
     pub owner_id: Uuid,
     /// Its job.
     pub job_id: Option<Uuid>,
@@ -229,10 +227,10 @@ pub struct TransferRow {
     pub job_number: Option<i64>,
     /// `push` or `pull`.
     pub job_type: String,
-    /// Agent that holds the files.
-    pub source_agent_id: Uuid,
+    /// Agent that holds the files; `None` where the owner uploads the file.
+    pub source_agent_id: Option<Uuid>,
     /// Its integer.
-    pub source_agent_number: i64,
+    pub source_agent_number: Option<i64>,
     /// Agent that receives them.
     pub destination_agent_id: Uuid,
     /// Its integer.
@@ -251,7 +249,7 @@ pub struct TransferRow {
     pub phase: String,
     /// Attempts begun.
     pub attempts: i32,
-    /// Whether the agent whose turn it is has been told.
+    /// Whether the agent that acts next has been notified.
     pub asked: bool,
     /// Attempts at most.
     pub max_attempts: i32,
@@ -310,13 +308,25 @@ impl TransferRow {
     }
 }
 
-/// Under which key the request of the present leg waits in an agent's mailbox; `None` when no agent is asked.
+/// Key of the present leg's request in an agent's mailbox; `None` if no agent has to act.
 pub fn mail_key(number: i64, attempt: u32, leg: Leg) -> String {
     let leg = match leg {
         Leg::Upload => "upload",
         Leg::Download => "download",
     };
     format!("transfer.{number}.{attempt}.{leg}")
+}
+
+/// The transfer's integer, the attempt and the leg whose request waits under `key`; `None` for other messages.
+pub fn parse_mail_key(key: &str) -> Option<(i64, u32, Leg)> {
+    let mut parts = key.strip_prefix("transfer.")?.split('.');
+    let (number, attempt) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let leg = match parts.next()? {
+        "upload" => Leg::Upload,
+        "download" => Leg::Download,
+        _ => return None,
+    };
+    parts.next().is_none().then_some((number, attempt, leg))
 }
 
 /// A staged entry of a transfer.

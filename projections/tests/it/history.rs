@@ -35,6 +35,7 @@ pub(crate) async fn users(writer: &Writer, number: i64) {
         name: name.clone(),
         secret_sha256: digest(number as u8),
         expires_at: None,
+        controller: None,
     };
     let create = || ApiTokenCommand::Create(new.clone());
     let (kept, revoked) = (writer.clock.new_id(), writer.clock.new_id());
@@ -50,7 +51,7 @@ pub(crate) async fn users(writer: &Writer, number: i64) {
     writer.run::<Session>(session, SessionCommand::Renew { expires_at }).await;
     if number % 2 == 0 {
         writer.run::<User>(id, UserCommand::Delete).await;
-        // A login, and a new token, that were under way when the user was deleted.
+        // A login, and a new token, that were in progress when the user was deleted.
         writer.run::<Session>(writer.clock.new_id(), start()).await;
         writer.run::<ApiToken>(writer.clock.new_id(), create()).await;
     }
@@ -87,16 +88,16 @@ async fn token(writer: &Writer, number: i64, agent: signalbox_domain::transfer::
     writer.run::<AgentToken>(writer.clock.new_id(), AgentTokenCommand::Create(new)).await;
 }
 
-/// In vain first, then well.
+/// A first attempt fails, a second one succeeds.
 async fn move_file(writer: &Writer, id: Uuid, spec: &JobSpec) {
-    let told = |agent, sha256| TransferCommand::ReportComplete {
+    let complete = |agent, sha256| TransferCommand::ReportComplete {
         agent,
         arrival: Arrival { sha256: Some(sha256), ..Default::default() },
     };
     for (name, reported) in [("wrong.csv", digest(1)), ("report.csv", digest(100))] {
         writer.run::<Transfer>(id, TransferCommand::Dispatch).await;
         writer.run::<Transfer>(id, TransferCommand::Stage { files: vec![file(name, 100)] }).await;
-        writer.run::<Transfer>(id, told(spec.source_agent.id, reported)).await;
+        writer.run::<Transfer>(id, complete(spec.source_agent.id, reported)).await;
     }
     writer
         .run::<Transfer>(
@@ -108,7 +109,7 @@ async fn move_file(writer: &Writer, id: Uuid, spec: &JobSpec) {
             },
         )
         .await;
-    writer.run::<Transfer>(id, told(spec.destination_agent.id, digest(100))).await;
+    writer.run::<Transfer>(id, complete(spec.destination_agent.id, digest(100))).await;
 }
 
 /// A widget that shows `channel`.
@@ -148,7 +149,7 @@ pub(crate) async fn monitoring(writer: &Writer, number: i64) {
     writer.run::<LogEntry>(entry, change).await;
 }
 
-/// One that stays, with a widget whose channel goes and one whose channel stays, and one that goes.
+/// Two dashboards: one is deleted, the other keeps one widget whose channel is deleted and one whose channel is not.
 async fn dashboards(writer: &Writer, [gone, kept]: [Uuid; 2]) {
     for stays in [true, false] {
         let id = writer.clock.new_id();

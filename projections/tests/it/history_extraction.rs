@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use signalbox_domain::{
-    automation::{CallbackDelivery, Consignment, ConsignmentCommand, NewDelivery},
+    automation::{CallbackDelivery, DeliveryBatch, DeliveryBatchCommand, NewDelivery},
     extraction::{
         Callback, ExtractionFailure, ExtractionJob, ExtractionJobCommand, ExtractionOptions,
         ExtractionResult, NewExtractionJob,
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::world::{OWNER, Writer, digest};
 
-/// One of each end: completed and forgotten, failed and tried again, cancelled, and one that is under way.
+/// One of each outcome: completed and expired, failed and retried, cancelled, and one in progress.
 pub(crate) async fn jobs(writer: &Writer, number: i64) {
     let [completed, failed, cancelled, open] = [(); 4].map(|()| writer.clock.new_id());
     for id in [completed, failed, cancelled, open] {
@@ -47,20 +47,21 @@ pub(crate) async fn jobs(writer: &Writer, number: i64) {
     }
 }
 
-/// Somebody without a subscription is told, and does not take it at once.
+/// A callback without a subscription, whose first attempt fails.
 async fn call_back(writer: &Writer) {
-    let (consignment, claim) = (writer.clock.new_id(), writer.clock.new_id());
+    let (batch, claim) = (writer.clock.new_id(), writer.clock.new_id());
     let id = DeliveryId(writer.clock.new_id());
     let event_type = "extraction.completed".to_owned();
     let callback = CallbackDelivery {
         receiver: WebhookId(Uuid::nil()),
         url: "https://example.org/hook".to_owned(),
         sealed_secret: "sealed".to_owned(),
+        no_loopback: true,
         delivery: NewDelivery { id, event_id: id.0, event_type, body: "{}".to_owned() },
     };
-    writer.run::<Consignment>(consignment, ConsignmentCommand::QueueCallback(callback)).await;
-    let begin = ConsignmentCommand::Begin { claim, at: writer.clock.now(), ids: vec![id] };
-    writer.run::<Consignment>(consignment, begin).await;
+    writer.run::<DeliveryBatch>(batch, DeliveryBatchCommand::QueueCallback(callback)).await;
+    let begin = DeliveryBatchCommand::Begin { claim, at: writer.clock.now(), ids: vec![id] };
+    writer.run::<DeliveryBatch>(batch, begin).await;
 }
 
 async fn run(writer: &Writer, id: Uuid, command: ExtractionJobCommand) {
@@ -76,7 +77,12 @@ async fn begin(writer: &Writer, id: Uuid, seconds: i64) -> Uuid {
 fn new(number: i64) -> NewExtractionJob {
     let words = |text: &str| text.to_owned();
     let url = words("https://example.org/hook");
-    let callback = Callback { receiver: WebhookId(Uuid::nil()), url, sealed_secret: words("sealed") };
+    let callback = Callback {
+        receiver: WebhookId(Uuid::nil()),
+        url,
+        sealed_secret: words("sealed"),
+        no_loopback: number % 4 == 0,
+    };
     NewExtractionJob {
         owner: (number % 3 > 0).then_some(OWNER),
         filename: format!("Bericht {number}\\.pdf"),

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::world::{OWNER, Writer, digest};
 
-/// An update that comes into force after it has failed, is rolled back by every other number, and one that is deleted.
+/// Two updates: one is applied after a failure and rolled back for every other number, the other is deleted.
 pub(crate) async fn firmware(writer: &Writer, number: i64) {
     let (applied, deleted) = (writer.clock.new_id(), writer.clock.new_id());
     let release = |minor: i64| format!("1.{number}.{minor}").parse().unwrap();

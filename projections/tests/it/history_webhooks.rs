@@ -3,8 +3,8 @@
 use chrono::TimeDelta;
 use signalbox_domain::{
     automation::{
-        AttemptResult, Consignment, ConsignmentCommand, EventType, NewDelivery, NewWebhook, Replay, Webhook,
-        WebhookChanges, WebhookCommand, WebhookSpec,
+        AttemptResult, DeliveryBatch, DeliveryBatchCommand, EventType, NewDelivery, NewWebhook, Replay,
+        Webhook, WebhookChanges, WebhookCommand, WebhookSpec,
     },
     kernel::{DeliveryId, WebhookId},
 };
@@ -12,9 +12,9 @@ use uuid::Uuid;
 
 use crate::world::{OWNER, Writer};
 
-/// One that is told of four events: delivered, delivered again, given up, and still on their way. It may be gone in the end.
+/// A subscription with four events: delivered, redelivered, given up, and in progress. It may be deleted at the end.
 pub(crate) async fn webhooks(writer: &Writer, number: i64) {
-    let (webhook, consignment) = (writer.clock.new_id(), writer.clock.new_id());
+    let (webhook, batch) = (writer.clock.new_id(), writer.clock.new_id());
     let spec = WebhookSpec {
         url: format!("https://example.org/{number}"),
         sealed_secret: None,
@@ -24,20 +24,18 @@ pub(crate) async fn webhooks(writer: &Writer, number: i64) {
     writer.run::<Webhook>(webhook, WebhookCommand::Create(NewWebhook { owner: OWNER, spec })).await;
     let ids: Vec<_> = (0..4).map(|_| DeliveryId(writer.clock.new_id())).collect();
     let deliveries = ids.iter().map(|id| new(*id)).collect();
-    let queue = ConsignmentCommand::Queue { webhook: WebhookId(webhook), deliveries };
-    writer.run::<Consignment>(consignment, queue).await;
-    attempt(writer, consignment, &ids[..2], 0, 200).await;
+    let queue = DeliveryBatchCommand::Queue { webhook: WebhookId(webhook), deliveries };
+    writer.run::<DeliveryBatch>(batch, queue).await;
+    attempt(writer, batch, &ids[..2], 0, 200).await;
     for round in 0..3 {
-        attempt(writer, consignment, &ids[2..3], round * 10, 500).await;
+        attempt(writer, batch, &ids[2..3], round * 10, 500).await;
     }
     let at = writer.clock.now();
-    writer
-        .run::<Consignment>(consignment, ConsignmentCommand::Redeliver { at, ids: ids[1..2].to_vec() })
-        .await;
-    // A claim that nobody ends.
+    writer.run::<DeliveryBatch>(batch, DeliveryBatchCommand::Redeliver { at, ids: ids[1..2].to_vec() }).await;
+    // A claim that is never ended.
     let claim = writer.clock.new_id();
     writer
-        .run::<Consignment>(consignment, ConsignmentCommand::Begin { claim, at, ids: ids[3..].to_vec() })
+        .run::<DeliveryBatch>(batch, DeliveryBatchCommand::Begin { claim, at, ids: ids[3..].to_vec() })
         .await;
     let changes = WebhookChanges { enabled: Some(false), ..Default::default() };
     writer.run::<Webhook>(webhook, WebhookCommand::Change(changes)).await;
@@ -46,10 +44,8 @@ pub(crate) async fn webhooks(writer: &Writer, number: i64) {
     writer.run::<Webhook>(webhook, WebhookCommand::AdvanceReplay { id, to: 7 }).await;
     if number % 2 == 0 {
         writer.run::<Webhook>(webhook, WebhookCommand::Delete).await;
-        // What a worker still says of it.
-        writer
-            .run::<Consignment>(consignment, ConsignmentCommand::Record { claim, results: Vec::new() })
-            .await;
+        // The late report of a worker.
+        writer.run::<DeliveryBatch>(batch, DeliveryBatchCommand::Record { claim, results: Vec::new() }).await;
     }
 }
 
@@ -58,9 +54,9 @@ fn new(id: DeliveryId) -> NewDelivery {
     NewDelivery { id, event_id: id.0, event_type, body: "{\"a\":\"\\\\ä\\n\"}".to_owned() }
 }
 
-async fn attempt(writer: &Writer, consignment: Uuid, ids: &[DeliveryId], seconds: i64, status: u16) {
+async fn attempt(writer: &Writer, batch: Uuid, ids: &[DeliveryId], seconds: i64, status: u16) {
     let (claim, at) = (writer.clock.new_id(), writer.clock.now() + TimeDelta::seconds(seconds));
-    writer.run::<Consignment>(consignment, ConsignmentCommand::Begin { claim, at, ids: ids.to_vec() }).await;
+    writer.run::<DeliveryBatch>(batch, DeliveryBatchCommand::Begin { claim, at, ids: ids.to_vec() }).await;
     let result = |id: &DeliveryId| AttemptResult {
         id: *id,
         started_at: at,
@@ -69,5 +65,5 @@ async fn attempt(writer: &Writer, consignment: Uuid, ids: &[DeliveryId], seconds
         error: (status != 200).then(|| format!("HTTP {status}")),
     };
     let results = ids.iter().map(result).collect();
-    writer.run::<Consignment>(consignment, ConsignmentCommand::Record { claim, results }).await;
+    writer.run::<DeliveryBatch>(batch, DeliveryBatchCommand::Record { claim, results }).await;
 }

@@ -6,10 +6,10 @@ use signalbox_domain::{
     kernel::UserId,
 };
 use signalbox_projections::{
-    Page,
+    Listed, Page,
     identity::{
         SessionRow, UserRow,
-        queries::{self, ApiTokenFilter},
+        queries::{self, ApiTokenFilter, ListedApiToken},
     },
 };
 use uuid::Uuid;
@@ -187,6 +187,7 @@ async fn token(world: &World, user: Uuid, number: u8, expires_at: Option<i64>) -
         name: format!("token {number}"),
         secret_sha256: digest(number),
         expires_at: expires_at.map(at),
+        controller: None,
     };
     world.writer.run::<ApiToken>(id, ApiTokenCommand::Create(new)).await;
     id
@@ -199,7 +200,7 @@ async fn token_user(world: &World, number: u8) -> Option<Uuid> {
 }
 
 #[tokio::test]
-async fn an_api_token_lives_until_it_is_revoked_or_expires_or_its_user_goes() {
+async fn an_api_token_ends_with_revocation_expiry_or_its_user() {
     let world = World::start().await;
     let (ada, bob) = (
         world.writer.user(1, "ada", Role::Operator).await,
@@ -219,15 +220,19 @@ async fn an_api_token_lives_until_it_is_revoked_or_expires_or_its_user_goes() {
     world.go_to(3600);
     assert_eq!(token_user(&world, 1).await, None, "revoked");
     assert_eq!(token_user(&world, 2).await, None, "expired");
-    assert_eq!(token_user(&world, 3).await, Some(ada), "a new password is no reason");
+    assert_eq!(token_user(&world, 3).await, Some(ada), "a new password does not end it");
     world.writer.run::<User>(ada, UserCommand::Delete).await;
     token(&world, ada, 5, None).await;
     world.fold().await;
     assert_eq!((token_user(&world, 3).await, token_user(&world, 5).await), (None, None));
-    let (listed, total) =
-        queries::api_tokens(world.pool(), &ApiTokenFilter::default(), Page { limit: 10, offset: 0 })
-            .await
-            .unwrap();
+    let (listed, total) = queries::api_tokens(
+        world.pool(),
+        &ApiTokenFilter::default(),
+        ListedApiToken::default_order(),
+        Page { limit: 10, offset: 0 },
+    )
+    .await
+    .unwrap();
     assert_eq!((listed.len(), total, listed[0].token.user_id), (1, 1, bob));
     world.servers.finish().await;
 }

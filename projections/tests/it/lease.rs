@@ -5,7 +5,7 @@ use tokio::time::timeout;
 
 const LOCK: &str = "SELECT pg_advisory_lock(hashtextextended('work', 0))";
 
-/// A session as that of a process which has stopped: it holds the lease and says nothing more.
+/// A session of a process that hangs: it holds the lease and sends no heartbeat.
 async fn hung(pool: &PgPool) -> PgConnection {
     let options = PgConnectOptions::clone(&pool.connect_options()).application_name("signalbox leases");
     let mut session = PgConnection::connect_with(&options).await.unwrap();
@@ -14,7 +14,7 @@ async fn hung(pool: &PgPool) -> PgConnection {
 }
 
 #[tokio::test]
-async fn a_lease_has_one_holder_and_goes_to_the_next_when_it_is_given_back() {
+async fn a_lease_has_one_holder_and_can_be_handed_over() {
     let servers = TestServers::start().await;
     let (one, other) = (Leases::new(&servers.pool), Leases::new(&servers.pool));
     let held = one.acquire("work").await;

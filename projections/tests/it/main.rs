@@ -1,4 +1,4 @@
-//! The read models on a real PostgreSQL, folded from what commands wrote.
+//! The read models on a real PostgreSQL, folded from the events of commands.
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
@@ -15,9 +15,13 @@ mod past;
 mod poison;
 mod queries;
 mod rebuild;
+mod removed;
 mod runner;
 #[path = "../../../infra/event_store/tests/it/samples.rs"]
 mod samples;
 mod series;
+mod snapshots;
+mod sweeps;
 mod transfer;
+mod withdrawals;
 mod world;

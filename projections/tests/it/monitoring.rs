@@ -8,11 +8,11 @@ use signalbox_domain::{
     },
 };
 use signalbox_projections::{
-    Page,
+    Listed, Page,
     monitoring::{
-        dashboards::{self, DashboardFilter, WidgetRow},
-        experiments::{self, ExperimentFilter},
-        log_entries::{self, LogEntryFilter},
+        dashboards::{self, DashboardFilter, DashboardRow, WidgetRow},
+        experiments::{self, ExperimentFilter, ExperimentRow},
+        log_entries::{self, LogEntryFilter, LogEntryRow},
     },
 };
 use uuid::Uuid;
@@ -58,7 +58,7 @@ async fn a_widget_outlives_its_channel_and_is_unlinked() {
         widgets(&world, dashboard).await.into_iter().map(|row| (row.id, row.channel_id)).collect()
     };
     assert_eq!(links().await, [(before, None), (same, None), (other, Some(kept))]);
-    // The aggregate still knows the old channel; a change of something else does not bring it back.
+    // The aggregate still has the old channel; another change does not restore it.
     let changes = WidgetChanges { title: Some("Cold".to_owned()), ..Default::default() };
     let change = DashboardCommand::ChangeWidget { widget: WidgetId(before), changes };
     world.writer.run::<Dashboard>(dashboard, change).await;
@@ -85,7 +85,10 @@ async fn the_widgets_of_a_deleted_dashboard_are_gone() {
     assert!(dashboards::dashboard(world.pool(), kept).await.unwrap().is_some());
     assert_eq!((widgets(&world, gone).await.len(), widgets(&world, kept).await.len()), (0, 1));
     let filter = DashboardFilter::default();
-    let (seen, total) = dashboards::dashboards(world.pool(), Uuid::nil(), &filter, PAGE).await.unwrap();
+    let (seen, total) =
+        dashboards::dashboards(world.pool(), Uuid::nil(), &filter, DashboardRow::default_order(), PAGE)
+            .await
+            .unwrap();
     assert_eq!((seen.len(), seen[0].id, total), (1, kept, 1));
     world.servers.finish().await;
 }
@@ -97,7 +100,10 @@ async fn only_the_owner_sees_what_is_not_global() {
     world.fold().await;
     let seen = async |user: Uuid| -> Vec<Uuid> {
         let filter = DashboardFilter::default();
-        let (rows, total) = dashboards::dashboards(world.pool(), user, &filter, PAGE).await.unwrap();
+        let (rows, total) =
+            dashboards::dashboards(world.pool(), user, &filter, DashboardRow::default_order(), PAGE)
+                .await
+                .unwrap();
         assert_eq!(total, rows.len() as i64);
         rows.into_iter().map(|row| row.id).collect()
     };
@@ -138,7 +144,8 @@ async fn experiments_are_found_by_name_time_and_whether_they_run() {
         (ExperimentFilter { from: Some(at(20)), ..any() }, vec![warm]),
         (ExperimentFilter { to: Some(at(20)), ..any() }, vec![cold]),
     ] {
-        let (rows, total) = experiments::experiments(pool, &filter, PAGE).await.unwrap();
+        let (rows, total) =
+            experiments::experiments(pool, &filter, ExperimentRow::default_order(), PAGE).await.unwrap();
         assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), expected, "{filter:?}");
         assert_eq!(total, expected.len() as i64);
     }
@@ -179,7 +186,8 @@ async fn log_entries_are_found_by_all_that_is_said_of_them() {
         (LogEntryFilter { from: Some(at(20)), ..any() }, vec![boiler]),
         (LogEntryFilter { to: Some(at(20)), ..any() }, vec![press]),
     ] {
-        let (rows, total) = log_entries::log_entries(pool, &filter, PAGE).await.unwrap();
+        let (rows, total) =
+            log_entries::log_entries(pool, &filter, LogEntryRow::default_order(), PAGE).await.unwrap();
         assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), expected, "{filter:?}");
         assert_eq!(total, expected.len() as i64);
     }

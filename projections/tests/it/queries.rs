@@ -12,10 +12,13 @@ use signalbox_domain::{
     },
 };
 use signalbox_projections::{
-    Lookup, Page,
-    identity::queries::{self as identity, ApiTokenFilter, UserFilter},
+    Listed, Lookup, Page,
+    identity::{
+        UserRow,
+        queries::{self as identity, ApiTokenFilter, ListedApiToken, UserFilter},
+    },
     transfer::{
-        JobRow,
+        AgentRow, AgentTokenRow, JobRow, TransferRow,
         queries::{self as transfer, Filter},
     },
 };
@@ -40,7 +43,9 @@ async fn users_are_found_by_name_and_address_in_any_case() {
     }
     assert_eq!(identity::user_by_login(pool, "eve").await.unwrap(), None);
     let list = async |limit, offset| {
-        identity::users(pool, &UserFilter::default(), Page { limit, offset }).await.unwrap()
+        identity::users(pool, &UserFilter::default(), UserRow::default_order(), Page { limit, offset })
+            .await
+            .unwrap()
     };
     let (page, total) = list(10, 0).await;
     assert_eq!(page.iter().map(|user| user.id).collect::<Vec<_>>(), [bob, ada], "newest first");
@@ -52,7 +57,7 @@ async fn users_are_found_by_name_and_address_in_any_case() {
     assert!(!identity::is_removed_identity(pool, "https://id.example.org", "ada").await.unwrap());
     assert_eq!(identity::user(pool, STRANGER).await.unwrap(), None);
     let filter = UserFilter { role: Some("viewer"), name: Some("BOB@ex".to_owned()) };
-    let (found, total) = identity::users(pool, &filter, ALL).await.unwrap();
+    let (found, total) = identity::users(pool, &filter, UserRow::default_order(), ALL).await.unwrap();
     assert_eq!((found.len(), found[0].id, total), (1, bob, 1));
     world.servers.finish().await;
 }
@@ -85,6 +90,7 @@ async fn a_live_api_token_names_its_user() {
         name: "Press".to_owned(),
         secret_sha256: digest(1),
         expires_at: Some(at(60)),
+        controller: None,
     };
     world.writer.run::<ApiToken>(token, ApiTokenCommand::Create(new)).await;
     world.fold().await;
@@ -92,6 +98,9 @@ async fn a_live_api_token_names_its_user() {
     let live = identity::live_api_token(pool, hash.as_str(), at(59)).await.unwrap().unwrap();
     assert_eq!((live.token_id, live.user_id, live.number, live.role.as_str()), (token, user, 7, "admin"));
     assert_eq!(identity::live_api_token(pool, hash.as_str(), at(60)).await.unwrap(), None);
+    // This distinguishes expired tokens from revoked ones.
+    assert_eq!(identity::api_token_expiry(pool, hash.as_str()).await.unwrap(), Some(at(60)));
+    assert_eq!(identity::api_token_expiry(pool, digest(2).as_str()).await.unwrap(), None);
     assert_eq!(identity::api_token(pool, token).await.unwrap().unwrap().name, "Press");
     assert_eq!(identity::api_token(pool, STRANGER).await.unwrap(), None);
     let names = identity::token_names(pool, [token, STRANGER]).await.unwrap();
@@ -100,7 +109,8 @@ async fn a_live_api_token_names_its_user() {
         [(None, None, 1), (Some(user), Some("PRE"), 1), (Some(STRANGER), None, 0), (None, Some("x"), 0)]
     {
         let filter = ApiTokenFilter { user, name: name.map(str::to_owned) };
-        let (rows, total) = identity::api_tokens(pool, &filter, ALL).await.unwrap();
+        let (rows, total) =
+            identity::api_tokens(pool, &filter, ListedApiToken::default_order(), ALL).await.unwrap();
         assert_eq!((rows.len() as i64, total), (expected, expected), "{filter:?}");
     }
     world.servers.finish().await;
@@ -132,7 +142,7 @@ async fn agents_are_found_by_number_key_and_filter() {
     for (filter, expected) in
         [(Filter::default(), vec![1, 2]), (named("PRES"), vec![1]), (named("%"), vec![]), (online, vec![2])]
     {
-        let (rows, count) = transfer::agents(pool, &filter, ALL).await.unwrap();
+        let (rows, count) = transfer::agents(pool, &filter, AgentRow::default_order(), ALL).await.unwrap();
         assert_eq!(rows.iter().map(|row| row.number).collect::<Vec<_>>(), expected, "{filter:?}");
         assert_eq!(count, expected.len() as i64);
     }
@@ -163,9 +173,19 @@ async fn presence_of_the_present_session_counts_as_a_sign_of_life() {
     let pool = world.pool();
     assert_eq!(transfer::agent_by_id(pool, press.id.0).await.unwrap().unwrap().last_seen, Some(at(50)));
     assert_eq!(transfer::agent_by_id(pool, store.id.0).await.unwrap().unwrap().last_seen, Some(at(0)));
-    assert_eq!(transfer::silent_agents(pool, at(0)).await.unwrap(), []);
-    assert_eq!(transfer::silent_agents(pool, at(40)).await.unwrap(), [(store.id.0, session)]);
-    assert_eq!(transfer::silent_agents(pool, at(51)).await.unwrap().len(), 2);
+    assert!(transfer::warned_agents(pool, &[press.id.0, store.id.0]).await.unwrap().is_empty());
+    // By the database's clock, independent of the events.
+    for (age, silent) in [
+        (0, vec![(store.id.0, session, false)]),
+        (46, vec![(press.id.0, session, true), (store.id.0, session, false)]),
+    ] {
+        sqlx::query("UPDATE ops.agent_presence SET last_seen = now() - make_interval(secs => $1)")
+            .bind(f64::from(age))
+            .execute(pool)
+            .await
+            .unwrap();
+        assert_eq!(transfer::silent_agents(pool, 45.0).await.unwrap(), silent);
+    }
     world.servers.finish().await;
 }
 
@@ -190,9 +210,13 @@ async fn tokens_are_found_until_they_expire() {
     let (lasting, expiring) = (token(&world, 1, press, None).await, token(&world, 2, store, Some(60)).await);
     world.fold().await;
     let pool = world.pool();
-    let (rows, count) = transfer::agent_tokens(pool, None, ALL).await.unwrap();
+    let (rows, count) =
+        transfer::agent_tokens(pool, None, AgentTokenRow::default_order(), ALL).await.unwrap();
     assert_eq!((rows.iter().map(|row| row.number).collect::<Vec<_>>(), count), (vec![2, 1], 2));
-    assert_eq!(transfer::agent_tokens(pool, Some(1), ALL).await.unwrap().1, 1);
+    assert_eq!(
+        transfer::agent_tokens(pool, Some(1), AgentTokenRow::default_order(), ALL).await.unwrap().1,
+        1
+    );
     assert_eq!(transfer::agent_token(pool, 2).await.unwrap().unwrap().id, expiring);
     assert_eq!(transfer::agent_token_by_id(pool, lasting).await.unwrap().unwrap().number, 1);
     let secret = digest(2).to_string();
@@ -236,7 +260,8 @@ async fn jobs_are_found_by_their_owner_alone() {
         (OWNER.0, inactive, 0),
         (STRANGER, Filter::default(), 0),
     ] {
-        let (rows, counted) = transfer::jobs(pool, owner, &filter, ALL).await.unwrap();
+        let (rows, counted) =
+            transfer::jobs(pool, owner, &filter, JobRow::default_order(), ALL).await.unwrap();
         assert_eq!((rows.len() as i64, counted), (count, count), "{filter:?}");
     }
     world.servers.finish().await;
@@ -291,6 +316,9 @@ async fn transfers_are_found_by_their_owner_and_their_agents() {
     }
     assert_eq!(transfer::transfer_of_agent(pool, STRANGER, 2).await.unwrap(), None);
     let at_press = transfer::transfers_at_agent(pool, press.id.0).await.unwrap();
+    let versions = transfer::versions_in(pool, &["queued", "dispatched", "uploading"]).await.unwrap();
+    let ids: Vec<_> = versions.iter().map(|(id, _)| *id).collect();
+    assert_eq!(transfer::transfers_by_id(pool, &ids).await.unwrap().len(), versions.len());
     assert_eq!(at_press.iter().map(|row| row.id).collect::<Vec<_>>(), [dispatched]);
     assert_eq!(transfer::transfers_at_agent(pool, store.id.0).await.unwrap(), []);
     assert_eq!(transfer::transfer_by_id(pool, dispatched).await.unwrap().unwrap().number, 2);
@@ -305,7 +333,8 @@ async fn transfers_are_found_by_their_owner_and_their_agents() {
         to: Some(at(1)),
     };
     for (filter, expected) in [(Filter::default(), vec![2, 1]), (of_job, vec![1]), (full, vec![2])] {
-        let (rows, count) = transfer::transfers(pool, OWNER.0, &filter, ALL).await.unwrap();
+        let (rows, count) =
+            transfer::transfers(pool, OWNER.0, &filter, TransferRow::default_order(), ALL).await.unwrap();
         assert_eq!(rows.iter().map(|row| row.number).collect::<Vec<_>>(), expected, "{filter:?}");
         assert_eq!(count, expected.len() as i64);
     }
@@ -329,9 +358,9 @@ async fn work_on_transfers_is_found_by_phase_and_time() {
     world.writer.run::<Transfer>(queued, TransferCommand::Fail { reason: "no".to_owned() }).await;
     world.writer.run::<Transfer>(dispatched, TransferCommand::Cancel).await;
     world.fold().await;
-    let cancelled = transfer::uncleaned_transfers(pool, at(-1), 10).await.unwrap();
+    let cancelled = transfer::uncleaned_transfers(pool, at(-1), &[], 10).await.unwrap();
     assert_eq!(cancelled.iter().map(|row| row.id).collect::<Vec<_>>(), [dispatched]);
-    assert_eq!(transfer::uncleaned_transfers(pool, at(0), 10).await.unwrap().len(), 2);
+    assert_eq!(transfer::uncleaned_transfers(pool, at(0), &[], 10).await.unwrap().len(), 2);
     world.servers.finish().await;
 }
 
@@ -359,13 +388,13 @@ async fn a_staged_transfer_is_due_until_its_destination_was_asked() {
     let world = World::start().await;
     let [press, store] = two_agents(&world).await;
     let id = world.writer.transfer(new_transfer(1, None, &spec("Nightly", press, store))).await;
-    let tell = async |command| world.writer.run::<Transfer>(id, command).await;
-    tell(TransferCommand::Dispatch).await;
-    tell(TransferCommand::Stage { files: vec![file("report.csv", 7)] }).await;
+    let run = async |command| world.writer.run::<Transfer>(id, command).await;
+    run(TransferCommand::Dispatch).await;
+    run(TransferCommand::Stage { files: vec![file("report.csv", 7)] }).await;
     assert!(due(&world).await.is_empty());
-    tell(TransferCommand::ReportComplete { agent: press.id, arrival: Arrival::default() }).await;
+    run(TransferCommand::ReportComplete { agent: press.id, arrival: Arrival::default() }).await;
     assert_eq!(due(&world).await, [id]);
-    tell(TransferCommand::Dispatch).await;
+    run(TransferCommand::Dispatch).await;
     assert!(due(&world).await.is_empty());
     world.servers.finish().await;
 }
@@ -453,7 +482,7 @@ async fn rows_are_looked_up_by_key_for_many_at_once() {
 }
 
 #[tokio::test]
-async fn a_lookup_goes_on_after_its_connection_has_died() {
+async fn a_lookup_survives_the_loss_of_its_connection() {
     let world = World::start().await;
     let (source, destination) = (world.writer.agent(1, "press").await, world.writer.agent(2, "store").await);
     let job = world.writer.job(7, spec("nightly", source, destination)).await;

@@ -3,13 +3,13 @@ use signalbox_domain::{
     transfer::{Agent, AgentCommand, AgentSystem},
 };
 use signalbox_projections::{
-    Leases, Page, Portions, Projection, Runner,
+    BatchSizes, Leases, Listed, Page, Projection, Runner,
     automation::AutomationProjection,
     compare,
     extraction::ExtractionProjection,
     fleet::FleetProjection,
     identity::{
-        IdentityProjection,
+        IdentityProjection, UserRow,
         queries::{self, UserFilter},
     },
     monitoring::MonitoringProjection,
@@ -85,9 +85,9 @@ async fn a_rebuild_in_one_step_equals_what_was_folded_event_by_event() {
     world.servers.finish().await;
 }
 
-/// What has rested is written and read again when something happens to it later.
+/// Rows that left memory are read again when a later event changes them.
 #[tokio::test]
-async fn a_rebuild_in_small_portions_equals_the_live_tables() {
+async fn a_rebuild_in_small_batches_equals_the_live_tables() {
     let world = World::start().await;
     for number in 1..=6 {
         history::users(&world.writer, number).await;
@@ -101,20 +101,20 @@ async fn a_rebuild_in_small_portions_equals_the_live_tables() {
     }
     world.fold().await;
     for (events, rows) in [(1, 0), (1, 1), (3, 2), (20, 1), (50, 5)] {
-        let portions = Portions { events, rows };
-        let identity = rebuild_in::<IdentityProjection>(world.pool(), portions).await.unwrap();
-        let transfer = rebuild_in::<TransferProjection>(world.pool(), portions).await.unwrap();
-        let monitoring = rebuild_in::<MonitoringProjection>(world.pool(), portions).await.unwrap();
-        let automation = rebuild_in::<AutomationProjection>(world.pool(), portions).await.unwrap();
-        let fleet = rebuild_in::<FleetProjection>(world.pool(), portions).await.unwrap();
-        let extraction = rebuild_in::<ExtractionProjection>(world.pool(), portions).await.unwrap();
+        let sizes = BatchSizes { events, rows };
+        let identity = rebuild_in::<IdentityProjection>(world.pool(), sizes).await.unwrap();
+        let transfer = rebuild_in::<TransferProjection>(world.pool(), sizes).await.unwrap();
+        let monitoring = rebuild_in::<MonitoringProjection>(world.pool(), sizes).await.unwrap();
+        let automation = rebuild_in::<AutomationProjection>(world.pool(), sizes).await.unwrap();
+        let fleet = rebuild_in::<FleetProjection>(world.pool(), sizes).await.unwrap();
+        let extraction = rebuild_in::<ExtractionProjection>(world.pool(), sizes).await.unwrap();
         let reports = [identity, transfer, monitoring, automation, fleet, extraction];
-        assert_eq!(reports.map(|report| report.differences), [0; 6], "{portions:?}");
+        assert_eq!(reports.map(|report| report.differences), [0; 6], "{sizes:?}");
     }
     world.servers.finish().await;
 }
 
-/// Many rows take another way into the table than few.
+/// Many rows are written in another way than few.
 #[tokio::test]
 async fn many_rows_keep_every_letter() {
     let world = World::start().await;
@@ -209,12 +209,19 @@ async fn read_on(world_pool: sqlx::PgPool, stop: CancellationToken) {
     while !stop.is_cancelled() {
         let now = chrono::DateTime::UNIX_EPOCH;
         queries::live_session(&world_pool, uuid::Uuid::nil(), now).await.unwrap();
-        queries::users(&world_pool, &UserFilter::default(), Page { limit: 10, offset: 0 }).await.unwrap();
+        queries::users(
+            &world_pool,
+            &UserFilter::default(),
+            UserRow::default_order(),
+            Page { limit: 10, offset: 0 },
+        )
+        .await
+        .unwrap();
     }
 }
 
-/// Once a deadlock: the runner held the tables and wanted the checkpoint, the swap the other way round; and a reader
-/// of two tables met the swap, which locked them in another order.
+/// Guards against two deadlocks: the runner held the tables and waited for the checkpoint, the swap the other way
+/// round; and a reader of two tables met the swap, which locked them in another order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_rebuild_equals_the_live_tables_while_events_keep_coming() {
     let world = World::start().await;

@@ -48,7 +48,7 @@ async fn events_of_other_contexts_are_passed_over_and_the_checkpoint_still_moves
 }
 
 #[tokio::test]
-async fn a_runner_goes_on_where_the_last_one_stopped() {
+async fn a_runner_continues_where_the_last_one_stopped() {
     let world = World::start().await;
     let id = world.writer.user(1, "ada", Role::Viewer).await;
     world.fold().await;
@@ -106,19 +106,20 @@ async fn a_log_with_a_gap_is_not_read_over() {
 }
 
 #[tokio::test]
-async fn readers_are_told_how_far_a_projection_came() {
+async fn readers_are_notified_of_a_projections_position() {
     let world = World::start().await;
     let mut wakeups = Box::pin(world.servers.bus.wakeups().await.unwrap());
     world.servers.bus.flush().await;
     world.writer.agent(1, "press").await;
     catch_up(&mut world.runner::<TransferProjection>().await).await;
-    let told = timeout(seconds(5), wakeups.next()).await.unwrap().unwrap();
+    let wakeup = timeout(seconds(5), wakeups.next()).await.unwrap().unwrap();
     assert_eq!(
-        told,
+        wakeup,
         Wakeup::ReadAdvanced {
             projection: "transfer".to_owned(),
             position: 1,
-            aggregates: vec!["agent".to_owned()]
+            aggregates: vec!["agent".to_owned()],
+            has_set_aside: false,
         }
     );
     world.servers.finish().await;
@@ -147,7 +148,7 @@ async fn the_running_one_is_replaced_by_another_when_it_stops() {
 }
 
 #[tokio::test]
-async fn a_runner_whose_connections_die_goes_on() {
+async fn a_runner_survives_the_loss_of_its_connections() {
     let world = World::start().await;
     let stop = CancellationToken::new();
     let running = spawn_run(&world, &stop);
@@ -158,7 +159,7 @@ async fn a_runner_whose_connections_die_goes_on() {
         .execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
         .await
         .unwrap();
-    // The command itself may meet a dead connection; its sender would ask again.
+    // The command itself may meet a broken connection; its sender would retry.
     let user = eventually_some(seconds(10), async || {
         let writer = world.writer.clone();
         tokio::spawn(async move { writer.user(2, "bob", Role::Viewer).await }).await.ok()

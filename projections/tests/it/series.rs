@@ -1,37 +1,47 @@
-//! Datapoints: whatever comes in, in whatever order, and whenever it is folded, queries show all of it.
+//! Datapoints: queries show all of them, whatever their order of arrival, and whenever they are folded.
 
 use std::collections::{BTreeMap, HashSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use signalbox_clock::Clock;
+use signalbox_database::on_behalf;
 use signalbox_datapoint_log::{
     Appender, Batch, ChunkPoint, Origin, Point, Tombstone, append_tombstone, codec::encode_block, micros,
     moment,
 };
 use signalbox_projections::{
-    Page,
+    Listed, Order, Page,
     monitoring::series::{
         Aggregate, Datapoint, Export, ExportSpan, FoldStep, Folder, ListFilter, Window, drop_old_days,
         latest, list, rebuild_series, series,
     },
 };
-use signalbox_test_support::fresh_database;
+use signalbox_test_support::{eventually, fresh_database, seconds};
 use sqlx::PgPool;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::world::at;
 
+mod damage;
+mod retention;
+
 const HOUR: i64 = 3_600_000_000;
 
-/// A log and what is known to be in it.
+fn order(sort: &str) -> Order {
+    Datapoint::SORTING.order(sort).unwrap()
+}
+
+/// A log and its expected points.
 struct Log {
     pool: PgPool,
     clock: Clock,
     appender: Appender,
     folder: Folder,
     known: Vec<Datapoint>,
+    /// When rows arrived.
+    arrivals: BTreeMap<i64, i64>,
     batches: u128,
 }
 
@@ -41,7 +51,7 @@ impl Log {
         let clock = Clock::manual(at(0));
         let appender = Appender::start(pool.clone(), clock.clone(), mpsc::channel(1).0);
         let folder = Folder::new(pool.clone());
-        Self { pool, clock, appender, folder, known: Vec::new(), batches: 0 }
+        Self { pool, clock, appender, folder, known: Vec::new(), arrivals: BTreeMap::new(), batches: 0 }
     }
 
     async fn append(&mut self, mut points: Vec<Point>) {
@@ -50,6 +60,7 @@ impl Log {
         let batch =
             Batch { id: Uuid::from_u128(self.batches), points: points.len(), block, traceparent: None };
         let appended = self.appender.append(batch).await.unwrap();
+        self.arrivals.insert(appended.position, micros(self.clock.now()));
         for (point, index) in points.into_iter().zip(appended.first_index..) {
             let position = appended.position;
             let known = ChunkPoint { time: point.time, value: point.value, position, index };
@@ -67,15 +78,30 @@ impl Log {
             time: point.point.time,
             actor: "system:test".to_owned(),
         };
-        append_tombstone(&self.pool, &tombstone, self.clock.now()).await.unwrap().unwrap();
+        append_tombstone(&self.pool, &tombstone, &self.clock).await.unwrap().unwrap();
+    }
+
+    /// A row that claims to hold `points` points, and does not.
+    async fn append_unreadable(&self, points: i32) {
+        sqlx::query(
+            "WITH head AS (UPDATE log_head SET position = position + 1, points = points + $2
+                            WHERE log = 'datapoints' RETURNING position, points)
+             INSERT INTO datapoint_log (position, day, recorded_at, kind, points, total, payload)
+             SELECT position, $1::date, $1, 1, $2, points, '\\x0badc0de' FROM head",
+        )
+        .bind(self.clock.now())
+        .bind(points)
+        .execute(&self.pool)
+        .await
+        .unwrap();
     }
 
     async fn fold(&mut self) {
         while self.folder.step().await.unwrap() != FoldStep::Idle {}
     }
 
-    fn expected(&self, wanted: impl Fn(&Datapoint) -> bool) -> Vec<Datapoint> {
-        let mut points: Vec<_> = self.known.iter().copied().filter(|point| wanted(point)).collect();
+    fn expected(&self, is_selected: impl Fn(&Datapoint) -> bool) -> Vec<Datapoint> {
+        let mut points: Vec<_> = self.known.iter().copied().filter(|point| is_selected(point)).collect();
         points.sort_by_key(|point| point.point.order());
         points
     }
@@ -90,13 +116,21 @@ impl Log {
         found
     }
 
-    /// Compares every query with what is known.
+    /// Compares every query with the expected points.
     async fn check(&self, random: &mut StdRng) {
-        let mut newest = BTreeMap::new();
+        // The earlier of device time and arrival counts.
+        let rank = |point: &Datapoint| {
+            let point = point.point;
+            (point.time.min(self.arrivals[&point.position]), point.position, point.index)
+        };
+        let mut current: BTreeMap<i32, Datapoint> = BTreeMap::new();
         for point in self.expected(|_| true) {
-            newest.insert(point.channel, point);
+            let known = current.entry(point.channel).or_insert(point);
+            if rank(known) < rank(&point) {
+                *known = point;
+            }
         }
-        assert_eq!(latest(&self.pool).await.unwrap(), newest.into_values().collect::<Vec<_>>());
+        assert_eq!(latest(&self.pool).await.unwrap(), current.into_values().collect::<Vec<_>>());
         for slice in [1, random.random_range(2..100), 1_000_000] {
             assert_eq!(self.exported(DateTime::UNIX_EPOCH, None, slice).await, self.expected(|_| true));
         }
@@ -119,12 +153,15 @@ impl Log {
                 && to.is_none_or(|to| point.point.time < to)
                 && channels.as_ref().is_none_or(|channels| channels.contains(&point.channel))
         });
-        expected.reverse();
         let filter = ListFilter { channels, from: from.map(moment), to: to.map(moment) };
-        let (found, total) = list(&self.pool, filter, Page { limit: 25, offset }).await.unwrap();
-        assert_eq!(total, expected.len() as i64);
-        let page: Vec<_> = expected.into_iter().skip(offset as usize).take(25).collect();
-        assert_eq!(found, page, "from {from:?} to {to:?} after {offset}");
+        for sort in ["oldest", "newest"] {
+            let found =
+                list(&self.pool, filter.clone(), order(sort), Page { limit: 25, offset }).await.unwrap();
+            assert_eq!((found.total, found.is_estimated), (expected.len() as i64, false));
+            let page: Vec<_> = expected.iter().copied().skip(offset as usize).take(25).collect();
+            assert_eq!(found.points, page, "{sort} from {from:?} to {to:?} after {offset}");
+            expected.reverse();
+        }
     }
 
     async fn check_series(&self, from: DateTime<Utc>) {
@@ -190,7 +227,7 @@ async fn queries_show_all_points_whenever_they_are_folded() {
         let report = rebuild_series(&log.pool).await.unwrap();
         assert_eq!(report.differences, 0, "seed {seed}");
         log.check(random).await;
-        // The live fold goes on where the rebuild ended.
+        // The live fold continues where the rebuild ended.
         log.append(points(random, micros(log.clock.now()))).await;
         log.fold().await;
         log.check(random).await;
@@ -198,7 +235,7 @@ async fn queries_show_all_points_whenever_they_are_folded() {
 }
 
 #[tokio::test]
-async fn a_rebuild_tells_what_was_wrong_and_puts_it_right() {
+async fn a_rebuild_reports_damage_and_repairs_it() {
     let random = &mut StdRng::seed_from_u64(9);
     let mut log = Log::new().await;
     for _ in 0..5 {
@@ -228,8 +265,8 @@ async fn a_rebuild_while_points_come_in_loses_none() {
     while !rebuilding.is_finished() {
         log.append(points(random, micros(log.clock.now()))).await;
         let page = Page { limit: 1, offset: 0 };
-        let (_, total) = list(&log.pool, ListFilter::default(), page).await.unwrap();
-        assert_eq!(total, log.known.len() as i64);
+        let listed = list(&log.pool, ListFilter::default(), order("newest"), page).await.unwrap();
+        assert_eq!(listed.total, log.known.len() as i64);
         log.folder.step().await.unwrap();
     }
     rebuilding.await.unwrap();
@@ -258,7 +295,7 @@ async fn old_days_are_dropped_with_their_newest_points() {
     log.check(random).await;
     assert_eq!(rebuild_series(&log.pool).await.unwrap().differences, 0);
     log.check(random).await;
-    // What has not been folded is never dropped.
+    // Rows that have not been folded are never dropped.
     log.append(points(random, micros(log.clock.now()))).await;
     drop_old_days(&log.pool, oldest + TimeDelta::days(99)).await.unwrap();
     log.fold().await;
@@ -300,4 +337,147 @@ async fn a_long_window_of_a_busy_channel_is_thinned_by_samples() {
         let means = shown(max_points, Aggregate::Avg).await;
         assert!(means.is_sorted());
     }
+}
+
+/// Samples stand for points above 8,192, and those of late values overlap others in time.
+#[tokio::test]
+async fn late_values_of_a_busy_channel_leave_aggregates_in_order() {
+    let mut log = Log::new().await;
+    let start = micros(at(0));
+    for late in [0, 1] {
+        for batch in 0..5 {
+            let of = |index: i64| {
+                let time = start + (2 * (batch * 4000 + index) + late) * 90_000;
+                let value = f64::from(i32::try_from((index * 7919) % 4001).unwrap());
+                Point { channel: 1, time, value }
+            };
+            log.append((0..4000).map(of).collect()).await;
+            log.fold().await;
+        }
+    }
+    let newest = *log.expected(|_| true).last().unwrap();
+    for aggregate in [Aggregate::None, Aggregate::Avg, Aggregate::Min, Aggregate::Max, Aggregate::MinMax] {
+        for max_points in [10, 100, 500, 2000] {
+            let window = Window { channels: vec![1], from: at(0), max_points, aggregate };
+            let found = series(&log.pool, &window).await.unwrap().remove(&1).unwrap();
+            assert!(found.len() <= max_points, "{aggregate:?} {max_points}: {}", found.len());
+            assert!(found.is_sorted_by_key(|point| point.point.time), "{aggregate:?} {max_points}");
+            assert_eq!(found.last(), Some(&newest), "{aggregate:?} {max_points}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn points_after_a_clock_that_was_ahead_are_shown() {
+    let mut log = Log::new().await;
+    let random = &mut StdRng::seed_from_u64(13);
+    for days in [40, -40, 3, -3] {
+        log.append(points(random, micros(at(0)))).await;
+        log.check(random).await;
+        log.fold().await;
+        log.clock.advance(TimeDelta::days(days));
+    }
+    log.append(points(random, micros(at(0)))).await;
+    log.check(random).await;
+    assert_eq!(rebuild_series(&log.pool).await.unwrap().differences, 0);
+    log.check(random).await;
+}
+
+#[tokio::test]
+async fn a_query_whose_caller_has_gone_away_ends_at_the_server() {
+    let mut log = Log::new().await;
+    log.append(vec![Point { channel: 1, time: micros(at(0)), value: 1.0 }]).await;
+    log.fold().await;
+    let mut blocker = signalbox_database::begin(&log.pool, "BEGIN").await.unwrap();
+    sqlx::query("LOCK TABLE series.hours IN ACCESS EXCLUSIVE MODE").execute(&mut *blocker).await.unwrap();
+    let waiting = async || {
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        sqlx::query_scalar::<_, i64>(waiting).fetch_one(&log.pool).await.unwrap()
+    };
+    let pool = log.pool.clone();
+    let page = Page { limit: 1, offset: 0 };
+    let query = async move { list(&pool, ListFilter::default(), order("newest"), page).await.is_ok() };
+    let query = tokio::spawn(on_behalf((), query));
+    eventually(seconds(10), async || waiting().await == 1).await;
+    query.abort();
+    eventually(seconds(10), async || waiting().await == 0).await;
+    blocker.rollback().await.unwrap();
+    assert_eq!(list(&log.pool, ListFilter::default(), order("newest"), page).await.unwrap().total, 1);
+}
+
+#[tokio::test]
+async fn an_export_holds_no_snapshot_and_shows_what_was_there_when_it_began() {
+    let mut log = Log::new().await;
+    let random = &mut StdRng::seed_from_u64(17);
+    for _ in 0..6 {
+        log.append(points(random, micros(log.clock.now()))).await;
+    }
+    log.fold().await;
+    log.append(points(random, micros(log.clock.now()))).await;
+    let span = ExportSpan { from: DateTime::UNIX_EPOCH, to: None };
+    let mut export = Export::begin(&log.pool, span).await.unwrap().in_slices_of(7);
+    let expected = log.expected(|_| true);
+    let mut found = Vec::new();
+    while let Some(slice) = export.next().await.unwrap() {
+        found.extend(slice);
+        let open = "SELECT count(*) FROM pg_stat_activity
+                     WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()";
+        let open = async || sqlx::query_scalar::<_, i64>(open).fetch_one(&log.pool).await.unwrap();
+        eventually(seconds(10), async || open().await == 0).await;
+        if random.random_bool(0.2) {
+            log.append(points(random, micros(log.clock.now()))).await;
+            log.fold().await;
+        }
+    }
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
+async fn the_total_of_many_matches_is_estimated_and_pages_are_exact() {
+    let mut log = Log::new().await;
+    let start = micros(at(0)).div_euclid(HOUR) * HOUR;
+    for hour in 0..3 {
+        let time = |nth: i64| start + hour * HOUR + nth * (HOUR / 50_000);
+        log.append((0..50_000).map(|nth| Point { channel: 1, time: time(nth), value: nth as f64 }).collect())
+            .await;
+        log.fold().await;
+    }
+    let whole =
+        list(&log.pool, ListFilter::default(), order("newest"), Page { limit: 1, offset: 0 }).await.unwrap();
+    assert_eq!((whole.total, whole.is_estimated), (150_000, false));
+    let (from, to) = (start + HOUR / 2, start + 5 * HOUR / 2);
+    let filter = ListFilter { channels: None, from: Some(moment(from)), to: Some(moment(to)) };
+    let mut expected = log.expected(|point| (from..to).contains(&point.point.time));
+    for sort in ["oldest", "newest"] {
+        for offset in [0, 24_990, 25_000, 99_990] {
+            let found =
+                list(&log.pool, filter.clone(), order(sort), Page { limit: 25, offset }).await.unwrap();
+            assert!(found.is_estimated && (99_000..=101_000).contains(&found.total), "{}", found.total);
+            let page: Vec<_> = expected.iter().copied().skip(offset as usize).take(25).collect();
+            assert_eq!(found.points, page, "{sort} after {offset}");
+        }
+        expected.reverse();
+    }
+}
+
+#[tokio::test]
+async fn hours_count_what_their_chunks_hold() {
+    let random = &mut StdRng::seed_from_u64(19);
+    let mut log = Log::new().await;
+    for _ in 0..20 {
+        log.clock.advance(TimeDelta::hours(9));
+        log.append(points(random, micros(log.clock.now()))).await;
+        let any = random.random_range(0..log.known.len());
+        log.delete(any).await;
+        log.fold().await;
+    }
+    let differences = "SELECT count(*) FROM (SELECT hour, day, sum(count) AS count FROM series.chunks GROUP BY hour, day) c
+        FULL JOIN (SELECT * FROM series.hours WHERE count > 0) h USING (hour, day) WHERE c.count IS DISTINCT FROM h.count";
+    let differences = async || sqlx::query_scalar::<_, i64>(differences).fetch_one(&log.pool).await.unwrap();
+    assert_eq!(differences().await, 0);
+    drop_old_days(&log.pool, at(0).date_naive() + TimeDelta::days(3)).await.unwrap();
+    assert_eq!(differences().await, 0);
+    rebuild_series(&log.pool).await.unwrap();
+    assert_eq!(differences().await, 0);
 }

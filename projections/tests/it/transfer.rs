@@ -171,7 +171,7 @@ async fn transfer(world: &World) -> (Uuid, JobSpec) {
     (world.writer.transfer(new_transfer(8, None, &spec)).await, spec)
 }
 
-async fn tell(world: &World, id: Uuid, second: i64, command: TransferCommand) -> TransferRow {
+async fn run(world: &World, id: Uuid, second: i64, command: TransferCommand) -> TransferRow {
     world.go_to(second);
     world.writer.run::<Transfer>(id, command).await;
     transfer_row(world, id).await
@@ -187,32 +187,32 @@ async fn a_transfer_is_shown_on_its_whole_way() {
     let (id, spec) = transfer(&world).await;
     let row = transfer_row(&world, id).await;
     assert_eq!((step(&row), row.started_at), (("pending", "queued", 0, 0), None));
-    let row = tell(&world, id, 1, TransferCommand::Dispatch).await;
+    let row = run(&world, id, 1, TransferCommand::Dispatch).await;
     assert_eq!((step(&row), row.attempts), (("pending", "dispatched", 0, 0), 1));
     let upload = TransferCommand::Progress { leg: Leg::Upload, bytes: 40, total: Some(100) };
-    let row = tell(&world, id, 2, upload).await;
+    let row = run(&world, id, 2, upload).await;
     assert_eq!(
         (step(&row), row.size, row.started_at),
         (("running", "uploading", 40, 0), Some(100), Some(at(2)))
     );
-    let row = tell(&world, id, 3, TransferCommand::Stage { files: vec![file("report.csv", 100)] }).await;
+    let row = run(&world, id, 3, TransferCommand::Stage { files: vec![file("report.csv", 100)] }).await;
     assert_eq!((row.phase.as_str(), row.file_count), ("uploading", 1));
     let at_source =
         TransferCommand::ReportComplete { agent: spec.source_agent.id, arrival: Arrival::default() };
-    let row = tell(&world, id, 4, at_source).await;
+    let row = run(&world, id, 4, at_source).await;
     assert_eq!(
         (step(&row), row.sha256.clone()),
         (("running", "staged", 100, 0), Some(digest(100).to_string()))
     );
     let download = TransferCommand::Progress { leg: Leg::Download, bytes: 60, total: Some(100) };
-    let row = tell(&world, id, 5, download).await;
+    let row = run(&world, id, 5, download).await;
     assert_eq!(step(&row), ("running", "downloading", 100, 60));
     let arrival = Arrival { sha256: Some(digest(100)), ..Default::default() };
     let at_destination = TransferCommand::ReportComplete { agent: spec.destination_agent.id, arrival };
-    let row = tell(&world, id, 6, at_destination).await;
+    let row = run(&world, id, 6, at_destination).await;
     assert_eq!(step(&row), ("completed", "done", 100, 100));
     assert_eq!((row.proven, row.finished_at, row.cleaned), (true, Some(at(6)), false));
-    let row = tell(&world, id, 7, TransferCommand::RecordCleanup).await;
+    let row = run(&world, id, 7, TransferCommand::RecordCleanup).await;
     assert_eq!((row.cleaned, row.updated_at, row.finished_at), (true, at(7), Some(at(6))));
     world.servers.finish().await;
 }
@@ -227,16 +227,16 @@ fn error(world_spec: &JobSpec, error: &str) -> TransferCommand {
 }
 
 #[tokio::test]
-async fn a_transfer_is_tried_again_after_a_pause_and_then_given_up() {
+async fn a_transfer_is_retried_after_a_delay_and_then_fails() {
     let world = World::start().await;
     let (id, spec) = transfer(&world).await;
-    tell(&world, id, 1, TransferCommand::Dispatch).await;
-    let row = tell(&world, id, 2, error(&spec, "the line broke")).await;
+    run(&world, id, 1, TransferCommand::Dispatch).await;
+    let row = run(&world, id, 2, error(&spec, "the line broke")).await;
     assert_eq!((row.phase.as_str(), row.not_before), ("queued", Some(at(32))));
     assert_eq!(row.error.as_deref(), Some("the line broke"));
-    let row = tell(&world, id, 40, TransferCommand::Dispatch).await;
+    let row = run(&world, id, 40, TransferCommand::Dispatch).await;
     assert_eq!((row.phase.as_str(), row.attempts), ("dispatched", 2));
-    let row = tell(&world, id, 41, error(&spec, "and again")).await;
+    let row = run(&world, id, 41, error(&spec, "and again")).await;
     assert_eq!((row.status.as_str(), row.phase.as_str(), row.not_before), ("failed", "done", None));
     assert_eq!((row.error.as_deref(), row.finished_at), (Some("and again"), Some(at(41))));
     world.servers.finish().await;
@@ -246,11 +246,11 @@ async fn a_transfer_is_tried_again_after_a_pause_and_then_given_up() {
 async fn what_was_staged_in_vain_is_shown_no_longer() {
     let world = World::start().await;
     let (id, spec) = transfer(&world).await;
-    tell(&world, id, 1, TransferCommand::Dispatch).await;
-    tell(&world, id, 2, TransferCommand::Stage { files: vec![file("report.csv", 100)] }).await;
+    run(&world, id, 1, TransferCommand::Dispatch).await;
+    run(&world, id, 2, TransferCommand::Stage { files: vec![file("report.csv", 100)] }).await;
     let arrival = Arrival { sha256: Some(digest(1)), ..Default::default() };
     let differs = TransferCommand::ReportComplete { agent: spec.source_agent.id, arrival };
-    let row = tell(&world, id, 3, differs).await;
+    let row = run(&world, id, 3, differs).await;
     assert_eq!((row.phase.as_str(), row.file_count, row.uploaded), ("queued", 0, 0));
     assert_eq!(queries::transfer_files(world.pool(), id, 10).await.unwrap(), []);
     world.servers.finish().await;
@@ -260,7 +260,7 @@ async fn what_was_staged_in_vain_is_shown_no_longer() {
 async fn a_cancelled_transfer_has_ended() {
     let world = World::start().await;
     let (id, _) = transfer(&world).await;
-    let row = tell(&world, id, 3, TransferCommand::Cancel).await;
+    let row = run(&world, id, 3, TransferCommand::Cancel).await;
     assert_eq!(
         (row.status.as_str(), row.phase.as_str(), row.finished_at),
         ("cancelled", "done", Some(at(3)))

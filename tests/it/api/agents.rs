@@ -64,13 +64,13 @@ async fn an_agent_that_jobs_use_cannot_be_deleted() {
 }
 
 #[tokio::test]
-async fn a_connection_test_goes_to_the_agent_and_back() {
+async fn a_connection_test_makes_the_round_trip() {
     let mut world = World::start().await;
     let other = world.another_gateway().await;
     let there = world.admin.at(&other);
     let (one, two) = (world.agent("one").await, world.agent("two").await);
     let (folder, url) = (Folder::new(), world.anonymous().url(""));
-    // Who is asked while the mailboxes have no leader says so.
+    // While the mailboxes have no leader, the answer reports that.
     let asked = async |client: &Client, agent: &AgentAccount| {
         let answer = client.post(&format!("/api/agents/{}/test", agent.id), json!({})).await;
         (answer.status != 503).then(|| answer.expect(200))
@@ -163,5 +163,19 @@ async fn tokens_are_listed_without_their_value() {
             Value::Null
         );
     }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn agents_are_listed_by_name_then_id() {
+    let world = World::start().await;
+    let mut ids = Vec::new();
+    for name in ["store", "press", "press", "archive"] {
+        ids.push(world.agent(name).await.id);
+    }
+    let listed = world.admin.get("/api/agents").await.expect(200);
+    let listed: Vec<_> =
+        listed.as_array().unwrap().iter().map(|agent| agent["id"].as_i64().unwrap()).collect();
+    assert_eq!(listed, [ids[3], ids[1], ids[2], ids[0]]);
     world.finish().await;
 }

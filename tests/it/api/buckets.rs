@@ -5,6 +5,8 @@ use reqwest::{Body, Method};
 use serde_json::json;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
+use signalbox_domain::kernel::AgentId;
+use signalbox_messaging::Mailbox;
 use signalbox_test_support::S3Server;
 
 use super::transfers::pair::Pair;
@@ -45,7 +47,7 @@ async fn what_one_machine_takes_another_gives() {
 }
 
 #[tokio::test]
-async fn an_upload_that_broke_off_at_one_gateway_goes_on_at_another() {
+async fn an_interrupted_upload_resumes_at_another_gateway() {
     let server = S3Server::shared().await;
     let (prefix, adjust) = in_bucket(server);
     let (mut world, machine) = (World::with(adjust).await, Folder::new());
@@ -92,7 +94,7 @@ async fn an_upload_that_broke_off_at_one_gateway_goes_on_at_another() {
     let head = target.send(target.request(Method::HEAD, &download)).await;
     assert_eq!((head.status, head.header("content-length")), (200, Some("4000000")));
 
-    // What is cancelled is deleted.
+    // Files of a cancelled transfer are deleted.
     assert!(!segments(server, &prefix).await.is_empty());
     world.admin.post(&format!("/api/transfers/{id}/cancel"), json!({})).await.expect(200);
     eventually(seconds(30), async || segments(server, &prefix).await.is_empty()).await;
@@ -118,7 +120,7 @@ async fn a_document_is_read_on_another_machine_than_the_one_that_took_it() {
     let path = format!("/api/v1/jobs/{}", submitted["job_id"].as_str().unwrap());
     let done = client.until(path.clone(), |job| job["status"] == "completed").await;
     assert_eq!(done["result_content"], "written here, read there");
-    // The document goes when the job has ended; its text and the one that answers for it stay.
+    // The document is deleted when the job has finished; its text and the cached one stay.
     eventually(seconds(30), async || segments(server, &prefix).await.len() == 2).await;
     client.delete(&path).await;
     world.finish().await;
@@ -136,7 +138,7 @@ async fn a_transfer_outlives_the_death_of_the_server_in_its_middle() {
     let content = bytes(6_000_000);
     let path = format!("/api/files/{id}/upload?filename=f");
 
-    // The second half comes when the server is gone.
+    // The second half is sent when the server is gone.
     let (gone, mut is_gone) = tokio::sync::watch::channel(false);
     let (first, second) = (content[..3_000_000].to_vec(), content[3_000_000..].to_vec());
     let rest = stream::once(async move {
@@ -170,7 +172,7 @@ async fn a_transfer_outlives_the_death_of_the_server_in_its_middle() {
 }
 
 #[tokio::test]
-async fn real_agents_wait_for_a_server_that_comes_back() {
+async fn real_agents_wait_for_a_restarted_server() {
     let server = S3Server::start().await;
     let (_, adjust) = in_bucket(&server);
     let world = World::with(adjust).await;
@@ -187,6 +189,43 @@ async fn real_agents_wait_for_a_server_that_comes_back() {
     assert!(pair.target.read("g") == content);
     agents.stop().await;
     world.finish().await;
+}
+
+/// Each waited for the removals before it, which take 10 s while the bucket is away.
+#[tokio::test]
+async fn cancelled_agents_are_notified_while_the_bucket_is_away() {
+    let server = S3Server::start().await;
+    let (_, adjust) = in_bucket(&server);
+    let world = World::with(adjust).await;
+    let (from, to) = (world.agent("source").await, world.agent("destination").await);
+    let mut transfers = Vec::new();
+    for index in 0..8 {
+        let id = world.transfer(&from, &to, &format!("/in/{index}"), "/out").await;
+        world.until_phase(id, "dispatched").await;
+        transfers.push(id);
+    }
+    server.kill().await;
+    for id in &transfers {
+        world.admin.post(&format!("/api/transfers/{id}/cancel"), json!({})).await.expect(200);
+    }
+    let agent: uuid::Uuid = sqlx::query_scalar("SELECT id FROM read.agents WHERE number = $1")
+        .bind(from.id)
+        .fetch_one(&world.servers.pool)
+        .await
+        .unwrap();
+    let mailbox = Mailbox::open(&world.servers.bus).await.unwrap();
+    let are_notified = async || {
+        for id in &transfers {
+            if !mailbox.holds(AgentId(agent), &format!("cancel.{id}")).await.unwrap() {
+                return false;
+            }
+        }
+        true
+    };
+    eventually(seconds(35), are_notified).await;
+    server.restart().await;
+    eventually(seconds(60), async || world.count_events("staged_bytes_deleted").await == 8).await;
+    world.finish_with_mail().await;
 }
 
 #[tokio::test]

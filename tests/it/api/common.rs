@@ -1,4 +1,4 @@
-//! What all routes have in common: headers, paths, versions, pages, reads after writes.
+//! Behaviour of all routes: headers, paths, versions, pages, reads after writes.
 
 use futures::future::join_all;
 use reqwest::Method;

@@ -75,6 +75,45 @@ async fn an_upload_says_what_has_arrived() {
 }
 
 #[tokio::test]
+async fn a_directory_entry_with_a_body_is_refused() {
+    let world = World::start().await;
+    let tree = Staging::new(&world, "/in/").await;
+    let chunked = Body::wrap_stream(stream::iter([Ok::<_, std::io::Error>("x")]));
+    let ranged = tree.put(&tree.source, "a/").header("content-range", "bytes 0-0/1").body("x");
+    for put in [tree.put(&tree.source, "a/").body("x"), tree.put(&tree.source, "a/").body(chunked), ranged] {
+        let error = tree.source.send(put).await.error(400);
+        assert!(error.contains("directory"), "{error}");
+    }
+    tree.upload("a/", b"").await.expect(200);
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn a_transfer_shows_the_bytes_of_its_file_and_its_aliases() {
+    let world = World::start().await;
+    let staging = Staging::new(&world, "/in/f").await;
+    let show = async || world.admin.get(&format!("/api/transfers/{}", staging.id)).await.expect(200);
+    let new = show().await;
+    let fields = ["size", "bytes_transferred", "proven", "start_time", "end_time"];
+    assert_eq!(
+        fields.map(|field| &new[field]),
+        [&json!(0), &json!(0), &Value::Null, &Value::Null, &Value::Null]
+    );
+    staging.stage(&world, "f", &bytes(1000)).await;
+    let staged = show().await;
+    assert_eq!((&staged["size"], &staged["bytes_transferred"]), (&json!(1000), &json!(1000)), "{staged}");
+    assert_eq!((&staged["progress"], &staged["proven"]), (&json!(0.5), &Value::Null), "{staged}");
+    staging.target.send(staging.download(&staging.target)).await.expect_bytes(&bytes(1000));
+    staging.report(&staging.target, "transfer_complete").await;
+    let done = world.until_ended(staging.id).await;
+    assert_eq!((&done["size"], &done["bytes_transferred"]), (&json!(1000), &json!(1000)), "{done}");
+    assert_eq!((&done["proven"], &done["status"]), (&json!(true), &json!("completed")), "{done}");
+    assert_eq!((&done["start_time"], &done["end_time"]), (&done["started_at"], &done["finished_at"]));
+    assert!(done["end_time"].is_string());
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
 async fn names_are_taken_as_names_and_never_as_paths() {
     let world = World::start().await;
     for (given, kept) in
@@ -95,6 +134,15 @@ async fn names_are_taken_as_names_and_never_as_paths() {
         tree.upload(odd, b"x").await.error(400);
     }
     tree.upload("a/b.txt", b"x").await.expect(200);
+    let part = |bytes| "x".repeat(bytes);
+    for (staging, long) in
+        [(&staging, part(256)), (&tree, part(256)), (&tree, format!("{}/", part(255)).repeat(16) + "a")]
+    {
+        let error = staging.upload(&long, b"x").await.error(400);
+        assert!(error.contains("bytes"), "{error}");
+    }
+    let longest = format!("{}/", part(255)).repeat(15) + &part(255);
+    tree.upload(&longest, b"x").await.expect(200);
     world.finish_with_mail().await;
 }
 
@@ -113,7 +161,7 @@ async fn only_the_agents_of_a_transfer_reach_its_bytes() {
     for what in ["download", "manifest"] {
         assert_eq!(stranger.get(&staging.path(what)).await.error(404), unknown);
     }
-    // Its source may look at what it sent, and that begins no download.
+    // Its source may read the files that it sent; that does not start a download.
     assert_eq!(staging.source.get(&staging.path("download")).await.body, b"secret");
     assert_eq!(
         world.admin.get(&format!("/api/transfers/{}", staging.id)).await.expect(200)["phase"],
@@ -312,7 +360,7 @@ async fn a_download_takes_ranges_and_names_the_file() {
 }
 
 #[tokio::test]
-async fn a_tree_comes_as_an_archive_or_entry_by_entry() {
+async fn a_tree_is_downloaded_as_an_archive_or_by_entry() {
     let world = World::start().await;
     let staging = Staging::new(&world, "/in/Bäume/").await;
     let entries =
@@ -366,5 +414,62 @@ async fn staged_bytes_go_when_they_have_been_kept_long_enough() {
     eventually(seconds(20), async || world.count_events("staged_bytes_deleted").await == 1).await;
     assert!(world.staged_files().await.is_empty());
     eventually(seconds(30), async || staging.target.get(&staging.path("download")).await.status == 404).await;
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn a_report_without_a_digest_counts_only_after_the_whole_file() {
+    let world = World::start().await;
+    let content = bytes(100_000);
+    for (place, range) in [None, Some("bytes=0-9"), Some("bytes=50000-")].into_iter().enumerate() {
+        let staging = Staging::new(&world, &format!("/in/{place}")).await;
+        staging.stage(&world, "f", &content).await;
+        let asked = match range {
+            None => staging.target.request(Method::HEAD, &staging.path("download")),
+            Some(range) => staging.download(&staging.target).header("range", range),
+        };
+        staging.target.send(asked).await;
+        staging.report(&staging.target, "transfer_complete").await;
+        eventually(seconds(30), async || {
+            let shown = world.admin.get(&format!("/api/transfers/{}", staging.id)).await.expect(200);
+            shown["error"].as_str().is_some_and(|text| text.contains("of 100000 bytes"))
+        })
+        .await;
+    }
+    assert_eq!(world.count_events("transfer_completed").await, 0);
+    // Ranges that make up the file do.
+    let staging = Staging::new(&world, "/in/whole").await;
+    staging.stage(&world, "f", &content).await;
+    for range in ["bytes=0-59999", "bytes=60000-"] {
+        let asked = staging.download(&staging.target).header("range", range);
+        assert_eq!(staging.target.send(asked).await.status, 206);
+    }
+    staging.report(&staging.target, "transfer_complete").await;
+    assert_eq!(world.until_ended(staging.id).await["status"], "completed");
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn a_download_that_starts_again_from_nothing_is_progress() {
+    let world = World::start().await;
+    let staging = Staging::new(&world, "/in/f").await;
+    staging.stage(&world, "f", &bytes(100_000)).await;
+    let noted = async |bytes: &str| -> i64 {
+        let noted = sqlx::query_scalar(
+            "SELECT count(*) FROM events WHERE event_type = 'transfer_progressed'
+                AND payload->>'leg' = 'download' AND payload->>'bytes' = $1",
+        );
+        noted.bind(bytes).fetch_one(&world.servers.pool).await.unwrap()
+    };
+    for count in 1..=2 {
+        assert_eq!(staging.target.send(staging.download(&staging.target)).await.status, 200);
+        eventually(seconds(20), async || noted("0").await == count).await;
+        eventually(seconds(20), async || noted("100000").await == count).await;
+        let shown = "SELECT count(*) FROM read.transfers WHERE downloaded = 100000";
+        eventually(seconds(20), async || {
+            sqlx::query_scalar::<_, i64>(shown).fetch_one(&world.servers.pool).await.unwrap() == 1
+        })
+        .await;
+    }
     world.finish_with_mail().await;
 }

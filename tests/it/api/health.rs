@@ -54,7 +54,7 @@ async fn health_says_since_when_the_service_is_up_and_when_the_last_datapoint_ca
     world.finish().await;
 }
 
-/// Lets nobody into the database of `world` any more, and throws out who is in.
+/// Refuses new connections to the database of `world`, and ends the existing ones.
 async fn close_database(world: &World) {
     let (server, name) = world.servers.database_url.rsplit_once('/').unwrap();
     let mut outside = PgConnection::connect(&format!("{server}/postgres")).await.unwrap();

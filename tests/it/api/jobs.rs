@@ -47,6 +47,33 @@ async fn a_job_shows_what_it_was_given_and_its_defaults() {
 }
 
 #[tokio::test]
+async fn a_time_zone_is_kept_without_a_schedule() {
+    let world = World::start().await;
+    let (one, two) = two_agents(&world).await;
+    let job = |timezone: &str| {
+        json!({"name": "j", "source_agent_id": one, "destination_agent_id": two, "source_path": "/a",
+            "destination_path": "/b", "timezone": timezone})
+    };
+    let made = world.admin.post("/api/jobs", job("Europe/Berlin")).await.expect(201);
+    assert_eq!((&made["timezone"], &made["schedule"]), (&json!("Europe/Berlin"), &Value::Null));
+    let path = format!("/api/jobs/{}", made["id"]);
+    // Later firings follow a new schedule, and the next run stays when the schedule is removed.
+    let planned = world.admin.put(&path, json!({"schedule": "0 0 0 1 1 *"})).await.expect(200);
+    assert!(planned["next_run"].as_str().unwrap().ends_with("-12-31T23:00:00Z"), "{planned}");
+    let bare = world.admin.put(&path, json!({"schedule": null})).await.expect(200);
+    assert_eq!((&bare["timezone"], &bare["next_run"]), (&json!("Europe/Berlin"), &Value::Null));
+    assert_eq!(world.admin.get(&path).await.expect(200), bare);
+    for wrong in ["Mars/Olympus", "", "+01:00"] {
+        let error = world.admin.post("/api/jobs", job(wrong)).await.error(400);
+        assert!(error.starts_with("timezone"), "{wrong}: {error}");
+        let error = world.admin.put(&path, json!({ "timezone": wrong })).await.error(400);
+        assert!(error.starts_with("timezone"), "{wrong}: {error}");
+    }
+    assert_eq!(world.admin.get(&path).await.expect(200), bare);
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn five_fields_mean_second_zero_and_faults_are_named() {
     let world = World::start().await;
     let (one, two) = two_agents(&world).await;
@@ -59,6 +86,7 @@ async fn five_fields_mean_second_zero_and_faults_are_named() {
     let none = world.admin.post("/api/jobs", job("", "UTC")).await.expect(201);
     assert_eq!((&none["schedule"], &none["next_run"]), (&Value::Null, &Value::Null));
     for (schedule, timezone, field) in [
+        ("", "Mars/Olympus", "timezone"),
         ("every day", "UTC", "schedule"),
         ("0 60 * * * *", "UTC", "schedule"),
         ("0 0 0 30 2 *", "UTC", "schedule"),
@@ -68,7 +96,49 @@ async fn five_fields_mean_second_zero_and_faults_are_named() {
         let error = world.admin.post("/api/jobs", job(schedule, timezone)).await.error(400);
         assert!(error.starts_with(field), "{schedule} {timezone}: {error}");
     }
+    // One rule for the number of fields, whatever the number.
+    for (schedule, count) in [("every day", 2), ("* * * *", 4), ("0 0 0 1 1 * 2030", 7)] {
+        let error = world.admin.post("/api/jobs", job(schedule, "UTC")).await.error(400);
+        let rule = format!("schedule must have five fields, or six with seconds first, but has {count}");
+        assert_eq!(error, rule, "{schedule}");
+    }
     world.finish().await;
+}
+
+#[tokio::test]
+async fn paths_are_kept_as_given_within_the_limits_of_file_systems() {
+    let world = World::start().await;
+    let (one, two) = two_agents(&world).await;
+    let job = |source: &str, destination: &str| {
+        json!({"name": "j", "source_agent_id": one, "destination_agent_id": two, "source_path": source,
+            "destination_path": destination})
+    };
+    let longest = format!("/{}", "x".repeat(255)).repeat(16);
+    for (path, is_valid) in [
+        (" a /b ", true),
+        (longest.as_str(), true),
+        (&format!("{longest}/"), false),
+        (&"x".repeat(256), false),
+    ] {
+        for route in ["/api/jobs", "/api/transfers"] {
+            for (source, destination) in [(path, "/b"), ("/a", path)] {
+                let answer = world.admin.post(route, job(source, destination)).await;
+                if is_valid {
+                    let made = answer.expect(201);
+                    assert_eq!(
+                        (&made["source_path"], &made["destination_path"]),
+                        (&json!(source), &json!(destination))
+                    );
+                } else {
+                    assert!(answer.error(400).contains("bytes"), "{}", answer.text());
+                }
+            }
+        }
+    }
+    let mut named = job("/a", "/b");
+    named["filename"] = json!("x".repeat(256));
+    assert!(world.admin.post("/api/transfers", named).await.error(400).contains("filename"));
+    world.finish_with_mail().await;
 }
 
 #[tokio::test]

@@ -1,12 +1,12 @@
-//! What Prometheus reads.
+//! The metrics that Prometheus scrapes.
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
 
-use crate::harness::{Client, Manner, Receiver, Separate, World, eventually, eventually_some, seconds};
+use crate::harness::{Behaviour, Client, Receiver, Separate, World, eventually, eventually_some, seconds};
 
-/// The number `name`, with its labels, in what a process tells.
+/// The value of metric `name`, with its labels, in a process's metrics.
 fn number(text: &str, name: &str) -> Option<f64> {
     text.lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
@@ -50,7 +50,7 @@ async fn an_admin_reads_numbers_about_the_process_and_the_installation() {
     for kind in ["transfer", "webhook_delivery", "extraction", "firmware"] {
         assert_eq!(number(&text, &format!("signalbox_outstanding_work{{work=\"{kind}\"}}")), Some(0.0));
     }
-    // While a mailbox has no leader, nobody knows what is in it.
+    // While a mailbox has no leader, its content is unknown.
     let mail = "signalbox_mailbox_messages";
     eventually(seconds(10), async || number(&read().await, mail) == Some(0.0)).await;
     // Stored positions of read models follow when they rest.
@@ -75,7 +75,7 @@ async fn numbers_are_for_admins_and_made_up_paths_are_counted_together() {
 }
 
 #[tokio::test]
-async fn every_gateway_tells_alike_what_waits_and_for_how_long() {
+async fn every_gateway_reports_the_same_work_and_ages() {
     let mut world = World::at(Clock::manual(Clock::system().now()), |_| {}).await;
     let other = world.another_gateway().await;
     let other = world.admin.at(&other);
@@ -89,7 +89,7 @@ async fn every_gateway_tells_alike_what_waits_and_for_how_long() {
     );
     for gateway in [&world.admin, &other] {
         assert_eq!((read(gateway, waiting).await, read(gateway, oldest).await), (2.0, 90.0));
-        // Nobody has taken the requests that were left for the agent.
+        // The agent has not received its requests.
         let mail = async || read(gateway, "signalbox_mailbox_messages").await == 2.0;
         eventually(seconds(20), mail).await;
     }
@@ -103,7 +103,7 @@ async fn every_gateway_tells_alike_what_waits_and_for_how_long() {
 }
 
 #[tokio::test]
-async fn a_read_model_that_stands_still_is_told_to_be_behind() {
+async fn a_read_model_that_stands_still_is_reported_as_lagging() {
     let world = World::start().await;
     let lag = "signalbox_projection_lag_events{projection=\"transfer\"}";
     eventually(seconds(10), async || read(&world.admin, lag).await == 0.0).await;
@@ -133,7 +133,7 @@ async fn a_read_model_that_stands_still_is_told_to_be_behind() {
 }
 
 #[tokio::test]
-async fn datapoints_that_no_worker_has_seen_are_told() {
+async fn datapoints_not_seen_by_any_worker_are_reported() {
     let world = World::without_workers(Clock::system(), |_| {}).await;
     let event = json!({"name": "boiler", "type": "sensor"});
     let event = world.admin.post("/api/v1/events", event).await.expect(201)["public_id"].clone();
@@ -150,7 +150,7 @@ async fn datapoints_that_no_worker_has_seen_are_told() {
 #[tokio::test]
 async fn each_process_counts_what_it_does_and_nothing_else() {
     let mut service = Separate::start(&[]).await;
-    let (well, dead) = (Receiver::start().await, Receiver::with(None, Manner::Answer(500)).await);
+    let (well, dead) = (Receiver::start().await, Receiver::with(None, Behaviour::Answer(500)).await);
     let mut webhooks = Vec::new();
     for receiver in [&well, &dead] {
         let webhook = json!({"url": receiver.url(), "events": ["experiment.started"]});
@@ -164,8 +164,8 @@ async fn each_process_counts_what_it_does_and_nothing_else() {
     });
     let attempts = given_up.await["attempts"].as_f64().unwrap();
     let ended = "signalbox_webhook_deliveries_total{outcome=\"dead_letter\"}";
-    let told = async || number(&service.metrics("workers").await, ended) == Some(1.0);
-    eventually(seconds(20), told).await;
+    let is_counted = async || number(&service.metrics("workers").await, ended) == Some(1.0);
+    eventually(seconds(20), is_counted).await;
     let workers = service.metrics("workers").await;
     for (name, expected) in [
         ("signalbox_webhook_deliveries_total{outcome=\"delivered\"}", 1.0),

@@ -90,7 +90,7 @@ async fn a_replica_that_falls_behind_is_left_and_read_again_when_it_has_caught_u
     assert!(!replica_is_read(&database, &world.admin).await, "the replica is behind");
     database.resume_replay().await;
     eventually(seconds(20), async || {
-        // Also while it comes back.
+        // Also while it restarts.
         let now = world.clock.now().timestamp_micros();
         write_and_read(&format!("agent {now}"), [&other, &world.admin]).await;
         replica_is_read(&database, &world.admin).await

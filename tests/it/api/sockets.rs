@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
+use chrono::TimeDelta;
 use futures::{SinkExt, StreamExt, future::join_all};
 use serde_json::{Value, json};
+use signalbox_clock::Clock;
 use tokio::{net::TcpStream, time::timeout};
 use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async,
@@ -36,7 +38,7 @@ impl Socket {
         self.0.send(Message::text(message.to_string())).await.unwrap();
     }
 
-    /// The next message that is no ping; none within a while fails the test.
+    /// The next message other than a ping; fails the test if none arrives in time.
     async fn message(&mut self) -> Value {
         loop {
             match timeout(seconds(20), self.0.next()).await.expect("no message").unwrap().unwrap() {
@@ -95,13 +97,159 @@ async fn a_stream_shows_what_any_gateway_takes_in() {
         socket.until_shown(&expected).await;
         socket.say(json!({"type": "ping"})).await;
         assert_eq!(socket.message().await, json!({"type": "pong"}));
-        // Whatever else is said is ignored.
+        // Unknown messages are ignored.
         socket.say(json!({"type": "nonsense"})).await;
         socket.0.send(Message::text("no json")).await.unwrap();
         socket.0.send(Message::binary(vec![1, 2])).await.unwrap();
         socket.say(json!({"type": "ping"})).await;
         assert_eq!(socket.message().await, json!({"type": "pong"}));
     }
+    world.finish().await;
+}
+
+/// There is no other watcher, and the value arrives at once: values are gathered from the handshake on.
+#[tokio::test]
+async fn first_value_after_connecting_is_shown() {
+    let world = World::start().await;
+    let event = event(&world, "toggle").await;
+    for round in 0..5 {
+        let mut socket = Socket::open(&world.admin, STREAM).await;
+        let number = f64::from(round);
+        world.admin.post(DATAPOINTS, value(&event, number)).await.expect(201);
+        assert_eq!(socket.message().await["type"], "connected");
+        socket.until_shown(&HashMap::from([(event.clone(), number)])).await;
+        socket.0.close(None).await.unwrap();
+        assert!(socket.closed().await.is_none_or(|frame| u16::from(frame.code) == 1005));
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn value_of_a_clock_ahead_hides_no_later_value() {
+    let world = World::start().await;
+    let event = event(&world, "ahead").await;
+    let mut socket = Socket::stream(&world.admin).await;
+    let ahead = (world.clock.now() + TimeDelta::minutes(9)).to_rfc3339();
+    let item = json!({"value": 1.0, "event_public_id": event, "timestamp": ahead});
+    world.admin.post(DATAPOINTS, item).await.expect(201);
+    socket.until_shown(&HashMap::from([(event.clone(), 1.0)])).await;
+    world.admin.post(DATAPOINTS, value(&event, 2.0)).await.expect(201);
+    socket.until_shown(&HashMap::from([(event.clone(), 2.0)])).await;
+    world.finish().await;
+}
+
+/// The catalog in memory knows the events: a flood of subscriptions costs the database nothing.
+#[tokio::test]
+async fn subscription_to_known_events_asks_no_database() {
+    let world = World::at(Clock::manual(Clock::system().now()), |_| {}).await;
+    let event = event(&world, "known").await;
+    let mut socket = Socket::stream(&world.admin).await;
+    world.admin.post(DATAPOINTS, value(&event, 1.0)).await.expect(201);
+    socket.until_shown(&HashMap::from([(event.clone(), 1.0)])).await;
+    world.read_models.show_all().await;
+    // One that is not known makes it look up all that there is.
+    let unknown = "018f0000-0000-7000-8000-000000000000";
+    socket.say(json!({"type": "subscribe", "events": [event, unknown]})).await;
+    socket.say(json!({"type": "ping"})).await;
+    assert_eq!(socket.message().await["type"], "pong");
+    let mut locked = signalbox_database::begin(&world.servers.pool, "BEGIN").await.unwrap();
+    let lock = sqlx::query("LOCK TABLE read.checkpoints IN ACCESS EXCLUSIVE MODE");
+    lock.execute(&mut *locked).await.unwrap();
+    for _ in 0..10 {
+        socket.say(json!({"type": "subscribe", "events": [event, "no id"]})).await;
+    }
+    socket.say(json!({"type": "ping"})).await;
+    assert_eq!(socket.message().await["type"], "pong");
+    locked.rollback().await.unwrap();
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn sockets_of_a_user_are_limited() {
+    let world = World::with(|config| config.limits.sockets_per_user = 3).await;
+    let viewer = world.user("viewer", "viewer").await;
+    let mut sockets = join_all((0..3).map(|_| Socket::stream(&viewer))).await;
+    let url = format!("{}?token={}", viewer.socket_url(STREAM), viewer.token.as_ref().unwrap());
+    match connect_async(&url).await {
+        Err(Error::Http(response)) => {
+            assert_eq!(response.status().as_u16(), 429);
+            assert!(response.headers().contains_key("retry-after"));
+        }
+        other => panic!("{other:?}"),
+    }
+    // Others have places of their own, and a closed socket leaves its place.
+    Socket::stream(&world.admin).await;
+    sockets.pop().unwrap().0.close(None).await.unwrap();
+    eventually(seconds(20), async || connect_async(&url).await.is_ok()).await;
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn expired_token_closes_its_sockets_with_the_reason() {
+    let world = World::at(Clock::manual(Clock::system().now()), |_| {}).await;
+    let operator = world.user("operator", "operator").await;
+    let expires = (world.clock.now() + TimeDelta::hours(1)).to_rfc3339();
+    let made = operator.post("/api/v1/tokens", json!({"name": "t", "expires_at": expires})).await.expect(201);
+    let by_token = operator.with_token(made["token"].as_str().unwrap());
+    let mut sockets = [Socket::stream(&by_token).await, Socket::open(&by_token, TELEMETRY).await];
+    world.clock.advance(TimeDelta::hours(2));
+    for socket in &mut sockets {
+        let frame = socket.closed().await.unwrap();
+        assert_eq!((u16::from(frame.code), frame.reason.as_str()), (1008, "Token has expired"));
+    }
+    // The same for a login, which lasts a day.
+    let mut by_login = Socket::stream(&operator).await;
+    world.clock.advance(TimeDelta::hours(23));
+    let frame = by_login.closed().await.unwrap();
+    assert_eq!((u16::from(frame.code), frame.reason.as_str()), (1008, "Token has expired"));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn telemetry_that_is_too_long_is_refused_and_keeps_its_socket() {
+    let world = World::start().await;
+    let event = event(&world, "pump").await;
+    let item = json!({"value": 1, "event_public_id": event});
+    let mut socket = Socket::open(&world.admin, TELEMETRY).await;
+    // As many as a message may hold.
+    socket.say(json!({"id": "many", "datapoints": vec![item.clone(); 10_000]})).await;
+    assert_eq!(
+        socket.message().await,
+        json!({"type": "ack", "id": "many", "accepted": 10_000, "rejected": []})
+    );
+    for (message, id) in [
+        (json!({"id": "a", "datapoints": vec![item.clone(); 10_001]}), json!("a")),
+        (json!({"id": "b", "datapoints": [item], "padding": "x".repeat(4 << 20)}), json!("b")),
+        (json!({"datapoints": [item], "padding": "x".repeat(15 << 20)}), Value::Null),
+    ] {
+        socket.say(message).await;
+        let said = socket.message().await;
+        assert_eq!((&said["type"], &said["id"]), (&json!("error"), &id), "{said}");
+    }
+    socket.say(json!({"id": "c", "datapoints": [item]})).await;
+    assert_eq!(socket.message().await["accepted"], 1);
+    assert_eq!(listed(&world.admin, "").await.1, 10_001);
+    // Beyond 16 MiB it is not even received.
+    let long = json!({"datapoints": [item], "padding": "x".repeat(17 << 20)}).to_string();
+    let (mut sink, mut frames) = socket.0.split();
+    let sending = async {
+        // The server reads no more of it, so that this may fail or never end.
+        let _ = sink.send(Message::text(long)).await;
+        std::future::pending::<()>().await;
+    };
+    let closed = async {
+        loop {
+            if let Message::Close(frame) = frames.next().await.unwrap().unwrap() {
+                return frame.unwrap();
+            }
+        }
+    };
+    let frame = tokio::select! {
+        () = sending => unreachable!(),
+        frame = timeout(seconds(20), closed) => frame.expect("the socket stays open"),
+    };
+    assert_eq!(u16::from(frame.code), 1009, "{}", frame.reason);
+    assert_eq!(listed(&world.admin, "").await.1, 10_001);
     world.finish().await;
 }
 
@@ -129,7 +277,7 @@ async fn a_subscription_shows_only_its_events() {
 
 /// One reads nothing for a long while; the others are undisturbed, and it sees the newest values in the end.
 #[tokio::test]
-async fn a_slow_reader_gets_the_newest_values_and_disturbs_nobody() {
+async fn a_slow_reader_gets_the_newest_values_and_delays_none() {
     let world = World::start().await;
     let events = events(&world, 40).await;
     let mut slow = Socket::stream(&world.admin).await;
@@ -200,7 +348,7 @@ async fn a_credential_that_becomes_void_closes_its_sockets() {
         let frame = socket.closed().await.unwrap();
         assert_eq!((u16::from(frame.code), frame.reason.as_str()), (1008, "Token has been revoked"));
     }
-    // Whoever may write no longer loses what writes, and keeps what reads.
+    // A user who may no longer write loses the writing sockets, and keeps the reading ones.
     let me = operator.get("/api/v1/auth/me").await.expect(200);
     let path = format!("/api/v1/users/{}", me["public_id"].as_str().unwrap());
     world.admin.put(&path, json!({"role": "viewer"})).await.expect(200);
@@ -237,13 +385,13 @@ async fn a_controller_sends_values_and_hears_only_what_is_wrong() {
     let complaint = socket.message().await;
     assert_eq!((&complaint["type"], &complaint["accepted"]), (&json!("error"), &json!(1)));
     assert_eq!(complaint["rejected"], json!([{"index": 0, "reason": "not a datapoint"}]));
-    let many: Vec<_> = (0..501).map(|number| item(json!(number))).collect();
+    let many: Vec<_> = (0..10_001).map(|number| item(json!(number))).collect();
     socket.say(json!({"datapoints": many})).await;
     let complaint = socket.message().await["message"].as_str().unwrap().to_owned();
-    assert!(complaint.contains("501") && complaint.contains("500"), "{complaint}");
+    assert!(complaint.contains("10001") && complaint.contains("10000"), "{complaint}");
     socket.0.send(Message::text("no json")).await.unwrap();
     assert_eq!(socket.message().await["type"], "error");
-    // It goes on.
+    // The socket still works.
     socket.say(json!({"datapoints": [item(json!(8))]})).await;
     eventually(seconds(20), async || listed(&world.admin, "page_size=2").await == (vec![8.0, 7.0], 202))
         .await;
@@ -251,7 +399,7 @@ async fn a_controller_sends_values_and_hears_only_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_message_with_an_id_is_confirmed_and_taken_once_however_it_comes_again() {
+async fn a_repeated_message_with_an_id_is_confirmed_and_applied_once() {
     let world = World::start().await;
     let operator = world.user("operator", "operator").await;
     let event = event(&world, "pump").await;
@@ -283,7 +431,7 @@ async fn a_message_with_an_id_is_confirmed_and_taken_once_however_it_comes_again
         (json!({"id": "b"}), "ack"),
         (json!({"id": 5, "datapoints": [item(1.0)]}), "error"),
         (json!({"id": "with blanks", "datapoints": [item(1.0)]}), "error"),
-        (json!({"id": "c", "datapoints": vec![item(1.0); 501]}), "error"),
+        (json!({"id": "c", "datapoints": vec![item(1.0); 10_001]}), "error"),
     ] {
         socket.say(message.clone()).await;
         let said = socket.message().await;

@@ -51,17 +51,17 @@ impl Browser {
         Self { page, sent: 0, child, profile }
     }
 
-    /// Begins to load `url`.
+    /// Starts to load `url`.
     pub async fn open(&mut self, url: &str) {
         let answer = self.call("Page.navigate", json!({ "url": url })).await;
         assert!(answer["result"]["errorText"].is_null(), "{url}: {answer}");
     }
 
-    /// What `script` comes to in the page, once that is neither nothing nor false.
+    /// The value of `script` in the page, once it is truthy.
     pub async fn until(&mut self, script: &str) -> Value {
         let params = json!({"expression": script, "returnByValue": true, "awaitPromise": true});
         let mut last = Value::Null;
-        let wanted = async {
+        let found = async {
             loop {
                 // A page that is just being left has no answer.
                 last = self.call("Runtime.evaluate", params.clone()).await;
@@ -72,9 +72,9 @@ impl Browser {
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             }
         };
-        match timeout(seconds(60), wanted).await {
+        match timeout(seconds(60), found).await {
             Ok(value) => value,
-            Err(_) => panic!("in vain: {script}: {last}"),
+            Err(_) => panic!("timed out: {script}: {last}"),
         }
     }
 

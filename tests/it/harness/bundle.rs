@@ -33,6 +33,16 @@ impl Bundle {
         self.with_entry(path, EntryType::Symlink, to, b"")
     }
 
+    /// Adds a file whose path may be longer than a header holds.
+    pub fn with_long_path(mut self, path: &str) -> Self {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::Regular);
+        header.set_mode(0o644);
+        header.set_size(1);
+        self.0.append_data(&mut header, path, &b"x"[..]).unwrap();
+        self
+    }
+
     fn with_entry(mut self, path: &str, kind: EntryType, to: &str, bytes: &[u8]) -> Self {
         let mut header = Header::new_ustar();
         header.as_mut_bytes()[..path.len()].copy_from_slice(path.as_bytes());

@@ -13,27 +13,27 @@ use std::{
 use reqwest::{Method, Request, RequestBuilder, header::HeaderValue, redirect::Policy};
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
-use signalbox_test_support::patience;
+use signalbox_test_support::time_limit;
 use tokio::time::{sleep, timeout};
 
-use super::{Answer, ReadModels, VictimGateway, conformance, seconds};
+use super::{Answer, ReadModels, VictimGateway, conformance, examples, seconds};
 
 /// Speaks to the gateways of a service in turn, with one credential, or none.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
     gateways: Arc<[SocketAddr]>,
-    /// Shared by clones: each request goes to another gateway than the one before.
+    /// Shared by clones: consecutive requests are sent to different gateways.
     turn: Arc<AtomicUsize>,
     /// The one of them that is killed now and then.
     victim: Option<Arc<VictimGateway>>,
-    /// What it waits for after an answer to a write that came before its read models.
+    /// The read models to wait for after an answer to a write that did not.
     read_models: Option<ReadModels>,
     pub token: Option<String>,
 }
 
 impl Client {
-    /// What the keys begin with that it gives to POSTs by itself.
+    /// Prefix of the keys that it adds to POSTs.
     pub const KEYS: &str = "repeatable-";
 
     pub fn new(address: SocketAddr) -> Self {
@@ -93,7 +93,7 @@ impl Client {
         self.with_token(answer.expect(200)["token"].as_str().unwrap())
     }
 
-    /// Address of `path` for who is no client, which stays good as long as the test.
+    /// Address of `path` for other clients, valid during the test.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.lasting_gateway())
     }
@@ -108,7 +108,7 @@ impl Client {
         self.authorized(self.http.request(method, format!("http://{}{path}", self.gateway())))
     }
 
-    /// A GET whose answer the test reads as it comes.
+    /// A GET whose answer the test reads as a stream.
     pub fn stream(&self, path: &str) -> RequestBuilder {
         self.authorized(self.http.get(self.url(path)))
     }
@@ -136,13 +136,13 @@ impl Client {
         self.send(self.request(Method::DELETE, path)).await
     }
 
-    /// Waits until what is at `path` is as wanted; gives it back.
+    /// Waits until the resource at `path` meets the condition; returns it.
     #[track_caller]
     pub fn until(&self, path: String, mut is_so: impl FnMut(&Value) -> bool) -> impl Future<Output = Value> {
         let (client, place) = (self.clone(), Location::caller());
         async move {
             let mut last = Value::Null;
-            let wanted = async {
+            let found = async {
                 loop {
                     last = client.get(&path).await.expect(200);
                     if is_so(&last) {
@@ -151,8 +151,8 @@ impl Client {
                     sleep(Duration::from_millis(20)).await;
                 }
             };
-            if timeout(patience(seconds(60)), wanted).await.is_err() {
-                panic!("{place}: in vain; {path} is {last}");
+            if timeout(time_limit(seconds(60)), found).await.is_err() {
+                panic!("{place}: timed out; {path} is {last}");
             }
             last
         }
@@ -161,6 +161,7 @@ impl Client {
     /// Sends `request` and reads the whole answer.
     pub async fn send(&self, request: RequestBuilder) -> Answer {
         let request = request.build().unwrap();
+        let sent = examples::Sent::of(&request);
         let answer = match &self.victim {
             Some(victim) if request.url().port() == Some(victim.address.port()) => {
                 self.send_beside(victim, request).await
@@ -168,6 +169,7 @@ impl Client {
             _ => self.execute(request).await.unwrap(),
         };
         conformance::check(&answer);
+        examples::note(sent, &answer);
         if let (Some(read_models), Some("eventual")) = (&self.read_models, answer.header("consistency")) {
             read_models.show_all().await;
         }

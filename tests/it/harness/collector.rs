@@ -33,7 +33,7 @@ pub struct Spanned {
 }
 
 impl Spanned {
-    /// The attribute `key` as text; empty when there is none.
+    /// The attribute `key` as text; empty if absent.
     pub fn attribute(&self, key: &str) -> String {
         attribute(&self.attributes, key)
     }
@@ -77,13 +77,13 @@ impl Collector {
         format!("{} {:?}", String::from_utf8_lossy(&taken.bytes), taken.headers)
     }
 
-    /// Waits until a span is as wanted; gives it back.
+    /// Waits for a span that meets the condition; returns it.
     #[track_caller]
     pub fn until(&self, is_so: impl Fn(&Spanned) -> bool) -> impl Future<Output = Spanned> {
         eventually_some(seconds(40), async move || self.spans().into_iter().find(&is_so))
     }
 
-    /// Waits until `trace` has a span of this name; gives it back.
+    /// Waits until `trace` has a span of this name; returns it.
     #[track_caller]
     pub fn until_named(&self, trace: &str, name: &str) -> impl Future<Output = Spanned> {
         let (trace, name) = (trace.to_owned(), name.to_owned());

@@ -6,7 +6,7 @@ use signalbox_config::Config;
 
 use super::program;
 
-/// What a command said, and how it ended.
+/// The output and exit status of a command.
 #[derive(Debug)]
 pub struct Said {
     pub out: String,
@@ -22,7 +22,7 @@ pub async fn signalbox(config: &Config, arguments: &[&str]) -> Said {
 }
 
 impl Said {
-    /// What was printed; fails the test unless all went well.
+    /// The printed output; fails the test unless the command succeeded.
     #[track_caller]
     pub fn well(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");

@@ -13,8 +13,7 @@ use super::Answer;
 
 /// The description, as clients get it.
 pub fn description() -> &'static Value {
-    static DESCRIPTION: LazyLock<Value> =
-        LazyLock::new(|| serde_json::to_value(signalbox_gateway::openapi()).unwrap());
+    static DESCRIPTION: LazyLock<Value> = LazyLock::new(signalbox_gateway::openapi);
     &DESCRIPTION
 }
 
@@ -81,6 +80,7 @@ fn check_error_shape(answer: &Answer, path: &str, place: &str) {
         for field in ["type", "title", "detail", "code"] {
             assert!(body[field].as_str().is_some_and(|text| !text.is_empty()), "{field} is missing: {place}");
         }
+        check_code(answer, body["code"].as_str().unwrap(), place);
         let is_snake = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         assert!(body["code"].as_str().unwrap().chars().all(is_snake), "{place}");
         let has_errors = body["errors"].as_array().is_some_and(|errors| !errors.is_empty());
@@ -90,6 +90,13 @@ fn check_error_shape(answer: &Answer, path: &str, place: &str) {
         assert_eq!(fields.len(), 1, "{place}");
         assert!(fields["error"].as_str().is_some_and(|text| !text.is_empty()), "{place}");
     }
+}
+
+/// Fails unless the description of the answer names its `code`. Paths and methods that are none are not described.
+fn check_code(answer: &Answer, code: &str, place: &str) {
+    let Some((_, operation)) = operation(answer) else { return };
+    let described = operation["responses"][answer.status.to_string()]["description"].as_str().expect(place);
+    assert!(described.contains(&format!("`{code}`")), "the description does not name {code}: {place}");
 }
 
 fn validate(name: &str, schema: &Value, body: &Value, place: &str) {
@@ -102,19 +109,27 @@ fn validate(name: &str, schema: &Value, body: &Value, place: &str) {
     assert!(problems.is_empty(), "{problems:?}: {place}");
 }
 
-fn validator(schema: &Value) -> Validator {
+/// Checks values against `schema`, which may refer to the components of the description.
+pub fn validator(schema: &Value) -> Validator {
     let whole = json!({"allOf": [schema], "components": description()["components"]});
     let options = jsonschema::options().with_draft(jsonschema::Draft::Draft202012);
     options.should_validate_formats(true).build(&whole).unwrap()
+}
+
+/// The operation that gave `answer`, and its id.
+pub fn operation(answer: &Answer) -> Option<(&'static str, &'static Value)> {
+    let (_, methods) = find(&plain(&answer.path))?;
+    let operation = methods.get(answer.method.as_str().to_lowercase())?;
+    Some((operation["operationId"].as_str()?, operation))
 }
 
 /// The described path that `path` is one of.
 fn find(path: &str) -> Option<(&'static str, &'static Value)> {
     let parts: Vec<_> = path.split('/').collect();
     let fits = |template: &str| {
-        let wanted: Vec<_> = template.split('/').collect();
-        wanted.len() == parts.len()
-            && wanted.iter().zip(&parts).all(|(wanted, part)| wanted == part || wanted.starts_with('{'))
+        let pattern: Vec<_> = template.split('/').collect();
+        pattern.len() == parts.len()
+            && pattern.iter().zip(&parts).all(|(pattern, part)| pattern == part || pattern.starts_with('{'))
     };
     let paths = description()["paths"].as_object().unwrap();
     let exact = paths.get_key_value(path).or_else(|| paths.iter().find(|(template, _)| fits(template)));

@@ -1,5 +1,5 @@
-//! A stand-in for an agent of the FileFlux family. It lists no capabilities, reads messages strictly, and has the
-//! habits of the original: whoever serves it must not surprise it.
+//! A stand-in for an agent of the FileFlux family. It lists no capabilities, reads messages strictly, and behaves
+//! like the original: a service must not surprise it.
 
 use std::{
     collections::HashSet,
@@ -55,7 +55,7 @@ struct Inner {
     received: Mutex<Vec<Value>>,
     /// Every message that was sent, in order.
     sent: Mutex<Vec<Value>>,
-    /// What broke the agent's expectations; a test fails on any.
+    /// Violated expectations of the agent; a test fails on any.
     complaints: Mutex<Vec<String>>,
 }
 
@@ -213,7 +213,7 @@ impl Inner {
     fn say(&self, outgoing: &mpsc::UnboundedSender<Value>, kind: &str, data: Value) {
         let message = json!({"type": kind, "data": data});
         self.sent.lock().unwrap().push(message.clone());
-        // The connection may have ended meanwhile; then nobody hears it.
+        // The connection may have ended meanwhile; then the message is lost.
         let _ = outgoing.send(message);
     }
 

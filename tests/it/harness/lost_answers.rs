@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 
 use super::World;
 
-/// Speaks faster than the command handlers and says that nobody carries out a command. They do so all the same: it is as if
-/// their answers were lost. Ends when it is dropped.
+/// Answers before the command handlers that there is no handler. They carry out the command all the same: it is as if
+/// their answers were lost. Stops when it is dropped.
 #[derive(Debug)]
 pub struct LostAnswers {
     count: Arc<AtomicUsize>,

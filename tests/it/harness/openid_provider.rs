@@ -87,7 +87,7 @@ impl OpenIdProvider {
     }
 }
 
-/// Goes from page to page and keeps cookies.
+/// Follows redirects and keeps cookies.
 #[derive(Debug, Default)]
 pub struct Surfer {
     http: Client,
@@ -108,7 +108,7 @@ impl Surfer {
         Self { http, cookies: BTreeMap::new() }
     }
 
-    /// Goes to `url`, logs in as `login`, and consents; gives back where the provider sends it.
+    /// Opens `url`, logs in as `login`, and consents; returns the provider's redirect.
     pub async fn log_in(&mut self, url: &str, login: &str) -> String {
         let mut place = self.walk(self.http.get(url), url).await;
         loop {

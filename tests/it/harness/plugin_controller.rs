@@ -14,8 +14,8 @@ use super::seconds;
 pub struct PluginController(Child);
 
 impl PluginController {
-    /// Starts it against the service at `url`, with pauses that suit a test and with `options`; it keeps its buffer below
-    /// `state`.
+    /// Starts it against the service at `url`, with delays that suit a test and with `options`; it keeps its buffer
+    /// below `state`.
     pub fn start(url: &str, token: &str, state: &Path, options: &[&str]) -> Self {
         let top = Path::new(env!("CARGO_MANIFEST_DIR"));
         let path = std::env::join_paths([top.join("controller/src"), top.join(".tools/python")]).unwrap();

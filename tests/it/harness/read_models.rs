@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use signalbox_test_support::{TestServers, patience};
+use signalbox_test_support::{TestServers, time_limit};
 use sqlx::PgPool;
 use tokio::time::{Instant, sleep};
 
@@ -27,14 +27,14 @@ impl ReadModels {
         for pool in &self.0 {
             let begun = Instant::now();
             while !shows(pool, position).await {
-                assert!(begun.elapsed() < patience(seconds(20)), "the read models do not show {position}");
+                assert!(begun.elapsed() < time_limit(seconds(20)), "the read models do not show {position}");
                 sleep(Duration::from_millis(20)).await;
             }
         }
     }
 }
 
-/// Whether they show the log up to `position`; not, where nobody answers.
+/// Whether they show the log up to `position`; false if the database does not answer.
 async fn shows(pool: &PgPool, position: i64) -> bool {
     let shown = sqlx::query_scalar("SELECT min(position) >= $1 FROM read.checkpoints");
     shown.bind(position).fetch_one(pool).await.unwrap_or(false)

@@ -20,7 +20,7 @@ pub struct RealAgent {
 }
 
 impl RealAgent {
-    /// Starts an agent with the root `folder` and pauses that suit a test.
+    /// Starts an agent with the root `folder` and delays that suit a test.
     pub fn start(url: &str, token: &str, folder: &Folder, transport: Transport) -> Self {
         Self::with(url, token, folder, transport, |_| {})
     }
@@ -44,7 +44,8 @@ impl RealAgent {
         timing.reconnect_max = Duration::from_millis(200);
         timing.retry_base = Duration::from_millis(10);
         timing.retry_max = Duration::from_millis(100);
-        // As patient in all as with the pauses of a plant, so that a service that moves to another node costs no attempt.
+        // The same total time as with the delays of a plant, so that a service that moves to another node costs no
+        // attempt.
         timing.retry_tries = 300;
         timing.unauthorized = Duration::from_millis(50);
         timing.poll = seconds(2);

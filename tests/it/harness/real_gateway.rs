@@ -17,7 +17,11 @@ pub struct RealGateway {
 impl RealGateway {
     /// Starts it and waits until it answers.
     pub async fn start(config: &Config) -> Self {
-        let address = free_address();
+        Self::start_at(config, free_address()).await
+    }
+
+    /// Starts it at an address that an earlier one had.
+    pub async fn start_at(config: &Config, address: SocketAddr) -> Self {
         let mut command = program(config);
         command.args(["serve", "--role", "gateway"]).env("SIGNALBOX_SERVER__ADDRESS", address.to_string());
         let process = command.stdin(Stdio::null()).spawn().unwrap();

@@ -25,14 +25,14 @@ use super::{eventually, eventually_some, seconds};
 
 const MAX_SKEW_SECONDS: u64 = 300;
 
-/// What a receiver does with a request that it takes.
+/// A receiver's reaction to a request.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Manner {
+pub enum Behaviour {
     /// 200.
     Accept,
     /// Another status.
     Answer(u16),
-    /// Nothing, until it gets another manner; then 200.
+    /// No answer until the behaviour changes; then 200.
     Hold,
     /// Breaks the connection.
     Reset,
@@ -71,7 +71,7 @@ pub struct Receiver {
 
 struct Shared {
     secret: Option<String>,
-    manner: watch::Sender<Manner>,
+    behaviour: watch::Sender<Behaviour>,
     got: Mutex<Vec<Got>>,
     held: AtomicUsize,
     most_held: AtomicUsize,
@@ -79,20 +79,20 @@ struct Shared {
 
 impl Receiver {
     pub async fn start() -> Self {
-        Self::with(None, Manner::Accept).await
+        Self::with(None, Behaviour::Accept).await
     }
 
     /// One that takes only what is signed with `secret`.
     pub async fn signed(secret: &str) -> Self {
-        Self::with(Some(secret.to_owned()), Manner::Accept).await
+        Self::with(Some(secret.to_owned()), Behaviour::Accept).await
     }
 
-    pub async fn with(secret: Option<String>, manner: Manner) -> Self {
+    pub async fn with(secret: Option<String>, behaviour: Behaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             secret,
-            manner: watch::Sender::new(manner),
+            behaviour: watch::Sender::new(behaviour),
             got: Mutex::default(),
             held: AtomicUsize::new(0),
             most_held: AtomicUsize::new(0),
@@ -116,8 +116,8 @@ impl Receiver {
         format!("http://{}/{path}", self.address)
     }
 
-    pub fn behave(&self, manner: Manner) {
-        self.shared.manner.send_replace(manner);
+    pub fn behave(&self, behaviour: Behaviour) {
+        self.shared.behaviour.send_replace(behaviour);
     }
 
     pub fn got(&self) -> Vec<Got> {
@@ -134,7 +134,7 @@ impl Receiver {
         self.shared.most_held.load(Ordering::SeqCst)
     }
 
-    /// Waits until `count` requests have come; gives them back.
+    /// Waits until `count` requests have come; returns them.
     #[track_caller]
     pub fn until_got(&self, count: usize) -> impl Future<Output = Vec<Got>> {
         eventually_some(seconds(20), async move || Some(self.got()).filter(|got| got.len() >= count))
@@ -169,35 +169,35 @@ async fn serve(socket: TcpStream, shared: &Shared) -> Option<()> {
     }
 }
 
-/// Status of the answer; `None` when there is none, or it has been sent.
+/// Status of the answer; `None` if there is none, or if it has been sent already.
 async fn answer(socket: &mut TcpStream, shared: &Shared) -> Option<u16> {
-    let manner = shared.manner.borrow().clone();
-    match manner {
-        Manner::Accept => Some(200),
-        Manner::Answer(status) => Some(status),
-        Manner::Hold => {
+    let behaviour = shared.behaviour.borrow().clone();
+    match behaviour {
+        Behaviour::Accept => Some(200),
+        Behaviour::Answer(status) => Some(status),
+        Behaviour::Hold => {
             let held = shared.held.fetch_add(1, Ordering::SeqCst) + 1;
             shared.most_held.fetch_max(held, Ordering::SeqCst);
-            let mut manners = shared.manner.subscribe();
+            let mut behaviours = shared.behaviour.subscribe();
             let mut byte = [0];
             // A caller that gives up closes the connection.
             let is_there = tokio::select! {
-                changed = manners.wait_for(|manner| *manner != Manner::Hold) => changed.is_ok(),
+                changed = behaviours.wait_for(|behaviour| *behaviour != Behaviour::Hold) => changed.is_ok(),
                 _ = socket.peek(&mut byte) => false,
             };
             shared.held.fetch_sub(1, Ordering::SeqCst);
             is_there.then_some(200)
         }
-        Manner::Reset => {
+        Behaviour::Reset => {
             socket.set_zero_linger().unwrap();
             None
         }
-        Manner::Redirect(to) => {
+        Behaviour::Redirect(to) => {
             let head = format!("HTTP/1.1 307 Away\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
             socket.write_all(head.as_bytes()).await.ok()?;
             None
         }
-        Manner::Flood => {
+        Behaviour::Flood => {
             socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n").await.ok()?;
             let zeros = vec![0; 64 * 1024];
             while socket.write_all(&zeros).await.is_ok() {}

@@ -29,7 +29,7 @@ pub struct Separate {
 struct Process {
     role: &'static str,
     child: Child,
-    /// Where it tells its numbers.
+    /// Address of its metrics.
     metrics: SocketAddr,
 }
 
@@ -42,7 +42,9 @@ impl Separate {
         let start = |role: &'static str| {
             let metrics = free_address();
             let log = File::create(log_of(&folder, role)).unwrap();
-            let mut command = Command::new(env!("CARGO_BIN_EXE_signalbox"));
+            // With fewer open files than the system allows, as most systems start a process.
+            let mut command = Command::new("sh");
+            command.args(["-c", "ulimit -S -n 1024 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_signalbox")]);
             command.args(["serve", "--role", role]).env_remove("SIGNALBOX_CONFIG").kill_on_drop(true);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
             command
@@ -69,7 +71,7 @@ impl Separate {
         Self { servers, admin, processes, folder }
     }
 
-    /// Asks all processes to stop, and waits for them; gives back how each ended.
+    /// Asks all processes to stop, and waits for them; returns how each ended.
     pub async fn stop(&mut self) -> Vec<(&'static str, ExitStatus)> {
         let mut ended = Vec::new();
         for process in &self.processes {
@@ -82,14 +84,29 @@ impl Separate {
         ended
     }
 
-    /// What the process with `role` tells of itself.
+    /// Where the process with `role` answers operators.
+    pub fn metrics_address(&self, role: &str) -> SocketAddr {
+        self.processes.iter().find(|process| process.role == role).unwrap().metrics
+    }
+
+    /// The roles and the ids of their processes.
+    pub fn process_ids(&self) -> impl Iterator<Item = (&'static str, u32)> {
+        self.processes.iter().map(|process| (process.role, process.child.id().unwrap()))
+    }
+
+    /// Kills the process with `role`.
+    pub async fn kill(&mut self, role: &str) {
+        let process = self.processes.iter_mut().find(|process| process.role == role).unwrap();
+        process.child.kill().await.unwrap();
+    }
+
+    /// The metrics of the process with `role`.
     pub async fn metrics(&self, role: &str) -> String {
-        let process = self.processes.iter().find(|process| process.role == role).unwrap();
-        let url = format!("http://{}/metrics", process.metrics);
+        let url = format!("http://{}/metrics", self.metrics_address(role));
         reqwest::get(url).await.unwrap().text().await.unwrap()
     }
 
-    /// What the process with `role` has logged.
+    /// The log output of the process with `role`.
     pub fn log(&self, role: &str) -> String {
         std::fs::read_to_string(log_of(&self.folder, role)).unwrap()
     }

@@ -5,10 +5,11 @@ use std::{net::SocketAddr, path::PathBuf};
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
+use signalbox_database::Steps;
 use signalbox_documents::Documents;
 use signalbox_egress::{Egress, Policy};
 use signalbox_firmware::Updates;
-use signalbox_gateway::{Gateway, Inspectors};
+use signalbox_gateway::{Gateway, SandboxedParsers};
 use signalbox_messaging::{Bus, Mailbox};
 use signalbox_plugins::Plugins;
 use signalbox_sealing::Sealer;
@@ -19,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::seconds;
 
-/// What one process of the service is made of.
+/// The parts of one process of the service.
 pub struct Process {
     pub pool: PgPool,
     pub bus: Bus,
@@ -39,7 +40,7 @@ impl Process {
         Self { pool, bus, clock, config, stop: CancellationToken::new(), tasks: JoinSet::new() }
     }
 
-    /// Takes all roles but that of a gateway, that of the workers if it is wanted.
+    /// Takes all roles but that of a gateway, and that of the workers only if `works`.
     pub async fn take_inner_roles(&mut self, works: bool) {
         self.handle_commands();
         self.project();
@@ -56,11 +57,9 @@ impl Process {
 
     /// Takes the role of the projections.
     pub fn project(&mut self) {
-        let (pool, bus, clock, stop) = self.parts();
-        let days = self.config.monitoring.retention_days;
-        let retention_days = (days > 0).then_some(days);
+        let (pool, bus, _, stop) = self.parts();
         self.tasks.spawn(async move {
-            signalbox_projections::keep_up(pool, bus, clock, retention_days, stop).await;
+            signalbox_projections::keep_up(pool, bus, stop).await;
         });
     }
 
@@ -70,12 +69,14 @@ impl Process {
         self.tasks.spawn(signalbox_workers::run(context, self.stop.clone()));
     }
 
-    /// What workers share in this process, for a worker that a test steps by hand.
+    /// The workers' context in this process, for a worker that a test steps by hand.
     pub async fn worker_context(&self) -> signalbox_workers::Context {
         let (pool, bus, clock, _) = self.parts();
         let mailbox = Mailbox::open(&bus).await.unwrap();
         let (blobs, config) = (blobs(&self.config), self.config.clone());
-        let egress = Egress::new(Policy::allowing(&config.egress.allowed_networks).unwrap()).unwrap();
+        let policy = Policy::allowing(&config.egress.allowed_networks).unwrap();
+        let egress = Egress::new(policy.clone()).unwrap();
+        let egress_without_loopback = Egress::new(policy.without_loopback()).unwrap();
         let sealer = Sealer::open(&pool, &clock).await.unwrap();
         let firmware = Updates::new(config.storage.folder.join("updates"), &config.firmware).unwrap();
         let documents = self.documents().await;
@@ -89,13 +90,15 @@ impl Process {
             texts,
             firmware,
             egress,
+            egress_without_loopback,
             sealer,
             clock,
             config,
+            steps: Steps::default(),
         }
     }
 
-    /// Takes the role of a gateway on a free port; gives back its address.
+    /// Takes the role of a gateway on a free port; returns its address.
     pub async fn serve(&mut self) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -109,21 +112,28 @@ impl Process {
         let blobs = blobs(&self.config);
         let documents = self.documents().await;
         let config = self.config.clone();
-        let program = PathBuf::from(env!("CARGO_BIN_EXE_signalbox"));
+        let (program, allow_unconfined) = (self.program(), config.sandbox.allow_unconfined);
         let folder = config.storage.folder.join("plugins");
-        let plugins = Plugins::new(folder, program, config.plugins.python.clone());
-        let inspectors = Inspectors { documents, plugins };
-        let gateway = Gateway::open(pool, bus, blobs, clock, config, inspectors, stop).await.unwrap();
+        let plugins = Plugins::new(folder, program, config.plugins.python.clone(), allow_unconfined);
+        let parsers = SandboxedParsers { documents, plugins };
+        let gateway = Gateway::open(pool, bus, blobs, clock, config, parsers, stop).await.unwrap();
         self.tasks.spawn(async move { gateway.serve(listener).await.unwrap() });
     }
 
-    /// Who reads documents, for a test that turns it on by a number of parsers: starting them takes time.
+    /// The program that parses documents and plugins: the service's, or a replacement that the test has put into the
+    /// storage folder.
+    fn program(&self) -> PathBuf {
+        let other = self.config.storage.folder.join("program");
+        if other.exists() { other } else { PathBuf::from(env!("CARGO_BIN_EXE_signalbox")) }
+    }
+
+    /// Extraction for tests that set a number of parsers: starting them takes time.
     async fn documents(&self) -> Option<Documents> {
         if self.config.extraction.parsers == 0 {
             return None;
         }
-        let program = PathBuf::from(env!("CARGO_BIN_EXE_signalbox"));
-        Some(Documents::start(&self.config.extraction, program).await.unwrap())
+        let documents = Documents::start(&self.config.extraction, self.program()).await.unwrap();
+        Some(documents.allow_unconfined(self.config.sandbox.allow_unconfined))
     }
 
     /// Stops all roles and waits for their end.

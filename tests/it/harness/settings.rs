@@ -1,10 +1,10 @@
-//! A configuration as another process is told it.
+//! A configuration in the form that another process is given.
 
 use serde_json::Value;
 use signalbox_config::Config;
 use tokio::process::Command;
 
-/// What stands for a secret in a configuration that is written down.
+/// Replaces a secret in a printed configuration.
 const HIDDEN: &str = "***";
 
 /// The program with all settings of `config`, killed when it is dropped.
@@ -19,7 +19,7 @@ fn variables(config: &Config) -> Vec<(String, String)> {
     let Value::Object(sections) = serde_json::to_value(config).unwrap() else { panic!("not sections") };
     let mut variables = Vec::new();
     for (section, values) in sections {
-        let Value::Object(values) = values else { panic!("{section} is no section") };
+        let Value::Object(values) = values else { panic!("{section} is not a section") };
         for (key, value) in values {
             let name = format!("{section}.{key}");
             let text = match text_of(&value) {
@@ -41,7 +41,7 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// What is never printed, so that nobody else can be told it by accident.
+/// A secret, which is never printed, so that it does not reach another process by accident.
 fn secret<'a>(config: &'a Config, name: &str) -> &'a str {
     let secret = match name {
         "database.url" => &config.database.url,
@@ -51,7 +51,7 @@ fn secret<'a>(config: &'a Config, name: &str) -> &'a str {
         "sso.client_secret" => &config.sso.client_secret,
         "extraction.google_vision_key" => &config.extraction.google_vision_key,
         "extraction.llm_key" => &config.extraction.llm_key,
-        other => panic!("another process is not told {other}"),
+        other => panic!("another process cannot be given {other}"),
     };
     secret.expose()
 }

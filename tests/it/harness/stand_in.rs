@@ -1,4 +1,4 @@
-//! A server that stands in for one of somebody else's: it keeps every request and answers as it is told.
+//! A stand-in for an external server: it keeps every request and answers as configured.
 
 use std::{
     convert::Infallible,
@@ -25,14 +25,14 @@ pub struct Seen {
     pub body: Vec<u8>,
 }
 
-/// What it does with a request.
+/// The answer to a request.
 #[derive(Debug, Clone)]
 pub enum Reply {
     Status(u16),
     Text(String),
     Json(Value),
     Bytes(Vec<u8>),
-    /// These bytes, and then nothing, with an end that never comes.
+    /// These bytes, and then an answer that never ends.
     Stuck(Vec<u8>),
     /// That it is at this address.
     Away(String),
@@ -75,12 +75,12 @@ impl StandIn {
         Self { url, shared, server }
     }
 
-    /// What it does from now on.
+    /// Sets the behaviour from now on.
     pub fn behave(&self, behaviour: impl Fn(&Seen) -> Reply + Send + 'static) {
         *self.shared.behaviour.lock().unwrap() = Box::new(behaviour);
     }
 
-    /// Counts requests anew.
+    /// Counts requests again.
     pub fn forget(&self) {
         self.shared.seen.lock().unwrap().clear();
     }

@@ -14,7 +14,7 @@ use std::{
 
 use signalbox_clock::Clock;
 use signalbox_config::Config;
-use signalbox_test_support::{free_address, patience};
+use signalbox_test_support::{free_address, time_limit};
 use tokio::{
     net::{TcpListener, TcpStream},
     process::Child,
@@ -33,10 +33,10 @@ const FIRST_KILL: Duration = Duration::from_millis(500);
 /// A second process with a gateway, a command handler and a runner of read models.
 pub struct Victim {
     stop: CancellationToken,
-    killer: JoinHandle<Option<Life>>,
+    killer: JoinHandle<Option<ProcessRun>>,
 }
 
-/// What that process is.
+/// The role of that process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VictimKind {
     /// The program with all roles, killed with SIGKILL.
@@ -46,7 +46,7 @@ pub enum VictimKind {
     Threads,
 }
 
-/// What clients know of its gateway, as a load balancer knows it of those that it watches.
+/// The address of its gateway, which clients watch as a load balancer does.
 #[derive(Debug)]
 pub struct VictimGateway {
     pub address: SocketAddr,
@@ -95,7 +95,7 @@ impl Victim {
         let stop = CancellationToken::new();
         let (config, clock, stopped) = (config.clone(), clock.clone(), stop.clone());
         let test = thread::current().name().unwrap_or_default().to_owned();
-        let mut life = Life::begin(kind, &config, &clock, gateway.address).await;
+        let mut run = ProcessRun::begin(kind, &config, &clock, gateway.address).await;
         let killer = tokio::spawn(async move {
             let mut rest = FIRST_KILL;
             loop {
@@ -105,32 +105,32 @@ impl Victim {
                     gateway.leave().await;
                 };
                 if stopped.run_until_cancelled(condemned).await.is_none() {
-                    return Some(life);
+                    return Some(run);
                 }
-                life.end().await;
+                run.end().await;
                 eprintln!("killed the second process of {test}: {kind:?}");
-                let next = Life::begin(kind, &config, &clock, gateway.address);
-                life = stopped.run_until_cancelled(next).await?;
+                let next = ProcessRun::begin(kind, &config, &clock, gateway.address);
+                run = stopped.run_until_cancelled(next).await?;
                 rest = period;
             }
         });
         Self { stop, killer }
     }
 
-    /// Kills it no more; gives back the one that lives, if it does not just start.
-    pub async fn spare(self) -> Option<Life> {
+    /// Kills it no more; returns the one that lives, if it does not just start.
+    pub async fn spare(self) -> Option<ProcessRun> {
         self.stop.cancel();
-        self.killer.await.expect("nobody killed the second process any more: it did not start again")
+        self.killer.await.expect("the second process is not killed any more: it did not start again")
     }
 }
 
 /// From one start to the next end.
-pub enum Life {
+pub enum ProcessRun {
     Program(Child),
     Threads(Background, Box<Process>),
 }
 
-impl Life {
+impl ProcessRun {
     async fn begin(kind: VictimKind, config: &Config, clock: &Clock, address: SocketAddr) -> Self {
         match kind {
             VictimKind::Program => Self::Program(begin_program(config, address).await),
@@ -153,7 +153,7 @@ impl Life {
         match self {
             Self::Program(mut child) => {
                 terminate(&child).await;
-                let status = timeout(patience(seconds(20)), child.wait()).await;
+                let status = timeout(time_limit(seconds(20)), child.wait()).await;
                 let status = status.expect("the second process did not stop").unwrap();
                 assert!(status.success(), "the second process ended with {status}");
             }
@@ -174,7 +174,7 @@ async fn begin_program(config: &Config, address: SocketAddr) -> Child {
         .stdout(Stdio::null())
         .stderr(File::create(&log).unwrap());
     if config.extraction.parsers == 0 {
-        // Nobody reads documents in the first process either. With such an address, nobody does here.
+        // The first process has no document parsers either. With such an address, this one has none.
         command.env("SIGNALBOX_EXTRACTION__TIKA_URL", "no address");
     }
     let mut child = command.spawn().unwrap();
@@ -190,7 +190,7 @@ async fn begin_program(config: &Config, address: SocketAddr) -> Child {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(patience(seconds(20)), ready).await.expect("the second process does not become ready");
+    timeout(time_limit(seconds(20)), ready).await.expect("the second process does not become ready");
     child
 }
 
@@ -226,7 +226,7 @@ impl Drop for Background {
     }
 }
 
-/// Takes the address, which whoever had it before may still be about to give up.
+/// Binds the address, which its previous owner may still be about to release.
 async fn bind(address: SocketAddr) -> std::net::TcpListener {
     let taken = async {
         loop {
@@ -236,7 +236,7 @@ async fn bind(address: SocketAddr) -> std::net::TcpListener {
             }
         }
     };
-    let listener = timeout(patience(seconds(20)), taken).await.expect("the address stays taken");
+    let listener = timeout(time_limit(seconds(20)), taken).await.expect("the address stays taken");
     listener.set_nonblocking(true).unwrap();
     listener
 }

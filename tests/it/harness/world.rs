@@ -13,7 +13,7 @@ use signalbox_clock::Clock;
 use signalbox_config::{Config, Secret};
 use signalbox_gateway::{FirstAdmin, ensure_admin};
 use signalbox_messaging::Mailbox;
-use signalbox_test_support::{S3Server, Setup, TestServers, patience};
+use signalbox_test_support::{S3Server, Setup, TestServers, time_limit};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
@@ -50,23 +50,23 @@ pub struct AgentAccount {
     pub token: String,
 }
 
-/// What a service begins with.
+/// The initial state of a service.
 enum Beginning<'a> {
     Empty,
-    /// Empty, and its time is the test's: what a worker holds that dies may be held for ever.
+    /// Empty, and its time is the test's: claims of a crashed worker may never expire.
     ByClock,
     /// Empty, and its workers are processes that the test starts.
     WithoutWorkers,
     /// Empty, and its workers are in one process, whatever the other tests of this run have.
     WithOneWorker,
-    /// Empty, and nobody but the test disturbs its nats-servers.
+    /// Empty, and only the test disturbs its nats-servers.
     WithOwnBus,
     /// The log of another one, in which the token is an admin's.
     Archive(&'a Path, &'a str),
 }
 
 impl Beginning<'_> {
-    /// What the second process is in a run that kills it; none if the test kills for itself.
+    /// The role of the second process in a run that kills it; none if the test kills for itself.
     fn kind_of_victim(&self) -> Option<VictimKind> {
         match self {
             Self::Empty | Self::Archive(..) => Some(VictimKind::Program),
@@ -106,8 +106,8 @@ impl World {
         Self::begin(clock, adjust, Beginning::ByClock).await
     }
 
-    /// A service that begins with the log of another one, in which `token` is an admin's. Nobody logs in, so that nothing is
-    /// added to the log.
+    /// A service that starts with the log of another one, in which `token` is an admin's. There is no login, so that
+    /// nothing is added to the log.
     pub async fn of_archive(archive: &Path, token: &str) -> Self {
         Self::begin(Clock::system(), |_| {}, Beginning::Archive(archive, token)).await
     }
@@ -128,6 +128,7 @@ impl World {
         config.limits.logins_per_account = 1000;
         config.limits.logins_per_address = 1000;
         config.limits.request_burst = 100_000;
+        config.limits.read_seconds_per_user = 0;
         config.egress.allowed_networks = vec!["127.0.0.0/8".to_owned()];
         let is_scaled = Setup::of_this_run().is_scaled();
         if is_scaled {
@@ -172,12 +173,11 @@ impl World {
         let outlived = condemned.as_ref().map(|(_, gateway, _)| gateway.clone());
         let anonymous = Client::of(&gateways).that_sees_its_writes(&read_models).that_outlives(outlived);
         if !matches!(beginning, Beginning::Archive(..)) {
-            // Nobody could log in yet.
+            // A login would have failed until now.
             assert_eq!(anonymous.get("/readyz").await.status, 503);
-            ensure_admin(&main.pool, &main.bus, &clock, first)
-                .await
-                .unwrap()
-                .expect("there was no user before");
+            let new = ensure_admin(&main.pool, &main.bus, &clock, first).await.unwrap();
+            let new = new.expect("there was no user before");
+            assert!(new.made_password.is_none(), "a password that was given is not to be shown");
         }
         let victim = match condemned {
             Some((kind, gateway, period)) => {
@@ -188,7 +188,7 @@ impl World {
         eventually(seconds(10), async || anonymous.get("/readyz").await.status == 200).await;
         let admin = match beginning {
             Beginning::Archive(_, token) => anonymous.with_token(token),
-            // Other gateways would tell of it a moment later, when a test has begun to count logins.
+            // Other gateways would count it a moment later, when a test has started to count logins.
             _ => Client::new(address).log_in(ADMIN, PASSWORD).await.at(&anonymous),
         };
         Self { servers, config, clock, address, admin, read_models, main, others, victim, folder }
@@ -199,18 +199,21 @@ impl World {
         self.admin.anonymous()
     }
 
-    /// The admin at one gateway that nobody kills, whatever the other tests of this run have: for what each gateway knows by
-    /// itself, and for files that it removes, which stay if it dies before.
+    /// The admin at one gateway that is never killed, whatever the other tests of this run have: for state that each
+    /// gateway keeps by itself, and for files that it removes, which stay if it crashes before.
     pub fn at_one_gateway(&self) -> Client {
         self.admin.at(&Client::new(self.address))
     }
 
-    /// Starts another gateway on the same servers and folder; gives back a client of it without credentials.
+    /// Starts another gateway on the same servers and folder; returns a client of it without credentials.
     pub async fn another_gateway(&mut self) -> Client {
-        let mut process = Process::new(&self.config, &self.clock).await;
-        let address = process.serve().await;
-        self.others.push(process);
-        Client::new(address)
+        let clock = self.clock.clone();
+        self.another_gateway_by(&clock).await
+    }
+
+    /// Starts another gateway, on a machine with this clock.
+    pub async fn another_gateway_by(&mut self, clock: &Clock) -> Client {
+        Client::new(self.another_process_by(clock).await.serve().await)
     }
 
     /// Starts another gateway with a storage folder of its own, as on another machine.
@@ -221,6 +224,13 @@ impl World {
     /// Another process with connections of its own that does nothing yet; stopped with the world.
     pub async fn another_process(&mut self) -> &mut Process {
         self.another_process_in(self.config.storage.folder.clone()).await
+    }
+
+    /// Such a process, on a machine with this clock.
+    pub async fn another_process_by(&mut self, clock: &Clock) -> &mut Process {
+        let process = Process::new(&self.config, clock).await;
+        self.others.push(process);
+        self.others.last_mut().unwrap()
     }
 
     /// Such a process with a storage folder of its own, as on another machine.
@@ -261,7 +271,7 @@ impl World {
         self.anonymous().with_token(&agent.token)
     }
 
-    /// Makes a transfer and gives back its integer.
+    /// Makes a transfer and returns its integer.
     pub async fn transfer(
         &self,
         from: &AgentAccount,
@@ -274,7 +284,7 @@ impl World {
         self.admin.post("/api/transfers", transfer).await.expect(201)["id"].as_i64().unwrap()
     }
 
-    /// Waits until transfer `id` is as wanted; gives it back.
+    /// Waits until transfer `id` meets the condition; returns it.
     #[track_caller]
     pub fn until_transfer(
         &self,
@@ -285,7 +295,7 @@ impl World {
         async move {
             let path = format!("/api/transfers/{id}");
             let mut last = Value::Null;
-            let wanted = async {
+            let found = async {
                 loop {
                     last = self.admin.get(&path).await.expect(200);
                     if is_so(&last) {
@@ -294,26 +304,29 @@ impl World {
                     sleep(Duration::from_millis(20)).await;
                 }
             };
-            if timeout(patience(seconds(40)), wanted).await.is_err() {
-                panic!("{place}: in vain; the transfer is {last} after\n{}", self.story("transfer").await);
+            if timeout(time_limit(seconds(40)), found).await.is_err() {
+                panic!(
+                    "{place}: timed out; the transfer is {last} after\n{}",
+                    self.events_of("transfer").await
+                );
             }
             last
         }
     }
 
-    /// Waits until transfer `id` has ended; gives it back.
+    /// Waits until transfer `id` has ended; returns it.
     #[track_caller]
     pub fn until_ended(&self, id: i64) -> impl Future<Output = Value> {
         self.until_transfer(id, |transfer| transfer["phase"] == "done")
     }
 
-    /// Waits until transfer `id` is in `phase`; gives it back.
+    /// Waits until transfer `id` is in `phase`; returns it.
     #[track_caller]
     pub fn until_phase(&self, id: i64, phase: &'static str) -> impl Future<Output = Value> {
         self.until_transfer(id, move |transfer| transfer["phase"] == phase)
     }
 
-    /// Waits until `agent` has `status`; gives it back.
+    /// Waits until `agent` has `status`; returns it.
     #[track_caller]
     pub fn until_agent(&self, agent: &AgentAccount, status: &'static str) -> impl Future<Output = Value> {
         let path = format!("/api/agents/{}", agent.id);
@@ -336,10 +349,10 @@ impl World {
         sqlx::query_scalar(head).fetch_one(&self.servers.pool).await.unwrap()
     }
 
-    /// Makes the service forget the answers that it keeps for repeated requests, as if their gateways had died before they
+    /// Drops the answers that the service keeps for repeated requests, as if their gateways had crashed before they
     /// could keep them.
     pub async fn lose_kept_answers(&self) {
-        let lost = sqlx::query("UPDATE ops.idempotent_requests SET status = NULL");
+        let lost = sqlx::query("UPDATE ops.idempotent_requests SET sealed_answer = NULL");
         lost.execute(&self.servers.pool).await.unwrap();
     }
 
@@ -358,8 +371,8 @@ impl World {
         count.bind(agent.id).fetch_one(&self.servers.pool).await.unwrap()
     }
 
-    /// What the log holds of aggregates of `kind`, one line per event; for the message of a failed assertion.
-    pub async fn story(&self, kind: &str) -> String {
+    /// The log's events of aggregates of `kind`, one line each; for the message of a failed assertion.
+    pub async fn events_of(&self, kind: &str) -> String {
         let statement =
             "SELECT to_char(recorded_at, 'HH24:MI:SS.MS ') || event_type || ' ' || (metadata->>'actor')
             || ' ' || payload::text FROM events WHERE aggregate_type = $1 ORDER BY position";
@@ -368,9 +381,14 @@ impl World {
         lines.join("\n")
     }
 
-    /// What workers share in the first process, for a worker that a test steps by hand.
+    /// The workers' context in the first process, for a worker that a test steps by hand.
     pub async fn worker_context(&self) -> signalbox_workers::Context {
         self.main.worker_context().await
+    }
+
+    /// Where the first process keeps its files.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Names of the staged files, wherever the service keeps them.
@@ -404,8 +422,8 @@ impl World {
             None => None,
         };
         servers.finish().await;
-        if let Some(life) = spared {
-            life.stop().await;
+        if let Some(run) = spared {
+            run.stop().await;
         }
         for process in others.into_iter().chain([main]) {
             process.stop().await;
@@ -416,9 +434,9 @@ impl World {
     /// Ends the test where mail for agents that are away is meant to stay.
     pub async fn finish_with_mail(self) {
         if let Some(victim) = self.victim
-            && let Some(life) = victim.spare().await
+            && let Some(run) = victim.spare().await
         {
-            life.stop().await;
+            run.stop().await;
         }
         for process in self.others.into_iter().chain([self.main]) {
             process.stop().await;

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    cases::{Route, routes},
+    cases::{Route, Subject, routes},
     subjects::{Clients, Subjects},
 };
 use crate::harness::{Answer, Client, World, description};
@@ -15,7 +15,7 @@ const TOO_LONG: usize = 20_000;
 fn fields(route: &Route) -> Vec<(String, Vec<String>, bool)> {
     let schema = &route.operation["requestBody"]["content"]["application/json"]["schema"];
     let Some(name) = schema["$ref"].as_str() else { return Vec::new() };
-    let schema = &description()["components"]["schemas"][name.rsplit('/').next().unwrap()];
+    let schema = component(name);
     let required: Vec<_> = schema["required"].as_array().into_iter().flatten().collect();
     let properties: &Map<String, Value> = schema["properties"].as_object().unwrap();
     properties
@@ -27,14 +27,22 @@ fn fields(route: &Route) -> Vec<(String, Vec<String>, bool)> {
         .collect()
 }
 
+/// The component that a reference leads to.
+pub(super) fn component(reference: &str) -> &'static Value {
+    &description()["components"]["schemas"][reference.rsplit('/').next().unwrap()]
+}
+
 /// JSON types that `property` takes; none when it takes any.
 fn types(property: &Value) -> Vec<String> {
     let name = |value: &Value| value.as_str().unwrap().to_owned();
     match &property["type"] {
         Value::String(_) => vec![name(&property["type"])],
         Value::Array(types) => types.iter().map(name).collect(),
-        _ if property["$ref"].is_string() || property["oneOf"].is_array() => vec!["object".to_owned()],
-        _ => Vec::new(),
+        _ => match (property["$ref"].as_str(), property["oneOf"].as_array()) {
+            (Some(name), _) => types(component(name)),
+            (None, Some(parts)) => parts.iter().flat_map(types).collect(),
+            (None, None) => Vec::new(),
+        },
     }
 }
 
@@ -45,7 +53,7 @@ async fn send(route: &Route, client: &Client, path: &str, body: impl Into<reqwes
 }
 
 /// Fails unless `changed` is refused as invalid, in words that do not repeat it.
-async fn refuse(route: &Route, client: &Client, path: &str, field: &str, changed: Value) {
+pub(super) async fn refuse(route: &Route, client: &Client, path: &str, field: &str, changed: Value) {
     let mut body = route.body.clone().unwrap();
     let shown = changed.to_string().chars().take(40).collect::<String>();
     match changed {
@@ -57,13 +65,13 @@ async fn refuse(route: &Route, client: &Client, path: &str, field: &str, changed
     let is_login = (route.template.ends_with("/login") && answer.status == 401)
         || (route.template.ends_with("/exchange") && answer.status == 400);
     let place = format!("{} with {field} = {shown}: {}", route.name(), answer.text());
-    // What is not the caller's, or is none, is not found.
+    // An id of another user, or a malformed one, is not found.
     let names_nothing = ["job_id", "event_public_id", "plugin_id"].contains(&field) && answer.status == 404;
     assert!(is_login || names_nothing || answer.status == route.invalid(), "{}: {place}", answer.status);
     assert!(!answer.text().contains("geheim"), "{place}");
 }
 
-fn routes_with_body() -> impl Iterator<Item = Route> {
+pub(super) fn routes_with_body() -> impl Iterator<Item = Route> {
     routes().into_iter().filter(|route| route.body.is_some())
 }
 
@@ -109,13 +117,13 @@ async fn no_route_takes_a_field_of_a_wrong_type_or_length() {
         let (client, path) = (route.least(&clients), route.path(&subjects));
         let fields = fields(&route);
         assert!(!fields.is_empty(), "{} has no described fields", route.name());
-        // What an agent says of itself is taken as far as it can be read.
+        // An agent's description of itself is read as far as possible.
         let lenient = ["/api/agent/connect", "/api/agent/messages"].contains(&route.template.as_str());
         for (field, types, is_required) in fields {
             if is_required {
                 refuse(&route, client, &path, &field, Value::Null).await;
             }
-            let is = |wanted: &str| types.iter().any(|known| known == wanted);
+            let is = |expected: &str| types.iter().any(|known| known == expected);
             if types.is_empty() || (lenient && field != "type") {
                 continue;
             }
@@ -123,7 +131,7 @@ async fn no_route_takes_a_field_of_a_wrong_type_or_length() {
                 refuse(&route, client, &path, &field, json!("geheim")).await;
             } else {
                 refuse(&route, client, &path, &field, json!(5)).await;
-                // Kinds of messages that nobody knows are ignored.
+                // Unknown kinds of messages are ignored.
                 if !lenient {
                     refuse(&route, client, &path, &field, json!("geheim\0")).await;
                     refuse(&route, client, &path, &field, json!("geheim".repeat(TOO_LONG / 6))).await;
@@ -147,14 +155,16 @@ async fn no_route_takes_a_field_of_a_wrong_type_or_length() {
     world.finish_with_mail().await;
 }
 
-#[tokio::test]
-async fn no_route_takes_a_value_that_its_rules_forbid() {
-    let world = World::start().await;
-    let subjects = Subjects::new(&world).await;
-    let clients = Clients::new(&world, &subjects).await;
-    let before = world.head().await;
-    let forbidden = [
+/// An id as the route takes them, which names nothing.
+fn missing_id(route: &Route) -> &'static str {
+    if route.is_v1() { "018f0000-0000-7000-8000-000000000000" } else { "999999" }
+}
+
+/// Values that the rules of their fields forbid.
+fn forbidden() -> Vec<(&'static str, Value)> {
+    vec![
         ("name", json!("  ")),
+        ("version", json!(0)),
         ("type", json!("geheim")),
         ("overlap", json!("geheim")),
         ("role", json!("geheim")),
@@ -199,7 +209,7 @@ async fn no_route_takes_a_value_that_its_rules_forbid() {
         ("timestamp", json!("2099-01-01T00:00:00")),
         ("timestamp", json!("1969-12-31T23:59:59Z")),
         ("datapoints", json!([])),
-        ("datapoints", json!([{"value": "1", "event_public_id": "geheim"}])),
+        ("datapoints", json!([{"value": "one", "event_public_id": "geheim"}])),
         ("event_public_ids", json!([])),
         ("minutes", json!(0)),
         ("minutes", json!(14_401)),
@@ -224,7 +234,16 @@ async fn no_route_takes_a_value_that_its_rules_forbid() {
         ("since", json!("geheim")),
         ("from", json!("geheim")),
         ("to", json!("2026-03-01T09:00:00Z")),
-    ];
+    ]
+}
+
+#[tokio::test]
+async fn no_route_takes_a_value_that_its_rules_forbid() {
+    let world = World::start().await;
+    let subjects = Subjects::new(&world).await;
+    let clients = Clients::new(&world, &subjects).await;
+    let before = world.head().await;
+    let forbidden = forbidden();
     let mut tried = 0;
     for route in routes_with_body() {
         let (client, path) = (route.least(&clients), route.path(&subjects));
@@ -238,5 +257,97 @@ async fn no_route_takes_a_value_that_its_rules_forbid() {
     }
     assert!(tried > 40, "{tried}");
     assert_eq!(world.head().await, before);
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn values_are_judged_before_existence() {
+    let world = World::start().await;
+    let subjects = Subjects::new(&world).await;
+    let clients = Clients::new(&world, &subjects).await;
+    // Whether these exist is judged together with the resource itself.
+    let names = ["source_agent_id", "destination_agent_id", "agent_id", "event_public_id"];
+    let mut found = Vec::new();
+    for route in routes_with_body().filter(|route| route.subject != Subject::Nothing) {
+        let client = route.least(&clients);
+        for (field, value) in forbidden() {
+            if names.contains(&field) || route.body.as_ref().unwrap().get(field).is_none() {
+                continue;
+            }
+            let mut body = route.body.clone().unwrap();
+            body[field] = value.clone();
+            let answer = send(&route, client, &route.path_with(missing_id(&route)), body.to_string()).await;
+            if answer.status != route.invalid() {
+                found.push(format!("{} with {field} = {value}: {}", route.name(), answer.status));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}: {found:#?}", found.len());
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn ranges_of_parameters_are_judged_before_existence() {
+    let world = World::start().await;
+    let subjects = Subjects::new(&world).await;
+    let clients = Clients::new(&world, &subjects).await;
+    let mut found = Vec::new();
+    for route in routes().iter().filter(|route| route.subject != Subject::Nothing) {
+        let client = route.least(&clients);
+        let parameters = route.operation["parameters"].as_array().into_iter().flatten();
+        for name in
+            parameters.filter(|known| known["in"] == "query").map(|known| known["name"].as_str().unwrap())
+        {
+            let wrong = match name {
+                "limit" | "page" | "page_size" => "0",
+                "offset" => "-1",
+                "at" | "from" | "to" | "until" => "yesterday",
+                _ => continue,
+            };
+            let path = format!("{}?{name}={wrong}", route.path_with(missing_id(route)));
+            let answer = client.send(route.request(client, &path)).await;
+            if answer.status != route.invalid() {
+                found.push(format!("{} ?{name}={wrong}: {}", route.name(), answer.status));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}: {found:#?}", found.len());
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn null_is_refused_where_a_field_cannot_be_empty() {
+    let world = World::start().await;
+    let subjects = Subjects::new(&world).await;
+    let clients = Clients::new(&world, &subjects).await;
+    let (mut found, mut tried) = (Vec::new(), 0);
+    let changes =
+        routes_with_body().filter(|route| route.method == "PUT" && route.template != "/api/v1/users/{id}");
+    for route in changes {
+        let (client, path) = (route.least(&clients), route.path(&subjects));
+        for (field, types, _) in fields(&route) {
+            if types.iter().any(|known| known == "null") {
+                continue;
+            }
+            let answer = send(&route, client, &path, json!({ field.as_str(): null }).to_string()).await;
+            if answer.status != route.invalid() {
+                found.push(format!(
+                    "{} with {field} = null: {} {}",
+                    route.name(),
+                    answer.status,
+                    answer.text()
+                ));
+            }
+            tried += 1;
+        }
+    }
+    assert!(found.is_empty(), "{}: {found:#?}", found.len());
+    assert!(tried > 30, "{tried}");
+    // Existing clients send null for what stays as it is.
+    let path = format!("/api/v1/users/{}", subjects.user);
+    let user = world.admin.get(&path).await.expect(200);
+    world.admin.put(&path, json!({"email": null, "username": null, "role": null})).await.expect(200);
+    let same = world.admin.get(&path).await.expect(200);
+    assert_eq!((&user["email"], &user["username"]), (&same["email"], &same["username"]));
     world.finish_with_mail().await;
 }

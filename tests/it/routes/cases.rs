@@ -1,11 +1,11 @@
-//! What the description does not say of a route: who may call it, on what, and with which body.
+//! Facts about routes beside their description: the callers, the subjects, and a body.
 
 use serde_json::{Value, json};
 
 use super::subjects::{Clients, Subjects};
 use crate::harness::{Client, description};
 
-/// Who may call a route.
+/// The callers of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     Everybody,
@@ -15,7 +15,7 @@ pub enum Access {
     Agent,
 }
 
-/// What `{id}` names.
+/// The resource that `{id}` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     Nothing,
@@ -113,7 +113,7 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     match operation_id {
         "api_health" | "health" | "api_v1_health" | "livez" | "readyz" | "info" => (Everybody, Nothing, None),
         "login" | "api_login" => (Everybody, Nothing, credentials()),
-        "refresh" | "current_user" | "logout" | "me" => (AnyUser, Nothing, None),
+        "refresh" | "current_user" | "logout" | "me" | "follow_changes" => (AnyUser, Nothing, None),
         "change_password" => {
             (AnyUser, Nothing, Some(json!({"old_password": "not it", "new_password": "long enough"})))
         }
@@ -170,6 +170,13 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "get_delivery" | "redeliver" => (Admin, Delivery, None),
         "list_rules" => (Admin, Nothing, None),
         "create_rule" => (Admin, Nothing, rule("new")),
+        "backtest_draft" => (
+            Admin,
+            Nothing,
+            Some(
+                json!({"rule": rule("draft"), "from": "2026-03-01T10:00:00Z", "to": "2026-03-02T10:00:00Z"}),
+            ),
+        ),
         "backtest_rule" => {
             (Admin, Rule, Some(json!({"from": "2026-03-01T10:00:00Z", "to": "2026-03-02T10:00:00Z"})))
         }
@@ -282,6 +289,7 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "get_extraction_job" | "cancel_extraction_job" | "retry_extraction_job" | "get_extraction_result" => {
             (Everybody, Extraction, None)
         }
+        "upload_content" => (Operator, Transfer, None),
         "upload_file" | "download_file" | "get_manifest" => (Agent, File, None),
         "agent_connect" => (Agent, Nothing, Some(json!({"system_info": {"hostname": "h"}}))),
         "agent_send" => (Agent, Nothing, Some(json!({"type": "heartbeat", "data": {}}))),
@@ -350,10 +358,11 @@ impl Route {
     }
 
     pub fn path_with(&self, id: &str) -> String {
-        let names = ["{id}", "{wid}", "{did}", "{public_id}", "{mapping_id}"];
+        let names = ["{id}", "{wid}", "{did}", "{public_id}", "{mapping_id}", "{type}"];
         let path = names.iter().fold(self.template.clone(), |path, name| path.replace(name, id));
-        // What has no end is asked for what is none.
-        if self.template == "/api/v1/log/stream" { format!("{path}?after=never") } else { path }
+        // An endless stream is requested with an invalid parameter.
+        let is_endless = ["/api/v1/log/stream", "/api/v1/live"].contains(&self.template.as_str());
+        if is_endless { format!("{path}?after=never") } else { path }
     }
 
     /// Whether what is well-formed but wrong is answered by 422.
@@ -371,6 +380,11 @@ impl Route {
             Some(body) => request.json(body),
             None => request,
         }
+    }
+
+    /// Id of the operation.
+    pub fn id(&self) -> &str {
+        self.operation["operationId"].as_str().unwrap()
     }
 
     pub fn name(&self) -> String {
@@ -392,7 +406,7 @@ impl Route {
             {
                 &clients.admin
             }
-            Access::Everybody => &clients.nobody,
+            Access::Everybody => &clients.anonymous,
             Access::AnyUser => &clients.viewer,
             Access::Operator => &clients.operator,
             Access::Admin => &clients.admin,

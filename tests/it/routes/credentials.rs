@@ -85,6 +85,8 @@ async fn forged(world: &World) -> Vec<(&'static str, String)> {
 async fn refuse(route: &Route, client: &Client, path: &str, status: u16, why: &str) {
     let answer = client.send(route.request(client, path)).await;
     assert_eq!(answer.status, status, "{} with {why}: {}", route.name(), answer.text());
+    let challenge = answer.header("www-authenticate");
+    assert_eq!(challenge.is_some(), status == 401, "{} with {why}: {challenge:?}", route.name());
 }
 
 #[tokio::test]
@@ -131,7 +133,7 @@ async fn every_route_takes_an_api_token_where_it_takes_a_login() {
             continue;
         }
         let (token, _) = api_token(login, json!({"name": "walker"})).await;
-        // What names nothing changes nothing, and comes after the credential.
+        // An unknown id changes nothing, and is checked after the credential.
         let path = route.path_with("018f0000-0000-7000-8000-000000000000");
         let answer = token.send(token.request(route.method.parse().unwrap(), &path).body("{")).await;
         let is_renewal = route.template == "/api/auth/refresh" && answer.status == 403;

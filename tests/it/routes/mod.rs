@@ -3,6 +3,8 @@
 mod bodies;
 mod cases;
 mod credentials;
+mod limits;
+mod lists;
 mod paths;
 mod repetition;
 mod subjects;

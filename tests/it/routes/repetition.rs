@@ -8,8 +8,8 @@ use super::{
 };
 use crate::harness::{ADMIN, Answer, Client, PASSWORD, Receiver, World};
 
-/// What is not tried here: what ends the login that repeats it, what needs a provider of logins, a server of releases or a
-/// bundle in force, and forms with files, which have tests of their own.
+/// Routes that are not tried here: those that end the login that repeats them, need a provider of logins, a server of
+/// releases or a bundle in force, and forms with files, which have tests of their own.
 const ELSEWHERE: [&str; 15] = [
     "apply_firmware",
     "change_password",
@@ -28,16 +28,11 @@ const ELSEWHERE: [&str; 15] = [
     "upload_plugin_package",
 ];
 
-/// What an operation is called.
-fn id(route: &Route) -> &str {
-    route.operation["operationId"].as_str().unwrap()
-}
-
 fn posts() -> impl Iterator<Item = Route> {
     routes().into_iter().filter(|route| {
         // Agents have ways of their own to say things twice.
         let is_tried = route.method == "POST" && route.access != Access::Agent;
-        is_tried && !ELSEWHERE.contains(&id(route))
+        is_tried && !ELSEWHERE.contains(&route.id())
     })
 }
 
@@ -58,7 +53,8 @@ async fn send(client: &Client, route: &Route, path: &str, body: Option<&Value>, 
     client.send(body.iter().fold(request, |request, body| request.json(body))).await
 }
 
-/// What an answer names: its place and all keys and secrets in it. States and times go on, and logins tell their time.
+/// The names in an answer: its place and all keys and secrets in it. States and times change, and logins contain
+/// their time.
 fn named(answer: &Answer) -> (Option<String>, Vec<String>) {
     let mut keys = Vec::new();
     let body: Value = serde_json::from_slice(&answer.body).unwrap();
@@ -84,7 +80,7 @@ async fn no_post_is_done_twice_when_its_answer_is_lost() {
     // So that another one can begin.
     world.admin.delete(&format!("/api/v1/experiments/{}", subjects.experiment)).await.expect(200);
     let known = routes();
-    assert!(ELSEWHERE.iter().all(|name| known.iter().any(|route| id(route) == *name)));
+    assert!(ELSEWHERE.iter().all(|name| known.iter().any(|route| route.id() == *name)));
     let mut tried = 0;
     for route in posts() {
         let path = route.path(&subjects);

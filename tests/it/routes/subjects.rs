@@ -1,4 +1,4 @@
-//! Who calls the routes, and on what.
+//! The callers of the routes, and their subjects.
 
 use serde_json::{Value, json};
 use signalbox_domain::{
@@ -34,7 +34,7 @@ pub struct Subjects {
 
 /// A client of each kind.
 pub struct Clients {
-    pub nobody: Client,
+    pub anonymous: Client,
     pub viewer: Client,
     pub operator: Client,
     pub admin: Client,
@@ -44,7 +44,7 @@ pub struct Clients {
 impl Clients {
     pub async fn new(world: &World, subjects: &Subjects) -> Self {
         Self {
-            nobody: world.anonymous(),
+            anonymous: world.anonymous(),
             viewer: world.user("viewer", "viewer").await,
             operator: world.user("operator", "operator").await,
             admin: world.admin.clone(),
@@ -109,8 +109,8 @@ impl Subjects {
     }
 }
 
-/// A job that waits: nobody reads documents here.
-async fn extraction(world: &World) -> Uuid {
+/// A pending job: there are no document parsers here.
+pub(super) async fn extraction(world: &World) -> Uuid {
     let admin = "SELECT id FROM read.users WHERE email = $1";
     let admin: Uuid = sqlx::query_scalar(admin).bind(ADMIN).fetch_one(&world.servers.pool).await.unwrap();
     let new = NewExtractionJob {

@@ -6,12 +6,16 @@ use std::{
 use chrono::TimeDelta;
 use serde_json::json;
 use signalbox_blob_store::{BlobError, BlobKey};
-use signalbox_documents::{Documents, Extraction, Failure, Options, Source};
+use signalbox_database::ServerClock;
+use signalbox_documents::{Documents, Extraction, Failure, Options, Share, Source};
 use signalbox_domain::extraction::{
     ExtractionFailure, ExtractionJob, ExtractionJobCommand, ExtractionOptions, ExtractionResult,
 };
-use signalbox_projections::extraction::ExtractionJobRow;
-use signalbox_texts::{CacheKey, Texts};
+use signalbox_projections::extraction::{
+    ExtractionJobRow,
+    anonymous::{self, Kept},
+};
+use signalbox_texts::{CacheKey, Origin, Texts};
 use tokio::{
     fs::File,
     time::{Instant, MissedTickBehavior, interval_at},
@@ -21,10 +25,10 @@ use uuid::Uuid;
 use super::{ExtractionRunner, running::Place};
 use crate::{Context, Worker, WorkerError};
 
-/// How often the log is told how far a document is, and that its worker lives: several times within a lease.
+/// Interval of progress reports in the log, which are also heartbeats: several within a lease.
 const HEARTBEAT: Duration = Duration::from_secs(3);
-/// The wait after an attempt that says nothing of the document; longer after each.
-const PAUSE: TimeDelta = TimeDelta::seconds(5);
+/// The delay after an attempt that failed for a reason outside the document; longer after each.
+const RETRY_DELAY: TimeDelta = TimeDelta::seconds(5);
 
 /// One attempt to read a document, under a claim.
 pub(super) struct Attempt {
@@ -32,6 +36,8 @@ pub(super) struct Attempt {
     pub(super) documents: Documents,
     pub(super) row: ExtractionJobRow,
     pub(super) claim: Uuid,
+    /// Claims are compared by processes on other machines.
+    pub(super) time: ServerClock,
 }
 
 /// How an attempt ended.
@@ -44,12 +50,12 @@ enum Ended {
     Failed(ExtractionFailure),
     /// Something else was in the way; another attempt may succeed.
     Hindered(ExtractionFailure),
-    /// The claim is gone; nobody waits for this attempt.
+    /// The claim was lost; this attempt's result is not needed.
     Lost,
 }
 
 impl Attempt {
-    /// Reads the document and records what came of it. The place is free for the next document before that is written.
+    /// Reads the document and records the result. The place is freed for the next document before that is written.
     pub(super) async fn run(&self, place: Place) -> Result<(), WorkerError> {
         let begun = Instant::now();
         let Some(options) = options(&self.row.options) else {
@@ -62,11 +68,10 @@ impl Attempt {
         match ended {
             Ended::Text { extraction, cached } => {
                 let milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-                self.complete(&extraction, cached, milliseconds).await?;
                 if !cached {
-                    self.texts().remember(&key, &options, &extraction).await?;
+                    self.remember(&key, &options, &extraction).await;
                 }
-                Ok(())
+                self.complete(&extraction, cached, milliseconds).await
             }
             Ended::Failed(cause) => self.fail(cause).await,
             Ended::Hindered(cause) => self.release(cause).await,
@@ -76,6 +81,20 @@ impl Attempt {
 
     fn texts(&self) -> &Texts {
         &self.context.texts
+    }
+
+    /// Remembers the text before the job is seen to have completed, so that the next identical request finds it.
+    async fn remember(&self, key: &CacheKey, options: &Options, extraction: &Extraction) {
+        let origin = Origin::Job(self.row.id);
+        let remembered = async {
+            if self.may_remember(extraction).await? {
+                self.texts().remember(key, options, extraction, &origin).await?;
+            }
+            Ok::<_, WorkerError>(())
+        };
+        if let Err(error) = remembered.await {
+            tracing::warn!(%error, job = %self.row.id, "a text was not remembered");
+        }
     }
 
     async fn read(&self, options: &Options, key: &CacheKey) -> Result<Ended, WorkerError> {
@@ -97,12 +116,22 @@ impl Attempt {
                 )));
             }
         };
-        let source = Source { bytes: File::from_std(file), length, name: &self.row.filename };
+        let source = Source {
+            bytes: File::from_std(file),
+            length,
+            name: &self.row.filename,
+            share: Share::operator(),
+        };
         self.extract(source, options).await
     }
 
-    /// Has the document read, and says meanwhile how far it is.
+    /// Has the document read, and reports progress meanwhile.
     async fn extract(&self, source: Source<'_, File>, options: &Options) -> Result<Ended, WorkerError> {
+        if self.row.owner_id.is_none()
+            && let Err(cause) = self.documents.check_anonymous()
+        {
+            return Ok(Ended::Hindered(failure_of(&cause)));
+        }
         let (done, all) = (AtomicU32::new(0), AtomicU32::new(0));
         let mut progress = |pages_done: usize, page_count: usize| {
             let number = |count| u32::try_from(count).unwrap_or(u32::MAX);
@@ -118,8 +147,8 @@ impl Attempt {
                 ended = &mut reading => {
                     return Ok(match ended {
                         Ok(extraction) => Ended::Text { extraction: Box::new(extraction), cached: false },
-                        Err(cause @ Failure::Unavailable { .. }) => Ended::Hindered(told(&cause)),
-                        Err(cause) => Ended::Failed(told(&cause)),
+                        Err(cause @ Failure::Unavailable { .. }) => Ended::Hindered(failure_of(&cause)),
+                        Err(cause) => Ended::Failed(failure_of(&cause)),
                     });
                 }
                 _ = heartbeat.tick() => {}
@@ -132,9 +161,9 @@ impl Attempt {
         Ok(Ended::Lost)
     }
 
-    /// False when the claim is gone. A bus that is away is no reason to stop.
+    /// Returns false if the claim was lost. An unreachable bus is not a reason to stop.
     async fn advance(&self, beat: u32, pages_done: u32, page_count: Option<u32>) -> bool {
-        let at = self.context.clock.now();
+        let at = self.time.now();
         let command = ExtractionJobCommand::Advance { claim: self.claim, at, pages_done, page_count };
         match self.send(&format!("advance {beat}"), &command).await {
             Ok(sent) => sent,
@@ -151,7 +180,15 @@ impl Attempt {
         cached: bool,
         milliseconds: u64,
     ) -> Result<(), WorkerError> {
-        let written = match self.texts().write(self.claim, extraction).await {
+        let bytes = Texts::encode(extraction)?;
+        if self.row.owner_id.is_none()
+            && !anonymous::note_text(&self.context.pool, self.row.id, length(bytes.len()), self.limits())
+                .await?
+        {
+            let message = "the text does not fit into what is kept for callers without a login: log in, or try again later";
+            return self.fail(failure("limit_exceeded", message)).await;
+        }
+        let written = match self.texts().write_bytes(self.claim, bytes).await {
             Ok(written) => written,
             Err(error) => {
                 tracing::error!(%error, job = %self.row.id, "a text cannot be stored");
@@ -169,11 +206,29 @@ impl Attempt {
             cached,
             milliseconds,
         };
-        // When it is not known whether the command was carried out, the text stays: the job may point to it.
+        // If the outcome of the command is unknown, the text stays: the job may point to it.
         if !self.send("complete", &ExtractionJobCommand::Complete { claim: self.claim, result }).await? {
             self.texts().remove(self.claim).await?;
         }
         Ok(())
+    }
+
+    /// Whether the text may be kept a second time, for those who send the same document.
+    async fn may_remember(&self, extraction: &Extraction) -> Result<bool, WorkerError> {
+        if self.row.owner_id.is_some() {
+            return Ok(true);
+        }
+        let pool = &self.context.pool;
+        let Some(network) = anonymous::network_of(pool, self.row.id).await? else { return Ok(false) };
+        // The job's own text needs the same room afterwards.
+        let bytes = 2 * Texts::encode(extraction)?.len();
+        Ok(anonymous::kept(pool, &network).await?.has_room(length(bytes), self.limits()))
+    }
+
+    /// Limits of the bytes kept for callers without a login.
+    fn limits(&self) -> Kept {
+        let config = &self.context.config.extraction;
+        Kept::mebibytes(config.anonymous_mb, config.anonymous_mb_each)
     }
 
     async fn fail(&self, failure: ExtractionFailure) -> Result<(), WorkerError> {
@@ -181,12 +236,12 @@ impl Attempt {
     }
 
     async fn release(&self, failure: ExtractionFailure) -> Result<(), WorkerError> {
-        let due_at = self.context.clock.now() + PAUSE * (self.row.attempts + 1);
+        let due_at = self.time.now() + RETRY_DELAY * (self.row.attempts + 1);
         let command = ExtractionJobCommand::Release { claim: self.claim, due_at, failure };
         self.send("release", &command).await.map(|_| ())
     }
 
-    /// False when the claim is gone.
+    /// Returns false if the claim was lost.
     async fn send(&self, what: &str, command: &ExtractionJobCommand) -> Result<bool, WorkerError> {
         let key = format!("{what} {}", self.claim);
         let name = ExtractionRunner::NAME;
@@ -195,15 +250,19 @@ impl Attempt {
     }
 }
 
+fn length(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
 fn failure(code: &str, message: &str) -> ExtractionFailure {
     ExtractionFailure { code: code.to_owned(), message: message.to_owned() }
 }
 
-fn told(cause: &Failure) -> ExtractionFailure {
+fn failure_of(cause: &Failure) -> ExtractionFailure {
     failure(cause.code(), &cause.to_string())
 }
 
-/// What the words of the log mean to those who read documents; they are the same.
+/// Converts the log's options to the reader's; both have the same words.
 fn options(words: &ExtractionOptions) -> Option<Options> {
     serde_json::from_value(json!(words)).ok()
 }

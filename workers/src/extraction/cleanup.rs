@@ -7,19 +7,22 @@ use signalbox_domain::{
 };
 use signalbox_messaging::Wakeup;
 use signalbox_projections::extraction::{
-    ExtractionJobRow,
+    ExtractionJobRow, anonymous,
     queries::{expired_results, lost_jobs, spent_inputs},
 };
 use uuid::Uuid;
 
-use crate::{Context, Worker, WorkerError};
+use crate::{Context, Worker, WorkerError, failures::Failures, worker::REMOVAL};
 
 /// Jobs of one step, of each kind.
 const BATCH: i64 = 100;
 
 /// Gives up jobs that have lost their last worker, and removes documents and texts that have been kept long enough.
-#[derive(Debug)]
-pub struct ExtractionCleanup;
+#[derive(Debug, Default)]
+pub struct ExtractionCleanup {
+    inputs: Failures,
+    results: Failures,
+}
 
 /// Forgets texts that have answered for their documents long enough.
 #[derive(Debug)]
@@ -41,31 +44,47 @@ impl Worker for ExtractionCleanup {
         Duration::from_millis(200)
     }
 
+    fn limit(&self, _: &Context) -> Duration {
+        REMOVAL
+    }
+
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        let (now, config) = (context.clock.now(), &context.config.extraction);
+        let (now, config) = (context.server_time().await?, &context.config.extraction);
         let hours = |hours: u32| TimeDelta::hours(i64::from(hours));
         let lost = lost_jobs(&context.pool, now, BATCH).await?;
         for id in &lost {
-            send(context, *id, "give up", ExtractionJobCommand::GiveUp { at: now }).await?;
+            let give_up = ExtractionJobCommand::GiveUp { at: now };
+            context.send_if_still_due::<ExtractionJob>(Self::NAME, *id, "give up", &give_up).await?;
         }
+        let is_full = lost.len() == BATCH as usize;
+        // Jobs are given up by PostgreSQL's clock, as claims are made; documents and texts go by a time that is checked.
+        let Some(now) = context.sweep_time().await? else { return Ok(is_full) };
         let ended_before = now - hours(config.input_hours);
         let failed_before = now - hours(config.input_hours.max(config.result_hours));
-        let spent = spent_inputs(&context.pool, ended_before, failed_before, BATCH).await?;
+        let paused = self.inputs.paused();
+        let spent = spent_inputs(&context.pool, ended_before, failed_before, &paused, BATCH).await?;
         for row in &spent {
-            remove_input(context, row).await?;
+            self.inputs.settle(row.id, remove_input(context, row).await)?;
         }
-        let expired = expired_results(&context.pool, now - hours(config.result_hours), BATCH).await?;
+        self.inputs.report(context, "extraction-cleanup.inputs").await?;
+        let (expired_before, paused) = (now - hours(config.result_hours), self.results.paused());
+        let expired = expired_results(&context.pool, expired_before, &paused, BATCH).await?;
         for row in &expired {
-            if let Some(id) = row.result_id {
-                context.texts.remove(id).await?;
-            }
-            send(context, row.id, "result expired", ExtractionJobCommand::RecordResultExpired).await?;
+            self.results.settle(row.id, remove_result(context, row).await)?;
         }
+        self.results.report(context, "extraction-cleanup.results").await?;
         Ok([lost.len(), spent.len(), expired.len()].contains(&(BATCH as usize)))
     }
 }
 
-/// Removes the document, and texts of attempts whose workers died before they said so.
+async fn remove_result(context: &Context, row: &ExtractionJobRow) -> Result<(), WorkerError> {
+    if let Some(id) = row.result_id {
+        context.texts.remove(id).await?;
+    }
+    send(context, row.id, "result expired", ExtractionJobCommand::RecordResultExpired).await
+}
+
+/// Removes the document, and texts of attempts whose workers crashed before they reported a result.
 async fn remove_input(context: &Context, row: &ExtractionJobRow) -> Result<(), WorkerError> {
     for claim in row.claims.iter().filter(|claim| row.result_id != Some(**claim)) {
         context.texts.remove(*claim).await?;
@@ -80,7 +99,7 @@ async fn send(
     what: &str,
     command: ExtractionJobCommand,
 ) -> Result<(), WorkerError> {
-    context.send_if_still_due::<ExtractionJob>(ExtractionCleanup::NAME, id, what, &command).await.map(|_| ())
+    context.send_for_item::<ExtractionJob>(ExtractionCleanup::NAME, id, what, &command).await.map(|_| ())
 }
 
 impl Worker for TextSweep {
@@ -90,8 +109,17 @@ impl Worker for TextSweep {
         Duration::from_secs(30)
     }
 
+    fn limit(&self, _: &Context) -> Duration {
+        REMOVAL
+    }
+
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        context.texts.forget().await?;
+        // One text that cannot be removed must not stop the count of bytes that anonymous callers are charged with.
+        let texts = context.texts.forget().await;
+        if let Some(now) = context.sweep_time().await? {
+            anonymous::forget(&context.pool, now).await?;
+        }
+        texts?;
         Ok(false)
     }
 }

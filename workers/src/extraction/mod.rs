@@ -1,4 +1,4 @@
-//! Documents become text in the background; what has been kept long enough is removed.
+//! Extracts text from documents in the background, and removes documents and texts after their retention time.
 
 mod attempt;
 mod cleanup;

@@ -1,13 +1,14 @@
 //! Reads documents that wait, in every process that runs workers, as many at the same time as that has parsers.
 //!
-//! Finds its work in the read model, claims a job by `Begin`, says every few seconds by `Advance` that it lives, and by one
-//! more command what came of it. Should it die, its claim lapses, and another process begins the job again. A job that is
-//! cancelled shows in the read model without the claim: the reading is dropped, which kills the process that parses. Nothing
-//! of it lies in JetStream.
+//! Finds its work in the read model, claims a job by `Begin`, sends heartbeats by `Advance` every few seconds, and
+//! reports the result by one more command. If it crashes, its claim expires, by PostgreSQL's clock, and another
+//! process starts the job again. A cancelled job has no claim in the read model: the reading is dropped, which kills
+//! the parser process. Nothing is kept in JetStream.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use futures::future::join_all;
+use signalbox_database::ServerClock;
 use signalbox_documents::Documents;
 use signalbox_domain::{
     extraction::{ExtractionJob, ExtractionJobCommand},
@@ -21,16 +22,20 @@ use signalbox_projections::extraction::{
 use tokio::{sync::Mutex, task::JoinSet, time::timeout};
 
 use super::{attempt::Attempt, running::Running};
-use crate::{Context, Worker, WorkerError};
+use crate::{Context, Worker, WorkerError, failures::Failures, tried::Tried};
 
 /// Jobs that are looked at for each free place: other processes claim from the same.
 const AHEAD: usize = 4;
-/// How long giving back may take when the process stops.
+/// Time limit of releasing jobs when the process stops.
 const GIVE_BACK: Duration = Duration::from_secs(2);
+/// Time limit of a reading beyond its clock, which stands still while external services are called.
+const READING: Duration = Duration::from_secs(3600);
 
 /// The worker.
 #[derive(Debug, Default)]
 pub struct ExtractionRunner {
+    failures: Failures,
+    tried: Tried<i64>,
     running: Running,
     /// Readings end with this worker.
     attempts: Mutex<JoinSet<()>>,
@@ -52,29 +57,56 @@ impl Worker for ExtractionRunner {
         let Some(documents) = &context.documents else { return Ok(false) };
         while self.attempts.lock().await.try_join_next().is_some() {}
         self.stop_lost(context).await?;
-        let busy: Vec<_> = self.running.all().into_iter().map(|(_, reading)| reading.job).collect();
-        let mut free = documents.capacity().saturating_sub(busy.len());
+        let running = self.running.all();
+        let anonymous = running.iter().filter(|(_, reading)| reading.is_anonymous).count();
+        let busy: Vec<_> = running.into_iter().map(|(_, reading)| reading.job).collect();
+        let capacity = documents.capacity();
+        let mut free = capacity.saturating_sub(busy.len());
+        // One place is kept free of anonymous jobs: their documents may take minutes.
+        let mut free_to_anonymous = capacity.saturating_sub(1).max(1).saturating_sub(anonymous);
         if free == 0 {
             return Ok(false);
         }
-        let limit = i64::try_from(busy.len() + free * AHEAD).unwrap_or(i64::MAX);
-        let mut due = due_jobs(&context.pool, context.clock.now(), limit).await?;
-        due.retain(|row| !busy.contains(&row.id));
-        if !due.is_empty() {
-            // Processes that look at the same time begin at different places: of two that ask for the same job, one has asked
-            // in vain.
-            let somewhere = context.clock.new_id().as_u128() % due.len() as u128;
-            due.rotate_left(somewhere as usize);
+        let (paused, ahead) = (self.failures.paused(), free * AHEAD);
+        let limit = busy.len() + ahead + paused.len() + self.tried.count();
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let time = context.server_clock().await?;
+        let mut due = due_jobs(&context.pool, time.now(), free_to_anonymous > 0, limit).await?;
+        due.retain(|row| {
+            let is_held = paused.contains(&row.id) || self.tried.holds(row.id, &row.version);
+            !is_held && !busy.contains(&row.id)
+        });
+        due.truncate(ahead);
+        // Processes that poll at the same time begin at different jobs, because only one of two claims on a job succeeds. The
+        // first job of each owner stays in front.
+        let mut owners = HashSet::new();
+        let first = due.iter().take_while(|row| owners.insert(row.owner_id)).count();
+        if let Some(rest) = due.get_mut(first..).filter(|rest| !rest.is_empty()) {
+            let start = context.clock.new_id().as_u128() % rest.len() as u128;
+            rest.rotate_left(start as usize);
         }
         for row in due {
-            if self.begin(context, documents, row).await? {
-                free -= 1;
+            if row.owner_id.is_none() {
+                if free_to_anonymous == 0 {
+                    continue;
+                }
+                free_to_anonymous -= 1;
             }
+            let (job, version) = (row.id, row.version);
+            let begun = self.begin(context, documents, row, &time).await;
+            match begun {
+                Ok(true) => free -= 1,
+                Ok(false) => self.tried.note(job, version),
+                Err(_) => {}
+            }
+            // A job that cannot be begun keeps no other job waiting.
+            self.failures.settle(job, begun.map(|_| ()))?;
             if free == 0 {
                 break;
             }
         }
-        // What ends shows in the read model, which wakes this worker.
+        self.failures.report(context, Self::NAME).await?;
+        // The result changes the read model, which wakes this worker.
         Ok(false)
     }
 }
@@ -96,21 +128,33 @@ impl ExtractionRunner {
         Ok(())
     }
 
-    /// Claims the job and begins to read it; false when another process has it.
+    /// Claims the job and starts to read it; false if another process has claimed it.
     async fn begin(
         &self,
         context: &Context,
         documents: &Documents,
         row: ExtractionJobRow,
+        time: &ServerClock,
     ) -> Result<bool, WorkerError> {
         let claim = context.clock.new_id();
-        let begin = ExtractionJobCommand::Begin { claim, at: context.clock.now() };
+        let begin = ExtractionJobCommand::Begin { claim, at: time.now() };
         let key = format!("begin {claim}");
-        let begun = context.send_if_still_due::<ExtractionJob>(Self::NAME, row.id, &key, &begin).await?;
+        let begun = context.send_for_item::<ExtractionJob>(Self::NAME, row.id, &key, &begin).await?;
         let Some(outcome) = begun else { return Ok(false) };
-        let place = self.running.enter(claim, row.id, outcome.version.unwrap_or_default());
-        let attempt = Attempt { context: context.clone(), documents: documents.clone(), row, claim };
+        let place = self.running.enter(claim, &row, outcome.version.unwrap_or_default());
+        let attempt = Attempt {
+            context: context.clone(),
+            documents: documents.clone(),
+            row,
+            claim,
+            time: time.clone(),
+        };
+        // Only a reading whose files or services never answer takes so long.
+        let config = &context.config.extraction;
+        let limit = Duration::from_secs(config.wall_seconds + 2 * config.patience_seconds) + READING;
+        let running = context.steps.begin("worker.extraction.reading", limit);
         let abort = self.attempts.lock().await.spawn(async move {
+            let _running = running;
             let run = attempt.context.traced::<ExtractionJob, _>(Self::NAME, attempt.row.id, attempt.run(place));
             if let Err(error) = run.await {
                 tracing::warn!(%error, job = %attempt.row.id, "what a document gave was not recorded; it is read again");
@@ -120,7 +164,8 @@ impl ExtractionRunner {
         Ok(true)
     }
 
-    /// Gives back what is being read, for a process that stops: it is begun again at once, and no attempt is used up.
+    /// Releases the running jobs of a process that stops: they are started again at once, and the attempts do not
+    /// count.
     pub(crate) async fn give_back(&self, context: &Context) {
         let given_back = self.running.all().into_iter().map(|(claim, reading)| async move {
             self.running.stop(claim);

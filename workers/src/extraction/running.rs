@@ -3,6 +3,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use signalbox_projections::extraction::ExtractionJobRow;
 use tokio::task::AbortHandle;
 use uuid::Uuid;
 
@@ -16,6 +17,8 @@ pub(super) struct Reading {
     pub(super) job: Uuid,
     /// Version of the job when it was claimed: the read model may not show that yet.
     pub(super) version: i64,
+    /// Whether it was submitted without a login.
+    pub(super) is_anonymous: bool,
     /// Ends the reading, and the process that parses with it.
     abort: Option<AbortHandle>,
 }
@@ -29,19 +32,20 @@ pub(super) struct Place {
 
 impl Running {
     /// Takes a place for `claim` on `job`.
-    pub(super) fn enter(&self, claim: Uuid, job: Uuid, version: i64) -> Place {
-        self.lock().insert(claim, Reading { job, version, abort: None });
+    pub(super) fn enter(&self, claim: Uuid, job: &ExtractionJobRow, version: i64) -> Place {
+        let is_anonymous = job.owner_id.is_none();
+        self.lock().insert(claim, Reading { job: job.id, version, is_anonymous, abort: None });
         Place { running: self.clone(), claim }
     }
 
-    /// Says how the reading under `claim` is ended. One that has ended by itself stays so.
+    /// Registers how to stop the reading under `claim`. One that has already finished stays so.
     pub(super) fn set_abort(&self, claim: Uuid, abort: AbortHandle) {
         if let Some(reading) = self.lock().get_mut(&claim) {
             reading.abort = Some(abort);
         }
     }
 
-    /// Ends the reading under `claim`, if it goes on.
+    /// Stops the reading under `claim`, if it is still running.
     pub(super) fn stop(&self, claim: Uuid) {
         if let Some(abort) = self.lock().get(&claim).and_then(|reading| reading.abort.clone()) {
             abort.abort();

@@ -29,9 +29,9 @@ pub(super) struct Attempt<'c> {
 enum Stop {
     /// The update fails.
     Failed(FirmwareFailure),
-    /// The claim is gone, or the read model is behind: whoever comes next goes on.
+    /// The claim was lost, or the read model lags: the next owner continues.
     Lost,
-    /// The step is tried again.
+    /// The step is retried.
     Hindered(WorkerError),
 }
 
@@ -42,7 +42,7 @@ impl<E: Into<WorkerError>> From<E> for Stop {
 }
 
 impl Attempt<'_> {
-    /// Does all that is left to do. What goes wrong leaves in force what was in force before.
+    /// Performs all remaining steps. A failure leaves the previous firmware in force.
     pub(super) async fn run(self) -> Result<(), WorkerError> {
         let is_rollback = self.row.work.as_deref() == Some("rollback");
         let is_known = is_rollback || self.row.status == "applying";
@@ -74,8 +74,8 @@ impl Attempt<'_> {
         tracing::warn!(release = self.row.release, failure.message, "a firmware update failed");
         let command = FirmwareCommand::Fail { claim: self.claim, failure };
         // Else the bundle is another worker's.
-        let told = self.send("fail", &command).await?;
-        if told && self.row.work.as_deref() == Some("apply") {
+        let failed = self.send("fail", &command).await?;
+        if failed && self.row.work.as_deref() == Some("apply") {
             // One that was fetched is fetched again next time; one that was uploaded has another key.
             self.context.blobs.delete_transfer(self.row.id).await?;
         }
@@ -88,16 +88,16 @@ impl Attempt<'_> {
         let file = self.verify(&bundle).await?;
         if self.row.status != "applying" {
             let command = FirmwareCommand::RecordVerification { claim: self.claim, previous };
-            self.tell("verification", command).await?;
+            self.record("verification", command).await?;
         }
-        // A worker that was killed may have come so far.
+        // A killed worker may have reached this step.
         if self.locked.current()? != Some(release) {
             self.unpack(release, file).await?;
             self.locked.switch(Some(release))?;
         }
         let before = previous.map(|previous| previous.version);
         self.run_hook(Occasion::Apply, Some(release), before).await?;
-        self.tell("complete", FirmwareCommand::Complete { claim: self.claim }).await
+        self.record("complete", FirmwareCommand::Complete { claim: self.claim }).await
     }
 
     async fn roll_back(&self, release: ReleaseVersion, previous: Option<ReleaseVersion>) -> Result<(), Stop> {
@@ -109,10 +109,10 @@ impl Attempt<'_> {
         }
         self.locked.switch(previous)?;
         self.run_hook(Occasion::Rollback, previous, Some(release)).await?;
-        self.tell("complete rollback", FirmwareCommand::CompleteRollback { claim: self.claim }).await
+        self.record("complete rollback", FirmwareCommand::CompleteRollback { claim: self.claim }).await
     }
 
-    /// What no worker has survived is not tried for ever.
+    /// An update that has crashed every worker is not tried for ever.
     fn check_attempts(&self) -> Result<(), Stop> {
         if self.row.attempts < MAX_ATTEMPTS {
             return Ok(());
@@ -141,11 +141,11 @@ impl Attempt<'_> {
         let bundle = fetched
             .map_err(|why| Stop::Failed(failure("download_failed", format!("download_failed: {why}"))))?;
         let command = FirmwareCommand::RecordDownload { claim: self.claim, bundle: bundle.clone() };
-        self.tell("download", command).await?;
+        self.record("download", command).await?;
         Ok(bundle)
     }
 
-    /// Gives back the very file that was verified: it is the one that is unpacked.
+    /// returns the very file that was verified: it is the one that is unpacked.
     async fn verify(&self, bundle: &FirmwareBundle) -> Result<File, Stop> {
         let mut file = match self.context.blobs.open_file(&BlobKey::new(bundle.blob, BUNDLE)).await {
             Ok((_, file)) => file,
@@ -177,11 +177,11 @@ impl Attempt<'_> {
         }
     }
 
-    async fn tell(&self, what: &str, command: FirmwareCommand) -> Result<(), Stop> {
+    async fn record(&self, what: &str, command: FirmwareCommand) -> Result<(), Stop> {
         if self.send(what, &command).await? { Ok(()) } else { Err(Stop::Lost) }
     }
 
-    /// False when the claim is gone.
+    /// Returns false if the claim was lost.
     async fn send(&self, what: &str, command: &FirmwareCommand) -> Result<bool, WorkerError> {
         let key = format!("{what} {}", self.claim);
         let sent = self.context.send_if_still_due::<Firmware>(NAME, self.row.id, &key, command).await?;

@@ -8,10 +8,10 @@ use tokio::time::timeout;
 
 use crate::{Context, WorkerError};
 
-/// What a bundle is called in its folder of the blob store.
+/// Name of a bundle in its folder of the blob store.
 pub(super) const BUNDLE: &str = "bundle";
 
-/// The bundle of `row` in the blob store: the one that was uploaded, or one that is fetched now. Or why there is none.
+/// The bundle of `row` in the blob store, uploaded before or fetched now; or the reason why it is missing.
 pub(super) async fn fetch(
     context: &Context,
     row: &FirmwareRow,
@@ -53,7 +53,7 @@ async fn download(
     };
     let answer = match context.egress.get(&target).await {
         Ok(answer) => answer,
-        Err(error) => return Ok(Err(told(&error))),
+        Err(error) => return Ok(Err(message(&error))),
     };
     let status = answer.status();
     if status.is_redirection() {
@@ -83,7 +83,7 @@ async fn download(
     }
 }
 
-fn told(error: &EgressError) -> String {
+fn message(error: &EgressError) -> String {
     match error {
         EgressError::Denied { .. } => format!("{error} (egress.allowed_networks)"),
         _ => error.to_string(),

@@ -1,4 +1,4 @@
-//! Firmware updates are fetched, verified and brought into force, and rolled back; what is deleted loses its files.
+//! Fetches, verifies, applies and rolls back firmware updates; removes the files of deleted ones.
 
 mod attempt;
 mod download;

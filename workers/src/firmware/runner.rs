@@ -1,9 +1,10 @@
 //! Applies firmware updates and rolls them back, one at a time, in one process.
 //!
-//! Finds its work in the read model; `Begin` takes it over from whoever had it, for good: the lease of this worker says that
-//! nobody else begins, and the claim in the log that nobody who has lost the lease ends anything. Changes on the disk are made
-//! under a lock beside the versions. If it dies, the next one does what is left, from the state that the log shows; each
-//! step on the disk and the hook may be done twice. After [`MAX_ATTEMPTS`] deaths the update fails, and what was in force is.
+//! Finds its work in the read model. `Begin` takes ownership permanently: this worker's lease ensures that no other
+//! process begins, and the claim in the log that a process that has lost the lease finishes nothing. Changes on the
+//! disk are made under a lock beside the versions. If it crashes, the next one performs the remaining steps, from the
+//! state in the log; each step on the disk and the hook may run twice. After [`MAX_ATTEMPTS`] crashes the update
+//! fails, and the previous firmware stays in force.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +17,7 @@ use signalbox_messaging::Wakeup;
 use signalbox_projections::fleet::firmware::{FirmwareRow, deleted_firmware, firmware_at_work};
 
 use super::attempt::Attempt;
-use crate::{Context, Worker, WorkerError};
+use crate::{Context, Worker, WorkerError, failures::Failures, worker::REMOVAL};
 
 /// How often an update is begun at most, whatever ends the attempts.
 pub(super) const MAX_ATTEMPTS: i32 = 3;
@@ -24,8 +25,10 @@ pub(super) const MAX_ATTEMPTS: i32 = 3;
 const BATCH: i64 = 100;
 
 /// The worker.
-#[derive(Debug)]
-pub struct FirmwareRunner;
+#[derive(Debug, Default)]
+pub struct FirmwareRunner {
+    failures: Failures,
+}
 
 impl Worker for FirmwareRunner {
     const NAME: &'static str = "firmware";
@@ -39,8 +42,17 @@ impl Worker for FirmwareRunner {
         aggregates.iter().any(|word| word == Firmware::TYPE)
     }
 
+    fn limit(&self, context: &Context) -> Duration {
+        let config = &context.config.firmware;
+        REMOVAL + Duration::from_secs(config.download_seconds + config.hook_seconds)
+    }
+
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        let deleted = deleted_firmware(&context.pool, BATCH).await?;
+        self.failures.report(context, Self::NAME).await?;
+        let paused = self.failures.paused();
+        let mut deleted = deleted_firmware(&context.pool, BATCH + paused.len() as i64).await?;
+        deleted.retain(|row| !paused.contains(&row.id));
+        deleted.truncate(BATCH as usize);
         let work = firmware_at_work(&context.pool).await?;
         if deleted.is_empty() && work.is_none() {
             return Ok(false);
@@ -51,26 +63,28 @@ impl Worker for FirmwareRunner {
         };
         // Before the work: a version that was deleted may be there again.
         for row in &deleted {
-            remove_files(context, &locked, row).await?;
+            self.failures.settle(row.id, remove_files(context, &locked, row).await)?;
         }
-        locked.sweep()?;
+        if let Err(error) = locked.sweep() {
+            tracing::warn!(%error, "remains of firmware cannot be removed");
+        }
         let Some(row) = work else { return Ok(deleted.len() as i64 == BATCH) };
         let claim = context.clock.new_id();
         let begin = FirmwareCommand::Begin { claim };
         let key = format!("begin {claim}");
         let (name, id, version) = (Self::NAME, row.id, row.version);
         let begun = context.send_if_unchanged::<Firmware>(name, id, version, &key, &begin).await?;
-        // Else the row is not yet what the log says.
+        // Otherwise the row lags behind the log.
         if begun.is_some() {
             let attempt = Attempt { context, locked: Arc::new(locked), row, claim };
             context.traced::<Firmware, _>(name, id, attempt.run()).await?;
         }
-        // What has come of it shows in the read model, which wakes this worker.
+        // The result changes the read model, which wakes this worker.
         Ok(false)
     }
 }
 
-/// Removes what an update that was deleted has left behind.
+/// Removes the files of a deleted update.
 async fn remove_files(context: &Context, locked: &Locked, row: &FirmwareRow) -> Result<(), WorkerError> {
     for blob in [Some(row.id), row.blob_id].into_iter().flatten() {
         context.blobs.delete_transfer(blob).await?;
@@ -83,5 +97,5 @@ async fn remove_files(context: &Context, locked: &Locked, row: &FirmwareRow) -> 
     }
     let removed = FirmwareCommand::RecordFilesRemoved;
     let name = FirmwareRunner::NAME;
-    context.send_if_still_due::<Firmware>(name, row.id, "files removed", &removed).await.map(|_| ())
+    context.send_for_item::<Firmware>(name, row.id, "files removed", &removed).await.map(|_| ())
 }

@@ -1,4 +1,4 @@
-//! What receivers are told of where a value comes from.
+//! The name of a value's source, as receivers see it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use uuid::Uuid;
 /// For values that neither a plugin instance feeds nor an API token sent.
 const NONE: &str = "api";
 
-/// Names of the devices that values may come from.
+/// Names of the devices that send values.
 pub(crate) struct Devices {
     /// Of plugin instances, by the channels that they are linked to.
     instances: HashMap<Uuid, String>,
@@ -18,7 +18,7 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
-    /// Those of values of `channels` that came from `origins`.
+    /// Loads the names for values of `channels` from `origins`.
     pub(crate) async fn load(
         pool: &PgPool,
         channels: impl IntoIterator<Item = Uuid>,
@@ -31,7 +31,7 @@ impl Devices {
         })
     }
 
-    /// Where a value of `channel` comes from: its plugin instance, or else the token that sent it.
+    /// The source of a value of `channel`: its plugin instance, or else the token that sent it.
     pub(crate) fn name(&self, channel: Uuid, origin: Origin) -> String {
         let token = || token(origin).and_then(|token| self.tokens.get(&token));
         self.instances.get(&channel).or_else(token).map_or(NONE, String::as_str).to_owned()

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use chrono::{DateTime, NaiveDate, Utc};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use signalbox_datapoint_log::{IdKey, LogRow, Origin, Place, Point};
 use signalbox_domain::{
     automation::{DatapointPlace, Reading, Rule, RuleCommand},
@@ -11,7 +11,7 @@ use signalbox_projections::monitoring;
 use uuid::Uuid;
 
 use super::{RuleEvaluation, device::Devices, shards::Reach, watches::Watches};
-use crate::{Context, Worker, WorkerError, worker::due};
+use crate::{Context, Worker, WorkerError, failures::Failures, worker::due};
 
 /// Rules that are sent to at the same time.
 const CONCURRENT: usize = 64;
@@ -52,7 +52,7 @@ struct Value {
     at: DateTime<Utc>,
 }
 
-/// What receivers want to know about values, besides the values.
+/// Names that receivers get together with values.
 struct Names {
     key: IdKey,
     channels: HashMap<Uuid, String>,
@@ -60,10 +60,10 @@ struct Names {
 }
 
 impl Row {
-    /// What `row` holds.
+    /// The values of `row`.
     pub(super) fn of(row: &LogRow) -> Self {
         let batches = row.batches().unwrap_or_else(|error| {
-            // It will not become readable, and the rows behind it are to be judged.
+            // The row stays unreadable, and later rows must be judged.
             tracing::error!(%error, "no rule judges what cannot be read");
             Vec::new()
         });
@@ -115,23 +115,27 @@ impl Judged {
         judged
     }
 
-    /// Tells the rules, each in order, many at once.
+    /// Sends the firings: in order for each rule, many rules at once.
     pub(super) async fn send(
         self,
         context: &Context,
         rows: &[Row],
         watches: &mut Watches,
+        failures: &Failures,
     ) -> Result<(), WorkerError> {
         if self.by_rule.is_empty() {
             return Ok(());
         }
         let names = &self.names(context, rows).await?;
         let send = |(rule, fired): (Uuid, Fired)| async move {
-            Ok::<_, WorkerError>((rule, fired.send(context, rule, rows, names).await?))
+            (rule, fired.send(context, rule, rows, names).await)
         };
         let mut sent = stream::iter(self.by_rule).map(send).buffer_unordered(CONCURRENT);
         let mut is_known = true;
-        while let Some((rule, version)) = sent.try_next().await? {
+        while let Some((rule, sent)) = sent.next().await {
+            let version = *sent.as_ref().unwrap_or(&None);
+            // A rule whose history cannot be read keeps no other rule waiting.
+            failures.settle(rule, sent.map(|_| ()))?;
             match version {
                 Some(version) => watches.settle(rule, version),
                 None => is_known = false,
@@ -155,7 +159,7 @@ impl Judged {
 }
 
 impl Fired {
-    /// Sends the values to `rule`; gives back its version afterwards, if it is still as remembered.
+    /// Sends the values to `rule`; returns its version afterwards, if it is still as remembered.
     async fn send(
         mut self,
         context: &Context,
@@ -187,7 +191,7 @@ impl Fired {
         for values in self.values.chunks(READINGS) {
             let readings = values.iter().map(|value| names.reading(self.channel, value)).collect();
             let (first, last) = (values[0].place, values[values.len() - 1].place);
-            // The rule knows what it has judged, so a key that is never the same again does no harm.
+            // The rule records its judged values, so a key that never repeats is harmless.
             let key =
                 format!("{version:?} {}-{} {}-{}", first.position, first.index, last.position, last.index);
             let command = RuleCommand::Judge { readings };

@@ -1,28 +1,32 @@
 //! Writes the log entries of rules whose action is `log`.
 //!
-//! Follows the event log by a checkpoint, sends `Write` for each firing; the entry's key follows from rule and datapoint,
-//! so that a firing is written once, however often it is read. If it dies, the next one goes on from the checkpoint.
+//! Follows the event log by a checkpoint, sends `Write` for each firing; the entry's key is derived from rule and
+//! datapoint, so that a firing is written once, however often it is read. If it crashes, the next one continues from
+//! the checkpoint.
 
 use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use signalbox_domain::{
     automation::{Condition, Firing, Operator, Rule, RuleAction, RuleEvent},
     kernel::Decider,
     monitoring::{LogEntry, LogEntryCommand, LogType, NewLogEntry},
 };
-use signalbox_event_store::{RecordedEvent, read_all_for};
+use signalbox_event_store::{EventKey, RecordedEvent, read_all_for};
 use signalbox_messaging::Wakeup;
 use uuid::Uuid;
 
-use crate::{Context, Worker, WorkerError, checkpoint};
+use crate::{
+    Context, Worker, WorkerError, checkpoint,
+    skipped::{self, skip_or_fail, skip_unreadable},
+};
 
 /// Events of one step.
 const BATCH: i64 = 1000;
 /// Entries that are written at the same time.
 const CONCURRENT: usize = 64;
 const CHECKPOINT: &str = "rule_log";
-/// What the entries say they come from.
+/// Source of the entries.
 const SOURCE: &str = "rules";
 /// Longest entry, in characters.
 const MAX_CONTENT: usize = 500;
@@ -45,43 +49,65 @@ impl Worker for RuleLog {
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         let position = checkpoint::read(&context.pool, CHECKPOINT).await?;
-        let events = read_all_for(&context.pool, position, BATCH, &[Rule::TYPE]).await?;
-        let Some(last) = events.last() else { return Ok(false) };
-        let firings = events.iter().filter_map(logged);
-        stream::iter(firings)
-            .map(|logged| write(context, logged))
-            .buffer_unordered(CONCURRENT)
-            .try_collect::<()>()
-            .await?;
-        checkpoint::advance(&context.pool, CHECKPOINT, position, last.position).await?;
-        Ok(events.len() as i64 == BATCH)
+        let slice = read_all_for(&mut *context.pool.acquire().await?, position, BATCH, &[Rule::TYPE]).await?;
+        let Some(last) = slice.last() else { return retry(context).await };
+        let is_handled = |key: &EventKey| key.aggregate_type == Rule::TYPE;
+        skip_unreadable(&context.pool, Self::NAME, &slice.unreadable, is_handled).await?;
+        let is_full = slice.is_full;
+        let mut handled =
+            stream::iter(slice.events).map(|event| handle(context, event)).buffer_unordered(CONCURRENT);
+        while let Some((event, result)) = handled.next().await {
+            if let Err(error) = result {
+                skip_or_fail(&context.pool, Self::NAME, &event, error).await?;
+            }
+        }
+        checkpoint::advance(&context.pool, CHECKPOINT, position, last).await?;
+        Ok(is_full)
     }
 }
 
-/// A firing that asks for an entry.
+/// Writes the entries of skipped firings that can be read now.
+async fn retry(context: &Context) -> Result<bool, WorkerError> {
+    for position in skipped::due(&context.pool, RuleLog::NAME).await? {
+        let slice = skipped::event_at(&context.pool, position, &["rule_triggered"]).await?;
+        if let Some(event) = slice.events.into_iter().next()
+            && handle(context, event).await.1.is_ok()
+        {
+            skipped::begin(&context.pool, RuleLog::NAME, position).await?;
+            skipped::done(&context.pool, RuleLog::NAME, position).await?;
+        }
+    }
+    Ok(false)
+}
+
+/// Writes the entry for `event`.
+async fn handle(context: &Context, event: RecordedEvent) -> (RecordedEvent, Result<(), WorkerError>) {
+    let result = match logged(&event) {
+        Ok(Some(logged)) => write(context, logged).await,
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
+    };
+    (event, result)
+}
+
+/// A firing whose action is an entry.
 struct Logged {
     rule: Uuid,
     position: i64,
     firing: Firing,
 }
 
-/// The firing that `event` is, if it asks for an entry.
-fn logged(event: &RecordedEvent) -> Option<Logged> {
+/// The firing in `event`, if its action is an entry.
+fn logged(event: &RecordedEvent) -> Result<Option<Logged>, WorkerError> {
     if event.aggregate_type != Rule::TYPE {
-        return None;
+        return Ok(None);
     }
-    match event.decode::<Rule>() {
-        Ok(RuleEvent::RuleTriggered(firing)) => (firing.action == RuleAction::Log).then_some(Logged {
-            rule: event.aggregate_id,
-            position: event.position,
-            firing,
-        }),
-        Ok(_) => None,
-        Err(error) => {
-            tracing::error!(%error, "a firing is not written down");
-            None
+    Ok(match event.decode::<Rule>()? {
+        RuleEvent::RuleTriggered(firing) if firing.action == RuleAction::Log => {
+            Some(Logged { rule: event.aggregate_id, position: event.position, firing })
         }
-    }
+        _ => None,
+    })
 }
 
 async fn write(context: &Context, logged: Logged) -> Result<(), WorkerError> {

@@ -1,4 +1,4 @@
-//! Lets rules judge the values that come in, and writes the log entries of those that fire.
+//! Evaluates rules on arriving values, and writes the log entries of firings.
 
 pub(crate) mod device;
 mod evaluation;

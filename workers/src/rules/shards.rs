@@ -8,7 +8,7 @@ use crate::{Context, WorkerError};
 
 /// How often the claim on shards is renewed.
 const RENEWAL: Duration = Duration::from_secs(1);
-/// How long a claim lasts without being renewed: the longest pause after a process has died.
+/// How long a claim lasts without being renewed: the longest interruption after a crash of its process.
 const LEASE: PgInterval = PgInterval { months: 0, days: 0, microseconds: 3_000_000 };
 /// Shards that there are, as in the migration that makes them.
 const COUNT: i32 = 16;
@@ -46,7 +46,7 @@ pub(super) struct Reach {
     shards: Vec<i32>,
     /// How far.
     pub(super) mark: Mark,
-    /// Row that those have judged last which come next.
+    /// The last evaluated row of the next shards.
     pub(super) next: Option<i64>,
 }
 
@@ -58,7 +58,7 @@ impl Reach {
 }
 
 impl Shards {
-    /// Renews the claim, if it is time; gives back whether other shards are held now.
+    /// Renews the claim, if it is time; returns whether other shards are held now.
     pub(super) async fn renew(&mut self, context: &Context) -> Result<bool, WorkerError> {
         if self.renewed.is_some_and(|renewed| renewed.elapsed() < RENEWAL) {
             return Ok(false);
@@ -91,14 +91,14 @@ impl Shards {
         })
     }
 
-    /// Moves the shards of `from` to `to`, unless another process has moved them; then they are claimed anew.
+    /// Moves the shards of `from` to `to`, unless another process has moved them; then they are claimed again.
     pub(super) async fn advance(
         &mut self,
         context: &Context,
         from: &Reach,
         to: Mark,
     ) -> Result<(), WorkerError> {
-        // Does not wait for the disk: what is judged again fires nothing again.
+        // Does not wait for the disk: values that are judged again fire nothing again.
         let moved = sqlx::query(
             "UPDATE ops.rule_shards SET position = $3, day = $4, total = $5
                FROM (SELECT set_config('synchronous_commit', 'off', true)) AS setting

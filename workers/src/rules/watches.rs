@@ -11,7 +11,7 @@ use uuid::Uuid;
 /// The enabled rules, by the channels that they watch.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
-    /// Newest change of a rule that is known.
+    /// Position of the newest change of a rule that was read.
     known: i64,
     by_channel: HashMap<i32, Vec<Watch>>,
     channels: HashMap<Uuid, i32>,
@@ -24,17 +24,24 @@ pub(super) struct Watch {
     pub(super) channel: ChannelId,
     /// Version of the aggregate that `judge` stands for.
     pub(super) version: i64,
-    /// Goes ahead of the version while a batch is judged.
+    /// Advances ahead of the version while a batch is evaluated.
     pub(super) judge: Judge,
 }
 
 impl Watches {
-    /// Takes in what has changed. What was before the row `position` does not matter any more.
+    /// Reads changed rules. Specifications from before the row `position` are dropped.
     pub(super) async fn refresh(&mut self, pool: &PgPool, position: i64) -> Result<(), sqlx::Error> {
+        let mut is_complete = true;
         for ChangedRule { rule, channel_number } in rules_since(pool, self.known).await? {
-            // The read model of channels is rebuilt at the moment: what is not taken in is read again.
-            let Some(channel) = channel_number else { return Ok(()) };
-            self.known = rule.changed_at;
+            // The read model does not show the channel yet, or has set it aside: the rule is read again, and keeps no other
+            // rule waiting.
+            let Some(channel) = channel_number else {
+                is_complete = false;
+                continue;
+            };
+            if is_complete {
+                self.known = rule.changed_at;
+            }
             self.take_in(&rule, channel, position);
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! Makes a delivery of each event for each subscription that is told of it.
+//! Queues a delivery of each event for each of its subscriptions.
 //!
-//! Reads the log after its checkpoint, sends `Queue` for each consignment, and leaves log entries about what people should
-//! know. The checkpoint moves after that; if the worker dies before, the same is done again and seen to be done: keys of
-//! consignments and deliveries follow from subscription and event. Nothing of it lies in JetStream.
+//! Reads the log after its checkpoint, sends `Queue` for each batch, and writes log entries for users. The checkpoint
+//! moves after that; if the worker crashes before, the same commands are sent again without effect: keys of batches
+//! and deliveries are derived from subscription and event. Nothing is kept in JetStream.
 
 use std::time::Duration;
 
@@ -13,13 +13,16 @@ use signalbox_domain::{
     kernel::Decider,
     monitoring::Experiment,
 };
-use signalbox_event_store::{RecordedEvent, read_all_with};
+use signalbox_event_store::{EventKey, RecordedEvent, read_all_with};
 use signalbox_messaging::Wakeup;
-use signalbox_projections::automation::outgoing::{Background, Outgoing, TOLD};
+use signalbox_projections::automation::outgoing::{Background, PUBLISHED};
 use tokio::sync::Mutex;
 
 use super::{notices, queue::Queue, subscriptions::Subscriptions};
-use crate::{Context, Worker, WorkerError, checkpoint};
+use crate::{
+    Context, Worker, WorkerError, checkpoint,
+    skipped::{self, skip_or_fail, skip_unreadable},
+};
 
 /// Events of one step.
 const BATCH: i64 = 1000;
@@ -31,7 +34,7 @@ pub struct WebhookFanOut {
     following: Mutex<Option<Following>>,
 }
 
-/// What it knows at a position of the log.
+/// The subscriptions at a position of the log.
 #[derive(Debug)]
 struct Following {
     position: i64,
@@ -66,22 +69,51 @@ impl Worker for WebhookFanOut {
             Some(following) => following,
             None => Following { position, subscriptions: Subscriptions::at(&context.pool, position).await? },
         };
-        let wanted =
-            [TOLD.as_slice(), &["webhook_created", "webhook_updated", "webhook_deleted"], &notices::NOTICED];
-        let events = read_all_with(&context.pool, position, BATCH, &wanted.concat()).await?;
-        let Some(last) = events.last().map(|event| event.position) else {
-            *known = Some(following);
+        let words = words();
+        let slice = read_all_with(&mut *context.pool.acquire().await?, position, BATCH, &words).await?;
+        let Some(last) = slice.last() else {
+            // A subscription that was retried is folded again from the log.
+            if !retry(context).await? {
+                *known = Some(following);
+            }
             return Ok(false);
         };
-        // What fails leaves `known` empty: the subscriptions are folded again from the checkpoint.
-        following.deliver(context, &events).await?;
-        notices::write(context, &events).await?;
+        let is_handled = |key: &EventKey| words.contains(&key.event_type.as_str());
+        // A failure leaves `known` empty: the subscriptions are folded again from the checkpoint.
+        skip_unreadable(&context.pool, Self::NAME, &slice.unreadable, is_handled).await?;
+        slice.unreadable.iter().for_each(|event| following.subscriptions.forget(&event.key));
+        following.deliver(context, &slice.events).await?;
+        notices::write(context, &slice.events).await?;
         checkpoint::advance(&context.pool, CHECKPOINT, position, last).await?;
-        notices::count(&events)?;
+        notices::count(&slice.events);
         following.position = last;
         *known = Some(following);
-        Ok(events.len() as i64 == BATCH)
+        Ok(slice.is_full)
     }
+}
+
+/// Words of the events that it reads.
+fn words() -> Vec<&'static str> {
+    [PUBLISHED.as_slice(), &["webhook_created", "webhook_updated", "webhook_deleted"], &notices::NOTICED]
+        .concat()
+}
+
+/// Handles skipped events that can be read now; returns whether one of a subscription was among them.
+async fn retry(context: &Context) -> Result<bool, WorkerError> {
+    let mut has_subscription = false;
+    for position in skipped::due(&context.pool, WebhookFanOut::NAME).await? {
+        let slice = skipped::event_at(&context.pool, position, &words()).await?;
+        if slice.events.is_empty() {
+            continue;
+        }
+        let subscriptions = Subscriptions::at(&context.pool, position).await?;
+        skipped::begin(&context.pool, WebhookFanOut::NAME, position).await?;
+        Following { position, subscriptions }.deliver(context, &slice.events).await?;
+        notices::write(context, &slice.events).await?;
+        skipped::done(&context.pool, WebhookFanOut::NAME, position).await?;
+        has_subscription |= slice.events.iter().any(|event| event.aggregate_type == Webhook::TYPE);
+    }
+    Ok(has_subscription)
 }
 
 impl Following {
@@ -89,27 +121,30 @@ impl Following {
         let mut queue = Queue::default();
         let background = Background::of(&context.pool, events).await?;
         for recorded in events.iter().filter(|event| !event.payload.is_null()) {
-            self.subscriptions.fold(recorded)?;
-            let may_call_back = recorded.aggregate_type == ExtractionJob::TYPE;
-            let is_heard = may_call_back || !self.subscriptions.is_silent();
-            if !is_heard || !TOLD.contains(&recorded.event_type.as_str()) {
+            if let Err(error) = self.subscriptions.fold(recorded) {
+                skip_or_fail(&context.pool, WebhookFanOut::NAME, recorded, error.into()).await?;
                 continue;
             }
-            if let Some(event) = told(&background, recorded) {
+            let may_call_back = recorded.aggregate_type == ExtractionJob::TYPE;
+            let is_heard = may_call_back || !self.subscriptions.is_silent();
+            if !is_heard || !PUBLISHED.contains(&recorded.event_type.as_str()) {
+                continue;
+            }
+            let published = match background.outgoing(recorded) {
+                Ok(published) => published,
+                Err(error) => {
+                    let error = error.to_string();
+                    skipped::skip(&context.pool, WebhookFanOut::NAME, &recorded.into(), &error).await?;
+                    continue;
+                }
+            };
+            if let Some(event) = published {
                 queue.add_callback(recorded.aggregate_id, recorded.position, &event);
-                for webhook in self.subscriptions.told_of(event.event_type) {
+                for webhook in self.subscriptions.receivers(event.event_type) {
                     queue.add(webhook, recorded.position, &event);
                 }
             }
         }
         queue.send(context, WebhookFanOut::NAME).await
     }
-}
-
-/// What `recorded` tells. One event that cannot be read must not keep all that come after it.
-pub(super) fn told(background: &Background, recorded: &RecordedEvent) -> Option<Outgoing> {
-    background.outgoing(recorded).unwrap_or_else(|error| {
-        tracing::error!(%error, position = recorded.position, "an event is not told to webhooks");
-        None
-    })
 }

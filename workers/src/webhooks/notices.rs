@@ -1,6 +1,6 @@
 use futures::{StreamExt, TryStreamExt, stream};
 use signalbox_domain::{
-    automation::{Consignment, ConsignmentEvent, Ended, Health, HealthEvent, HealthStatus, Verdict},
+    automation::{DeliveryBatch, DeliveryBatchEvent, Ended, Health, HealthEvent, HealthStatus, Verdict},
     fleet::{Firmware, FirmwareEvent, FirmwareRef},
     kernel::Decider,
     monitoring::{LogEntry, LogEntryCommand, LogType, NewLogEntry},
@@ -10,10 +10,10 @@ use signalbox_metrics::metrics;
 use uuid::Uuid;
 
 use super::fan_out::WebhookFanOut;
-use crate::{Context, Worker, WorkerError};
+use crate::{Context, Worker, WorkerError, skipped::skip_or_fail};
 
 const ATTEMPTS_ENDED: &str = "attempts_ended";
-/// Words of the log's events that people may have to know of.
+/// Kinds of events that are written to the users' log.
 pub(super) const NOTICED: [&str; 6] = [
     ATTEMPTS_ENDED,
     "firmware_completed",
@@ -25,26 +25,14 @@ pub(super) const NOTICED: [&str; 6] = [
 /// Entries written at the same time.
 const CONCURRENT: usize = 16;
 
-/// Leaves an entry in the log that people read about each delivery that was given up, each change of health, and what has come
-/// of each firmware update. Its key follows from the event.
+/// Writes a log entry for each delivery that was given up, each change of health, and the result of each firmware
+/// update. The entry's key is derived from the event.
 pub(super) async fn write(context: &Context, events: &[RecordedEvent]) -> Result<(), WorkerError> {
     let mut entries = Vec::new();
     for recorded in events.iter().filter(|event| NOTICED.contains(&event.event_type.as_str())) {
-        match recorded.aggregate_type.as_str() {
-            Consignment::TYPE => {
-                let about = about_deliveries(context, recorded).await?;
-                entries.extend(about.into_iter().map(|(id, entry)| (recorded.position, id, entry)));
-            }
-            Health::TYPE => {
-                let id = key(recorded.aggregate_id, recorded.sequence);
-                entries.push((recorded.position, id, about_health(recorded)?));
-            }
-            Firmware::TYPE => {
-                let id = key(recorded.aggregate_id, recorded.sequence);
-                let entry = about_firmware(context, recorded).await?;
-                entries.extend(entry.map(|entry| (recorded.position, id, entry)));
-            }
-            _ => {}
+        match about(context, recorded).await {
+            Ok(about) => entries.extend(about.into_iter().map(|(id, entry)| (recorded.position, id, entry))),
+            Err(error) => skip_or_fail(&context.pool, WebhookFanOut::NAME, recorded, error).await?,
         }
     }
     let written = stream::iter(entries).map(|(cause, id, entry)| async move {
@@ -54,10 +42,25 @@ pub(super) async fn write(context: &Context, events: &[RecordedEvent]) -> Result
     written.buffer_unordered(CONCURRENT).try_collect().await
 }
 
-/// Counts the deliveries that have come to an end.
-pub(super) fn count(events: &[RecordedEvent]) -> Result<(), WorkerError> {
+/// The entries about `recorded`, by their keys.
+async fn about(context: &Context, recorded: &RecordedEvent) -> Result<Vec<(Uuid, NewLogEntry)>, WorkerError> {
+    let id = key(recorded.aggregate_id, recorded.sequence);
+    Ok(match recorded.aggregate_type.as_str() {
+        DeliveryBatch::TYPE => about_deliveries(context, recorded).await?,
+        Health::TYPE => vec![(id, about_health(recorded)?)],
+        Firmware::TYPE => {
+            about_firmware(context, recorded).await?.map(|entry| (id, entry)).into_iter().collect()
+        }
+        _ => Vec::new(),
+    })
+}
+
+/// Counts finished deliveries.
+pub(super) fn count(events: &[RecordedEvent]) {
     for recorded in events.iter().filter(|event| event.event_type == ATTEMPTS_ENDED) {
-        let ConsignmentEvent::AttemptsEnded { attempts, .. } = recorded.decode::<Consignment>()? else {
+        // One that cannot be read was skipped.
+        let Ok(DeliveryBatchEvent::AttemptsEnded { attempts, .. }) = recorded.decode::<DeliveryBatch>()
+        else {
             continue;
         };
         for ended in &attempts {
@@ -68,7 +71,6 @@ pub(super) fn count(events: &[RecordedEvent]) -> Result<(), WorkerError> {
             }
         }
     }
-    Ok(())
 }
 
 fn key(of: Uuid, what: impl std::fmt::Display) -> Uuid {
@@ -79,7 +81,8 @@ async fn about_deliveries(
     context: &Context,
     recorded: &RecordedEvent,
 ) -> Result<Vec<(Uuid, NewLogEntry)>, WorkerError> {
-    let ConsignmentEvent::AttemptsEnded { webhook, attempts, .. } = recorded.decode::<Consignment>()? else {
+    let DeliveryBatchEvent::AttemptsEnded { webhook, attempts, .. } = recorded.decode::<DeliveryBatch>()?
+    else {
         return Ok(Vec::new());
     };
     let dead: Vec<_> = attempts.iter().filter(|ended| ended.verdict == Verdict::DeadLetter).collect();
@@ -96,7 +99,7 @@ async fn about_deliveries(
 
 fn given_up(ended: &Ended, url: &str) -> NewLogEntry {
     let error = ended.result.error.as_deref().unwrap_or_default();
-    // Both are what somebody else wrote; an entry has 500 characters.
+    // Both are external input; an entry has 500 characters.
     let (url, error): (String, String) = (url.chars().take(200).collect(), error.chars().take(150).collect());
     let attempts = ended.attempt;
     let content = format!(
@@ -128,7 +131,7 @@ async fn about_firmware(
         let release = "SELECT release FROM read.firmware_updates WHERE id = $1";
         let release: Option<String> =
             sqlx::query_scalar(release).bind(recorded.aggregate_id).fetch_optional(&context.pool).await?;
-        // What a hook says may be long.
+        // A hook's message may be long.
         let why: String = why.chars().take(350).collect();
         Ok((LogType::Error, format!("Firmware {} was not {what}: {why}", release.unwrap_or_default())))
     };

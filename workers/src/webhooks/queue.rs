@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use signalbox_domain::{
-    automation::{CallbackDelivery, Consignment, ConsignmentCommand, NewDelivery},
+    automation::{CallbackDelivery, DeliveryBatch, DeliveryBatchCommand, NewDelivery},
     extraction::Callback,
     kernel::{DeliveryId, WebhookId},
 };
@@ -12,23 +12,23 @@ use uuid::Uuid;
 
 use crate::{Context, WorkerError, worker::span};
 
-/// Positions of the log whose events for one subscription are one consignment. Large enough that a storm of events costs few
-/// commands, small enough that a consignment is read quickly.
-const STRETCH: i64 = 32;
-/// Commands under way at the same time.
+/// Positions of the log whose events for one subscription are one batch. Large enough that a storm of events costs few
+/// commands, small enough that a batch is read quickly.
+const POSITIONS: i64 = 32;
+/// Commands in progress at the same time.
 const CONCURRENT: usize = 16;
 
-/// Deliveries on their way to their consignments.
+/// Deliveries on their way to their batches.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    of_webhooks: BTreeMap<(WebhookId, i64), Stretch>,
-    /// With the positions of their events, and the keys of their consignments.
+    of_webhooks: BTreeMap<(WebhookId, i64), Pending>,
+    /// With the positions of their events, and the keys of their batches.
     callbacks: Vec<(i64, Uuid, CallbackDelivery)>,
 }
 
-/// Deliveries of one consignment.
+/// Deliveries of one batch.
 #[derive(Debug, Default)]
-struct Stretch {
+struct Pending {
     /// Positions of their events.
     causes: Vec<i64>,
     deliveries: Vec<NewDelivery>,
@@ -37,29 +37,31 @@ struct Stretch {
 impl Queue {
     /// Adds `event`, which is at `position`, for `webhook`.
     pub(super) fn add(&mut self, webhook: WebhookId, position: i64, event: &Outgoing) {
-        let stretch = self.of_webhooks.entry((webhook, position / STRETCH)).or_default();
-        stretch.causes.push(position);
-        stretch.deliveries.push(delivery(webhook, event));
+        let pending = self.of_webhooks.entry((webhook, position / POSITIONS)).or_default();
+        pending.causes.push(position);
+        pending.deliveries.push(delivery(webhook, event));
     }
 
-    /// Adds `event`, which is at `position`, for whoever is to be told of it by the resource `of` itself.
+    /// Adds `event`, which is at `position`, for the callback of resource `of`.
     pub(super) fn add_callback(&mut self, of: Uuid, position: i64, event: &Outgoing) {
-        let Some(Callback { receiver, url, sealed_secret }) = event.callback.clone() else { return };
+        let Some(Callback { receiver, url, sealed_secret, no_loopback }) = event.callback.clone() else {
+            return;
+        };
         let delivery = delivery(receiver, event);
-        let consignment = Uuid::new_v5(&of, format!("callback {}", event.id).as_bytes());
-        let callback = CallbackDelivery { receiver, url, sealed_secret, delivery };
-        self.callbacks.push((position, consignment, callback));
+        let batch = Uuid::new_v5(&of, format!("callback {}", event.id).as_bytes());
+        let callback = CallbackDelivery { receiver, url, sealed_secret, no_loopback, delivery };
+        self.callbacks.push((position, batch, callback));
     }
 
-    /// Queues them all. Done twice, nothing happens the second time: consignment and delivery follow from subscription and
+    /// Queues them all. Done twice, nothing happens the second time: batch and delivery follow from subscription and
     /// event.
     pub(super) async fn send(self, context: &Context, name: &str) -> Result<(), WorkerError> {
         let queued = stream::iter(self.of_webhooks)
-            .map(|((webhook, number), stretch)| queue(context, name, webhook, number, stretch));
+            .map(|((webhook, number), pending)| queue(context, name, webhook, number, pending));
         queued.buffer_unordered(CONCURRENT).try_collect::<()>().await?;
         let called = stream::iter(self.callbacks).map(|(cause, id, callback)| async move {
-            let command = ConsignmentCommand::QueueCallback(callback);
-            context.send_because::<Consignment>(name, cause, id, "callback", &command).await.map(|_| ())
+            let command = DeliveryBatchCommand::QueueCallback(callback);
+            context.send_because::<DeliveryBatch>(name, cause, id, "callback", &command).await.map(|_| ())
         });
         called.buffer_unordered(CONCURRENT).try_collect().await
     }
@@ -87,15 +89,15 @@ async fn queue(
     name: &str,
     webhook: WebhookId,
     number: i64,
-    Stretch { causes, deliveries }: Stretch,
+    Pending { causes, deliveries }: Pending,
 ) -> Result<(), WorkerError> {
     let id = Uuid::new_v5(&webhook.0, format!("stretch {number}").as_bytes());
     // Other deliveries are another command: the second time, some may have been there and others not.
     let ids: Vec<_> = deliveries.iter().map(|delivery| delivery.id.to_string()).collect();
     let key = format!("queue {}", ids.join(" "));
-    let command = ConsignmentCommand::Queue { webhook, deliveries };
+    let command = DeliveryBatchCommand::Queue { webhook, deliveries };
     let first = causes.first().copied().unwrap_or_default();
     let span = span_of(context, name, &causes).await;
     // Refused when the subscription has been deleted meanwhile.
-    span.around(context.send_because::<Consignment>(name, first, id, &key, &command)).await.map(|_| ())
+    span.around(context.send_because::<DeliveryBatch>(name, first, id, &key, &command)).await.map(|_| ())
 }

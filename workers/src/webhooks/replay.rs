@@ -1,33 +1,43 @@
-//! Queues past events for a subscription that asked for them.
+//! Queues past events for a subscription on request.
 //!
-//! Works off the stretch that the read model shows, a portion in each step, and says by `AdvanceReplay` how far it came. If it
-//! dies before, the portion is queued again and seen to be there.
+//! Processes the replay that the read model shows, one page in each step, and records its progress by
+//! `AdvanceReplay`. If it crashes before, the page is queued again without effect. An event that cannot be read is listed as
+//! skipped for that subscription, and queued when it can.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use signalbox_domain::{
     automation::{EventType, Replay, Webhook, WebhookCommand},
     kernel::{Decider, WebhookId},
 };
-use signalbox_event_store::read_all_with;
+use signalbox_event_store::{EventKey, RecordedEvent, read_all_with};
 use signalbox_messaging::Wakeup;
 use signalbox_projections::automation::{
     WebhookRow,
-    outgoing::{Background, TOLD},
-    webhooks::replaying,
+    outgoing::{Background, PUBLISHED},
+    webhooks::{replaying, webhook},
+};
+use uuid::Uuid;
+
+use super::queue::Queue;
+use crate::{
+    Context, Worker, WorkerError,
+    failures::Failures,
+    skipped::{self, skip, skip_unreadable},
+    tried::Tried,
 };
 
-use super::{fan_out::told, queue::Queue};
-use crate::{Context, Worker, WorkerError};
-
-/// Events of a portion.
-const PORTION: i64 = 1000;
+/// Log positions of a page.
+const PAGE: i64 = 1000;
 /// Subscriptions of one step.
 const BATCH: i64 = 20;
 
 /// The replayer.
-#[derive(Debug)]
-pub struct WebhookReplay;
+#[derive(Debug, Default)]
+pub struct WebhookReplay {
+    failures: Failures,
+    tried: Tried<i64>,
+}
 
 impl Worker for WebhookReplay {
     const NAME: &'static str = "webhook-replay";
@@ -42,31 +52,87 @@ impl Worker for WebhookReplay {
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        for row in replaying(&context.pool, BATCH).await? {
-            if let Some(replay) = row.replay() {
-                work_off(context, &row, replay).await?;
+        let paused = self.failures.paused();
+        let limit = BATCH + (paused.len() + self.tried.count()) as i64;
+        let mut rows = replaying(&context.pool, limit).await?;
+        rows.retain(|row| !paused.contains(&row.id) && !self.tried.holds(row.id, &row.version));
+        for row in rows.iter().take(BATCH as usize) {
+            let Some(replay) = row.replay() else { continue };
+            let worked_off = work_off(context, row, replay).await;
+            if worked_off.is_ok() {
+                self.tried.note(row.id, row.version);
             }
+            self.failures.settle(row.id, worked_off)?;
         }
-        // What was advanced shows in the read model, which wakes this worker.
+        retry(context).await?;
+        self.failures.report(context, Self::NAME).await?;
+        // The progress changes the read model, which wakes this worker.
         Ok(false)
     }
 }
 
 async fn work_off(context: &Context, row: &WebhookRow, replay: Replay) -> Result<(), WorkerError> {
-    let is_told = |event: EventType| row.events.iter().any(|word| word == event.as_str());
-    let mut queue = Queue::default();
-    let events = read_all_with(&context.pool, replay.after, PORTION, &TOLD).await?;
-    let background = Background::of(&context.pool, &events).await?;
-    let portion = || events.iter().take_while(|event| event.position <= replay.last);
-    for recorded in portion().filter(|event| !event.payload.is_null()) {
-        if let Some(event) = told(&background, recorded).filter(|event| is_told(event.event_type)) {
-            queue.add(WebhookId(row.id), recorded.position, &event);
-        }
-    }
-    queue.send(context, WebhookReplay::NAME).await?;
-    let to = portion().last().map_or(replay.last, |event| event.position);
+    let slice = read_all_with(&mut *context.pool.acquire().await?, replay.after, PAGE, &PUBLISHED).await?;
+    let to = slice.last().map_or(replay.last, |last| last.min(replay.last));
+    let is_relevant =
+        |key: &EventKey| key.position <= replay.last && PUBLISHED.contains(&key.event_type.as_str());
+    skip_unreadable(&context.pool, &skipping(row.id), &slice.unreadable, is_relevant).await?;
+    let end = slice.events.partition_point(|event| event.position <= replay.last);
+    queue(context, row, &slice.events[..end]).await?;
     let key = format!("advance {} to {to}", replay.id);
     let command = WebhookCommand::AdvanceReplay { id: replay.id, to };
-    context.send_if_still_due::<Webhook>(WebhookReplay::NAME, row.id, &key, &command).await?;
+    context.send_for_item::<Webhook>(WebhookReplay::NAME, row.id, &key, &command).await?;
     Ok(())
+}
+
+/// Queues `events` for the subscription `row`. One that cannot be read is skipped.
+async fn queue(context: &Context, row: &WebhookRow, events: &[RecordedEvent]) -> Result<(), WorkerError> {
+    let is_subscribed = |event: EventType| row.events.iter().any(|word| word == event.as_str());
+    let mut queue = Queue::default();
+    let background = Background::of(&context.pool, events).await?;
+    for recorded in events.iter().filter(|event| !event.payload.is_null()) {
+        match background.outgoing(recorded) {
+            Ok(Some(event)) if is_subscribed(event.event_type) => {
+                queue.add(WebhookId(row.id), recorded.position, &event);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                skip(&context.pool, &skipping(row.id), &recorded.into(), &error.to_string()).await?;
+            }
+        }
+    }
+    queue.send(context, WebhookReplay::NAME).await
+}
+
+/// Queues skipped events that can be read now.
+async fn retry(context: &Context) -> Result<(), WorkerError> {
+    let pattern = format!("worker.{}", skipping("%"));
+    let names: Vec<String> = sqlx::query_scalar(
+        "SELECT DISTINCT substr(projection, length('worker.') + 1) FROM read.poisonous_events WHERE projection LIKE $1",
+    )
+    .bind(pattern)
+    .fetch_all(&context.pool)
+    .await?;
+    for name in names {
+        let id = name.rsplit('.').next().and_then(|id| id.parse::<Uuid>().ok()).unwrap_or_default();
+        let row = webhook(&context.pool, id).await?;
+        for position in skipped::due(&context.pool, &name).await? {
+            let slice = skipped::event_at(&context.pool, position, &PUBLISHED).await?;
+            // A subscription that was deleted meanwhile gets nothing.
+            if row.is_some() && slice.events.is_empty() {
+                continue;
+            }
+            skipped::begin(&context.pool, &name, position).await?;
+            if let Some(row) = &row {
+                queue(context, row, &slice.events).await?;
+            }
+            skipped::done(&context.pool, &name, position).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The name under which events are listed that a replay to `webhook` skipped.
+fn skipping(webhook: impl Display) -> String {
+    format!("{}.{webhook}", WebhookReplay::NAME)
 }

@@ -1,4 +1,4 @@
-//! A delivery as the request that a receiver gets: headers, signatures, and what its answer means.
+//! The HTTP request of a delivery: headers, signatures, and the meaning of its answer.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
@@ -9,22 +9,22 @@ use signalbox_egress::{EgressError, InvalidTarget};
 use uuid::Uuid;
 
 const USER_AGENT: &str = concat!("Signalbox/", env!("CARGO_PKG_VERSION"));
-/// What secrets of the Standard Webhooks specification begin with; the rest is the key in base64.
+/// Prefix of secrets by the Standard Webhooks specification; the rest is the key in base64.
 const STANDARD_PREFIX: &str = "whsec_";
 
-/// What a request is made of.
+/// The content of a request.
 #[derive(Debug)]
 pub(super) struct Outgoing<'a> {
     pub(super) event_id: Uuid,
     pub(super) event_type: &'a str,
     pub(super) attempt: i32,
-    /// Unix time, in seconds; receivers refuse what is older than five minutes.
+    /// Unix time, in seconds; receivers refuse requests older than five minutes.
     pub(super) timestamp: i64,
     pub(super) body: &'a str,
 }
 
-/// The headers of the request; with `secret` it is signed, for receivers that know `X-Webhook-Signature` (hex over
-/// `<timestamp>.<body>`) and for those of the Standard Webhooks specification (base64 over `<id>.<timestamp>.<body>`).
+/// The headers of the request; with `secret` it is signed, both by `X-Webhook-Signature` (hex over
+/// `<timestamp>.<body>`) and by the Standard Webhooks specification (base64 over `<id>.<timestamp>.<body>`).
 pub(super) fn headers(outgoing: &Outgoing<'_>, secret: Option<&Secret>) -> HeaderMap {
     let Outgoing { event_id, event_type, attempt, timestamp, body } = outgoing;
     let mut headers = HeaderMap::new();
@@ -63,10 +63,10 @@ fn sign(key: &[u8], message: &str) -> Vec<u8> {
     mac.finalize().into_bytes().to_vec()
 }
 
-/// Why a request could not be sent, or what its answer was.
+/// Reasons why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RequestError {
-    /// The subscription's address is none.
+    /// The subscription's address is invalid.
     #[error("The url {0}")]
     Target(#[from] InvalidTarget),
     /// No answer.
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn the_signature_of_standard_webhooks_is_what_openssl_computes() {
         let headers = headers(&outgoing(), Some(&Secret::new("whsec_c2VjcmV0IGtleQ==".to_owned())));
-        // The key is "secret key", the message begins with the id.
+        // The key is "secret key", the message starts with the id.
         assert_eq!(header(&headers, "webhook-signature"), "v1,dNrrPxcsVn8WUo9b+RaJZlvI3vGo4eK1yF3t/imR0BQ=");
         assert_eq!(header(&headers, "webhook-id"), "00000000-0000-0000-0000-000000000007");
         assert_eq!(header(&headers, "webhook-timestamp"), "1760000000");

@@ -4,20 +4,21 @@ use signalbox_domain::{
     automation::{EventType, Webhook, WebhookEvent, WebhookSpec},
     kernel::{Decider, WebhookId},
 };
-use signalbox_event_store::{DecodeError, RecordedEvent};
-use sqlx::PgPool;
+use signalbox_event_store::{DecodeError, EventKey, RecordedEvent};
+use sqlx::{FromRow, PgPool, Row};
+use uuid::Uuid;
 
 use crate::WorkerError;
 
-/// The subscriptions as they were at a position of the log. They are folded here and not asked of the read model, so that
-/// an event goes to those that were there when it happened, however late the fan-out comes.
+/// The subscriptions at a position of the log. They are folded here and not taken from the read model, so that an
+/// event is sent to those that existed when it was recorded, however far the fan-out lags.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions(BTreeMap<WebhookId, WebhookSpec>);
 
 impl Subscriptions {
     /// As they were after `position`.
     pub(super) async fn at(pool: &PgPool, position: i64) -> Result<Self, WorkerError> {
-        let events: Vec<RecordedEvent> = sqlx::query_as(
+        let rows = sqlx::query(
             "SELECT position, aggregate_type, aggregate_id, sequence, event_type, event_version, payload,
                     'null'::jsonb AS metadata, recorded_at
                FROM events WHERE aggregate_type = $1 AND position <= $2 ORDER BY position",
@@ -27,19 +28,34 @@ impl Subscriptions {
         .fetch_all(pool)
         .await?;
         let mut subscriptions = Self::default();
-        for event in &events {
-            subscriptions.fold(event)?;
+        for row in &rows {
+            match RecordedEvent::from_row(row) {
+                Ok(event) => {
+                    if let Err(error) = subscriptions.fold(&event) {
+                        tracing::error!(%error, position = event.position, "a subscription cannot be read");
+                    }
+                }
+                Err(error) => {
+                    tracing::error!(%error, "an event of a subscription cannot be read");
+                    let id = row.try_get("aggregate_id").ok().and_then(|id: &str| id.parse::<Uuid>().ok());
+                    if let Some(id) = id {
+                        subscriptions.0.remove(&WebhookId(id));
+                    }
+                }
+            }
         }
         Ok(subscriptions)
     }
 
-    /// Takes in an event of a subscription; passes over others.
+    /// Takes in an event of a subscription; passes over others. A subscription whose event cannot be read receives nothing
+    /// until the next one that can: that event may have deleted it, or changed its address.
     pub(super) fn fold(&mut self, recorded: &RecordedEvent) -> Result<(), DecodeError> {
         if recorded.aggregate_type != Webhook::TYPE || recorded.payload.is_null() {
             return Ok(());
         }
         let id = WebhookId(recorded.aggregate_id);
-        match recorded.decode::<Webhook>()? {
+        let event = recorded.decode::<Webhook>().inspect_err(|_| drop(self.0.remove(&id)))?;
+        match event {
             WebhookEvent::WebhookCreated(new) => {
                 self.0.insert(id, new.spec);
             }
@@ -54,13 +70,22 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// Who is told of events of `event_type`.
-    pub(super) fn told_of(&self, event_type: EventType) -> impl Iterator<Item = WebhookId> {
-        let is_told = move |spec: &WebhookSpec| spec.enabled && spec.events.contains(&event_type);
-        self.0.iter().filter(move |(_, spec)| is_told(spec)).map(|(id, _)| *id)
+    /// The event `key` cannot be read: if it is of a subscription, events are no longer sent to that.
+    pub(super) fn forget(&mut self, key: &EventKey) {
+        if key.aggregate_type == Webhook::TYPE
+            && let Some(id) = key.id()
+        {
+            self.0.remove(&WebhookId(id));
+        }
     }
 
-    /// Whether nobody is told of anything.
+    /// The enabled subscriptions to events of `event_type`.
+    pub(super) fn receivers(&self, event_type: EventType) -> impl Iterator<Item = WebhookId> {
+        let receives = move |spec: &WebhookSpec| spec.enabled && spec.events.contains(&event_type);
+        self.0.iter().filter(move |(_, spec)| receives(spec)).map(|(id, _)| *id)
+    }
+
+    /// Whether no event is sent to any subscription.
     pub(super) fn is_silent(&self) -> bool {
         !self.0.values().any(|spec| spec.enabled)
     }

@@ -22,7 +22,7 @@ _OUTPUTS = [("heater_power", "Heater power"), ("valve_position", "Valve position
 
 
 class SimulatedPlugin(DevicePlugin):
-    """Seven sensors and two outputs, which keep what they are told."""
+    """Seven sensors and two outputs, which keep the values written to them."""
 
     meta = PluginMeta(
         id="simulated",

@@ -104,7 +104,7 @@ def _memory() -> tuple[int, int]:
 
 
 def _temperature() -> float | None:
-    """Of the hottest zone; none where there is none."""
+    """Temperature of the hottest zone; `None` without one."""
     zones = Path("/sys/class/thermal").glob("thermal_zone*/temp")
     found = [int(zone.read_text()) / 1000 for zone in zones]
     return max(found, default=None)

@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
 use super::{
-    AttemptResult, Begun, CallbackDelivery, Consignment, ConsignmentCommand, ConsignmentEvent, Ended,
+    AttemptResult, Begun, CallbackDelivery, DeliveryBatch, DeliveryBatchCommand, DeliveryBatchEvent, Ended,
     NewDelivery, Requeued, state::Phase,
 };
 use crate::{
@@ -12,32 +12,34 @@ use crate::{
     kernel::{Claim, ClaimOp, Decider, DeliveryId, Rejection, WebhookId},
 };
 
-impl Decider for Consignment {
+impl Decider for DeliveryBatch {
     const TYPE: &'static str = "delivery";
     const CONTEXT: &'static str = "automation";
     const STATE_VERSION: i32 = 1;
-    const ONE_STORY: bool = true;
-    type Command = ConsignmentCommand;
-    type Event = ConsignmentEvent;
+    const IS_ONE_TRACE: bool = true;
+    /// Deliveries that cannot be read are not sent, and keep no others of the batch from being sent.
+    const DISPENSABLE: &'static [&'static str] = &["deliveries_queued"];
+    type Command = DeliveryBatchCommand;
+    type Event = DeliveryBatchEvent;
 
-    fn decide(&self, command: ConsignmentCommand) -> Result<Vec<ConsignmentEvent>, Rejection> {
+    fn decide(&self, command: DeliveryBatchCommand) -> Result<Vec<DeliveryBatchEvent>, Rejection> {
         match command {
-            ConsignmentCommand::Queue { webhook, deliveries } => self.queue(webhook, deliveries),
-            ConsignmentCommand::QueueCallback(callback) => Ok(self.queue_callback(callback)),
-            ConsignmentCommand::Begin { claim, at, ids } => self.begin(claim, at, ids),
-            ConsignmentCommand::Record { claim, results } => self.record(claim, results),
-            ConsignmentCommand::Redeliver { at, ids } => self.redeliver(at, ids),
+            DeliveryBatchCommand::Queue { webhook, deliveries } => self.queue(webhook, deliveries),
+            DeliveryBatchCommand::QueueCallback(callback) => Ok(self.queue_callback(callback)),
+            DeliveryBatchCommand::Begin { claim, at, ids } => self.begin(claim, at, ids),
+            DeliveryBatchCommand::Record { claim, results } => self.record(claim, results),
+            DeliveryBatchCommand::Redeliver { at, ids } => self.redeliver(at, ids),
         }
     }
 
-    fn evolve(&mut self, event: ConsignmentEvent) {
+    fn evolve(&mut self, event: DeliveryBatchEvent) {
         self.apply(event);
     }
 
     /// Nothing is queued for a subscription that has been deleted meanwhile.
-    fn claims(_id: Uuid, event: &ConsignmentEvent) -> Vec<Claim> {
+    fn claims(_id: Uuid, event: &DeliveryBatchEvent) -> Vec<Claim> {
         match event {
-            ConsignmentEvent::DeliveriesQueued { webhook, .. } => {
+            DeliveryBatchEvent::DeliveriesQueued { webhook, .. } => {
                 vec![Claim::new(ClaimOp::Require, WEBHOOK_CLAIM, webhook.to_string())]
             }
             _ => Vec::new(),
@@ -49,12 +51,12 @@ impl Decider for Consignment {
     }
 }
 
-impl Consignment {
+impl DeliveryBatch {
     fn queue(
         &self,
         webhook: WebhookId,
         deliveries: Vec<NewDelivery>,
-    ) -> Result<Vec<ConsignmentEvent>, Rejection> {
+    ) -> Result<Vec<DeliveryBatchEvent>, Rejection> {
         if self.webhook.is_some_and(|present| present != webhook) {
             return Err(Rejection::conflict("other_webhook", "These deliveries are another webhook's."));
         }
@@ -65,13 +67,13 @@ impl Consignment {
         Ok(if deliveries.is_empty() {
             Vec::new()
         } else {
-            vec![ConsignmentEvent::DeliveriesQueued { webhook, deliveries }]
+            vec![DeliveryBatchEvent::DeliveriesQueued { webhook, deliveries }]
         })
     }
 
-    fn queue_callback(&self, callback: CallbackDelivery) -> Vec<ConsignmentEvent> {
+    fn queue_callback(&self, callback: CallbackDelivery) -> Vec<DeliveryBatchEvent> {
         match self.webhook {
-            None => vec![ConsignmentEvent::CallbackQueued(callback)],
+            None => vec![DeliveryBatchEvent::CallbackQueued(callback)],
             Some(_) => Vec::new(),
         }
     }
@@ -81,7 +83,7 @@ impl Consignment {
         claim: Uuid,
         at: DateTime<Utc>,
         ids: Vec<DeliveryId>,
-    ) -> Result<Vec<ConsignmentEvent>, Rejection> {
+    ) -> Result<Vec<DeliveryBatchEvent>, Rejection> {
         let begin = |id: DeliveryId| {
             let delivery = self.deliveries.get(&id).filter(|delivery| delivery.is_due(at))?;
             Some(Begun { id, round: delivery.round, attempt: delivery.attempts + 1 })
@@ -92,11 +94,11 @@ impl Consignment {
         if attempts.is_empty() {
             Err(not_due())
         } else {
-            Ok(vec![ConsignmentEvent::AttemptsBegun { claim, at, attempts }])
+            Ok(vec![DeliveryBatchEvent::AttemptsBegun { claim, at, attempts }])
         }
     }
 
-    fn record(&self, claim: Uuid, results: Vec<AttemptResult>) -> Result<Vec<ConsignmentEvent>, Rejection> {
+    fn record(&self, claim: Uuid, results: Vec<AttemptResult>) -> Result<Vec<DeliveryBatchEvent>, Rejection> {
         let Some(webhook) = self.webhook else { return Err(Rejection::not_found("Delivery")) };
         let mut claimed: BTreeSet<_> = self
             .deliveries
@@ -123,10 +125,14 @@ impl Consignment {
             });
         }
         let returned = claimed.into_iter().collect();
-        Ok(vec![ConsignmentEvent::AttemptsEnded { claim, webhook, attempts, returned }])
+        Ok(vec![DeliveryBatchEvent::AttemptsEnded { claim, webhook, attempts, returned }])
     }
 
-    fn redeliver(&self, at: DateTime<Utc>, ids: Vec<DeliveryId>) -> Result<Vec<ConsignmentEvent>, Rejection> {
+    fn redeliver(
+        &self,
+        at: DateTime<Utc>,
+        ids: Vec<DeliveryId>,
+    ) -> Result<Vec<DeliveryBatchEvent>, Rejection> {
         let ids: BTreeSet<_> = ids.into_iter().collect();
         let mut deliveries = Vec::new();
         for id in ids {
@@ -142,7 +148,7 @@ impl Consignment {
         Ok(if deliveries.is_empty() {
             Vec::new()
         } else {
-            vec![ConsignmentEvent::DeliveriesRequeued { at, deliveries }]
+            vec![DeliveryBatchEvent::DeliveriesRequeued { at, deliveries }]
         })
     }
 }

@@ -3,7 +3,7 @@ use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-pub use super::state::Consignment;
+pub use super::state::DeliveryBatch;
 use crate::kernel::{DeliveryId, WebhookId};
 
 /// An event on its way to a subscription.
@@ -15,11 +15,11 @@ pub struct NewDelivery {
     pub event_id: Uuid,
     /// Type of the event, as receivers know it.
     pub event_type: String,
-    /// What is posted, byte for byte.
+    /// The request body, sent byte for byte.
     pub body: String,
 }
 
-/// What somebody is told once, who has no subscription: the consignment knows the address itself.
+/// A single delivery to an address without a subscription; the batch itself holds the address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallbackDelivery {
     /// Stands for the subscription, also when requests at the same time are counted; equal for all addresses of a host.
@@ -28,11 +28,13 @@ pub struct CallbackDelivery {
     pub url: String,
     /// Signs it; encrypted for the receiver.
     pub sealed_secret: String,
-    /// What is posted.
+    /// Whether this machine's own address is refused, because the caller had no login and was not on this machine.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_loopback: bool,
     pub delivery: NewDelivery,
 }
 
-/// What a request to a receiver came to.
+/// The receiver's response to one attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptResult {
     /// Of which delivery.
@@ -41,42 +43,39 @@ pub struct AttemptResult {
     pub started_at: DateTime<Utc>,
     /// Until the answer, or until it was given up.
     pub duration_ms: u32,
-    /// The receiver's answer, if one came.
+    /// The receiver's answer, if any.
     pub status: Option<u16>,
-    /// What went wrong; absent after a success.
+    /// Absent after a success.
     pub error: Option<String>,
 }
 
-/// What can be asked of a consignment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
-pub enum ConsignmentCommand {
+pub enum DeliveryBatchCommand {
     /// Take deliveries in; those that it has already are left out.
     Queue {
-        /// For whom.
         webhook: WebhookId,
         /// Which.
         deliveries: Vec<NewDelivery>,
     },
-    /// Take in what somebody is told once, who has no subscription. Nothing happens if that is there already.
+    /// Queue one delivery to an address without a subscription. Without effect if it is queued already.
     QueueCallback(CallbackDelivery),
-    /// Claim the attempts that are due for one worker, all of them or none.
+    /// Claim the due attempts for one worker, all of them or none.
     Begin {
-        /// Names the claim; only who knows it may say what came of the attempts.
+        /// Names the claim; required to record the attempts' results.
         claim: Uuid,
         /// Now.
         at: DateTime<Utc>,
         /// Which deliveries.
         ids: Vec<DeliveryId>,
     },
-    /// Say what came of claimed attempts. Those that are not named were not made, and are given back.
+    /// Record the results of claimed attempts. Attempts without a result were not made, and are released.
     Record {
         /// The claim.
         claim: Uuid,
-        /// What came of them.
         results: Vec<AttemptResult>,
     },
-    /// Deliver again what has ended, with attempts of its own.
+    /// Deliver finished deliveries again, with attempts of their own.
     Redeliver {
         /// Now.
         at: DateTime<Utc>,
@@ -90,13 +89,12 @@ pub enum ConsignmentCommand {
 pub struct Begun {
     /// Of which delivery.
     pub id: DeliveryId,
-    /// From 1; each redelivery begins another round.
+    /// Counts from 1; each redelivery starts another round.
     pub round: u32,
-    /// From 1 in each round, without holes. One whose worker died is begun again under its number.
+    /// Counts from 1 in each round, without gaps. An attempt whose worker crashed is repeated under the same number.
     pub attempt: u32,
 }
 
-/// What follows from an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
@@ -118,10 +116,8 @@ pub struct Ended {
     pub round: u32,
     /// Which attempt.
     pub attempt: u32,
-    /// What came of it.
     #[serde(flatten)]
     pub result: AttemptResult,
-    /// What follows.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
@@ -131,22 +127,20 @@ pub struct Ended {
 pub struct Requeued {
     /// Which.
     pub id: DeliveryId,
-    /// The round that begins.
+    /// The round that a redelivery starts.
     pub round: u32,
 }
 
-/// What can have happened to a consignment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum ConsignmentEvent {
+pub enum DeliveryBatchEvent {
     /// Events are on their way.
     DeliveriesQueued {
-        /// To whom.
         webhook: WebhookId,
         /// Which.
         deliveries: Vec<NewDelivery>,
     },
-    /// Something is on its way to somebody who has no subscription.
+    /// A delivery to an address without a subscription was queued.
     CallbackQueued(CallbackDelivery),
     /// A worker has claimed attempts.
     AttemptsBegun {
@@ -161,14 +155,12 @@ pub enum ConsignmentEvent {
     AttemptsEnded {
         /// Which claim.
         claim: Uuid,
-        /// For whom the deliveries are.
         webhook: WebhookId,
-        /// What came of the attempts that were made.
         attempts: Vec<Ended>,
         /// Deliveries whose attempts were not made.
         returned: Vec<DeliveryId>,
     },
-    /// Deliveries that had ended are made again.
+    /// Finished deliveries are queued again.
     DeliveriesRequeued {
         /// When.
         at: DateTime<Utc>,
@@ -177,7 +169,7 @@ pub enum ConsignmentEvent {
     },
 }
 
-impl DomainEvent for ConsignmentEvent {
+impl DomainEvent for DeliveryBatchEvent {
     fn event_type(&self) -> String {
         match self {
             Self::DeliveriesQueued { .. } => "deliveries_queued",

@@ -1,4 +1,4 @@
-//! Deliveries: who claims an attempt, what becomes of it, when the next one is due.
+//! Deliveries: claims of attempts, their results, and the schedule of further attempts.
 
 mod decide;
 mod events;
@@ -7,7 +7,7 @@ mod state;
 mod tests;
 
 pub use events::{
-    AttemptResult, Begun, CallbackDelivery, Consignment, ConsignmentCommand, ConsignmentEvent, Ended,
+    AttemptResult, Begun, CallbackDelivery, DeliveryBatch, DeliveryBatchCommand, DeliveryBatchEvent, Ended,
     NewDelivery, Requeued, Verdict,
 };
 pub use state::{CLAIM_SECONDS, MAX_ATTEMPTS};

@@ -4,22 +4,22 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{ConsignmentEvent, Verdict};
+use super::{DeliveryBatchEvent, Verdict};
 use crate::kernel::{DeliveryId, WebhookId};
 
 /// Attempts of one round.
 pub const MAX_ATTEMPTS: u32 = 3;
-/// A claim lapses after so many seconds: longer than any request that is made under it may take, so that the attempts of
-/// a worker that died are not made twice at the same time.
+/// Seconds until a claim expires. Longer than any request made under the claim may take, so that an attempt of a
+/// crashed worker is not repeated while its request is still open.
 pub const CLAIM_SECONDS: i64 = 15;
 
 /// The wait after the first attempt and after the second.
 const WAITS: [TimeDelta; 2] = [TimeDelta::seconds(2), TimeDelta::seconds(4)];
 
-/// What a short stretch of the log brings one subscription: deliveries that are claimed and recorded together, because one
-/// event for many of them is what makes it cheap to record every attempt.
+/// The deliveries that a short range of the log causes for one subscription. They are claimed and recorded together:
+/// one event for many deliveries makes it cheap to record every attempt.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
-pub struct Consignment {
+pub struct DeliveryBatch {
     pub(super) webhook: Option<WebhookId>,
     pub(super) deliveries: BTreeMap<DeliveryId, Delivery>,
 }
@@ -66,7 +66,7 @@ impl Delivery {
         matches!(self.phase, Phase::Claimed { claim: holder, .. } if holder == claim)
     }
 
-    /// What follows from an attempt that ended at `at`.
+    /// The verdict on an attempt that finished at `at`.
     pub(super) fn judge(&self, is_success: bool, at: DateTime<Utc>) -> Verdict {
         match WAITS.get(self.attempts as usize) {
             _ if is_success => Verdict::Delivered,
@@ -76,18 +76,18 @@ impl Delivery {
     }
 }
 
-impl Consignment {
-    pub(super) fn apply(&mut self, event: ConsignmentEvent) {
+impl DeliveryBatch {
+    pub(super) fn apply(&mut self, event: DeliveryBatchEvent) {
         match event {
-            ConsignmentEvent::DeliveriesQueued { webhook, deliveries } => {
+            DeliveryBatchEvent::DeliveriesQueued { webhook, deliveries } => {
                 self.webhook = Some(webhook);
                 self.deliveries.extend(deliveries.into_iter().map(|new| (new.id, Delivery::new(1))));
             }
-            ConsignmentEvent::CallbackQueued(callback) => {
+            DeliveryBatchEvent::CallbackQueued(callback) => {
                 self.webhook = Some(callback.receiver);
                 self.deliveries.insert(callback.delivery.id, Delivery::new(1));
             }
-            ConsignmentEvent::AttemptsBegun { claim, at, attempts } => {
+            DeliveryBatchEvent::AttemptsBegun { claim, at, attempts } => {
                 for begun in attempts {
                     self.change(begun.id, |delivery| {
                         let due_at = match delivery.phase {
@@ -98,7 +98,7 @@ impl Consignment {
                     });
                 }
             }
-            ConsignmentEvent::AttemptsEnded { attempts, returned, .. } => {
+            DeliveryBatchEvent::AttemptsEnded { attempts, returned, .. } => {
                 for ended in attempts {
                     self.change(ended.result.id, |delivery| {
                         delivery.attempts = ended.attempt;
@@ -116,7 +116,7 @@ impl Consignment {
                     });
                 }
             }
-            ConsignmentEvent::DeliveriesRequeued { deliveries, .. } => {
+            DeliveryBatchEvent::DeliveriesRequeued { deliveries, .. } => {
                 for requeued in deliveries {
                     self.change(requeued.id, |delivery| *delivery = Delivery::new(requeued.round));
                 }

@@ -21,20 +21,20 @@ fn new(id: DeliveryId) -> NewDelivery {
 }
 
 fn run(
-    consignment: &mut Consignment,
-    command: ConsignmentCommand,
-) -> Result<Vec<ConsignmentEvent>, Rejection> {
-    let events = consignment.decide(command)?;
-    events.iter().for_each(|event| consignment.evolve(event.clone()));
+    batch: &mut DeliveryBatch,
+    command: DeliveryBatchCommand,
+) -> Result<Vec<DeliveryBatchEvent>, Rejection> {
+    let events = batch.decide(command)?;
+    events.iter().for_each(|event| batch.evolve(event.clone()));
     Ok(events)
 }
 
-fn queue(ids: &[DeliveryId]) -> ConsignmentCommand {
-    ConsignmentCommand::Queue { webhook: WEBHOOK, deliveries: ids.iter().copied().map(new).collect() }
+fn queue(ids: &[DeliveryId]) -> DeliveryBatchCommand {
+    DeliveryBatchCommand::Queue { webhook: WEBHOOK, deliveries: ids.iter().copied().map(new).collect() }
 }
 
-fn begin(number: u128, seconds: i64, ids: &[DeliveryId]) -> ConsignmentCommand {
-    ConsignmentCommand::Begin { claim: claim(number), at: at(seconds), ids: ids.to_vec() }
+fn begin(number: u128, seconds: i64, ids: &[DeliveryId]) -> DeliveryBatchCommand {
+    DeliveryBatchCommand::Begin { claim: claim(number), at: at(seconds), ids: ids.to_vec() }
 }
 
 fn result(id: DeliveryId, seconds: i64, status: u16) -> AttemptResult {
@@ -42,38 +42,38 @@ fn result(id: DeliveryId, seconds: i64, status: u16) -> AttemptResult {
     AttemptResult { id, started_at: at(seconds), duration_ms: 0, status: Some(status), error }
 }
 
-fn record(number: u128, results: Vec<AttemptResult>) -> ConsignmentCommand {
-    ConsignmentCommand::Record { claim: claim(number), results }
+fn record(number: u128, results: Vec<AttemptResult>) -> DeliveryBatchCommand {
+    DeliveryBatchCommand::Record { claim: claim(number), results }
 }
 
-fn begun(events: &[ConsignmentEvent]) -> Vec<(u32, u32)> {
-    let [ConsignmentEvent::AttemptsBegun { attempts, .. }] = events else { panic!("{events:?}") };
+fn begun(events: &[DeliveryBatchEvent]) -> Vec<(u32, u32)> {
+    let [DeliveryBatchEvent::AttemptsBegun { attempts, .. }] = events else { panic!("{events:?}") };
     attempts.iter().map(|begun| (begun.round, begun.attempt)).collect()
 }
 
-fn verdict(events: &[ConsignmentEvent]) -> Verdict {
-    let [ConsignmentEvent::AttemptsEnded { attempts, .. }] = events else { panic!("{events:?}") };
+fn verdict(events: &[DeliveryBatchEvent]) -> Verdict {
+    let [DeliveryBatchEvent::AttemptsEnded { attempts, .. }] = events else { panic!("{events:?}") };
     attempts[0].verdict
 }
 
 #[test]
 fn what_is_there_is_not_queued_again() {
-    let mut consignment = Consignment::default();
-    assert_eq!(run(&mut consignment, queue(&[ONE, ONE])).unwrap().len(), 1);
-    assert_eq!(run(&mut consignment, queue(&[ONE])), Ok(vec![]));
-    let events = run(&mut consignment, queue(&[ONE, TWO])).unwrap();
-    let expected = ConsignmentEvent::DeliveriesQueued { webhook: WEBHOOK, deliveries: vec![new(TWO)] };
+    let mut batch = DeliveryBatch::default();
+    assert_eq!(run(&mut batch, queue(&[ONE, ONE])).unwrap().len(), 1);
+    assert_eq!(run(&mut batch, queue(&[ONE])), Ok(vec![]));
+    let events = run(&mut batch, queue(&[ONE, TWO])).unwrap();
+    let expected = DeliveryBatchEvent::DeliveriesQueued { webhook: WEBHOOK, deliveries: vec![new(TWO)] };
     assert_eq!(events, [expected]);
 }
 
 #[test]
 fn three_attempts_with_waits_of_two_and_four_seconds_and_then_it_is_dead() {
-    let mut consignment = Consignment::default();
-    run(&mut consignment, queue(&[ONE])).unwrap();
+    let mut batch = DeliveryBatch::default();
+    run(&mut batch, queue(&[ONE])).unwrap();
     let mut attempt = |number: u128, seconds: i64| {
-        let events = run(&mut consignment, begin(number, seconds, &[ONE]))?;
+        let events = run(&mut batch, begin(number, seconds, &[ONE]))?;
         assert_eq!(begun(&events), [(1, number as u32)]);
-        run(&mut consignment, record(number, vec![result(ONE, seconds, 500)])).map(|events| verdict(&events))
+        run(&mut batch, record(number, vec![result(ONE, seconds, 500)])).map(|events| verdict(&events))
     };
     assert_eq!(attempt(1, 0), Ok(Verdict::Retry { due_at: at(2) }));
     assert!(attempt(2, 1).is_err(), "it is not due yet");
@@ -85,67 +85,73 @@ fn three_attempts_with_waits_of_two_and_four_seconds_and_then_it_is_dead() {
 
 #[test]
 fn an_attempt_is_claimed_by_one_worker_until_the_claim_lapses() {
-    let mut consignment = Consignment::default();
-    run(&mut consignment, queue(&[ONE])).unwrap();
-    run(&mut consignment, begin(1, 0, &[ONE])).unwrap();
-    assert!(run(&mut consignment, begin(2, CLAIM_SECONDS - 1, &[ONE])).is_err());
-    // The worker has died: the attempt is made again, under its number.
-    let again = run(&mut consignment, begin(2, CLAIM_SECONDS, &[ONE])).unwrap();
+    let mut batch = DeliveryBatch::default();
+    run(&mut batch, queue(&[ONE])).unwrap();
+    run(&mut batch, begin(1, 0, &[ONE])).unwrap();
+    assert!(run(&mut batch, begin(2, CLAIM_SECONDS - 1, &[ONE])).is_err());
+    // The worker crashed: the attempt is repeated under the same number.
+    let again = run(&mut batch, begin(2, CLAIM_SECONDS, &[ONE])).unwrap();
     assert_eq!(begun(&again), [(1, 1)]);
-    // It was only slow: what it says does not count any more.
-    assert!(run(&mut consignment, record(1, vec![result(ONE, 0, 200)])).is_err());
-    let ended = run(&mut consignment, record(2, vec![result(ONE, CLAIM_SECONDS, 200)])).unwrap();
+    // The first worker was only slow: its result is refused.
+    assert!(run(&mut batch, record(1, vec![result(ONE, 0, 200)])).is_err());
+    let ended = run(&mut batch, record(2, vec![result(ONE, CLAIM_SECONDS, 200)])).unwrap();
     assert_eq!(verdict(&ended), Verdict::Delivered);
 }
 
 #[test]
 fn all_are_claimed_or_none() {
-    let mut consignment = Consignment::default();
-    run(&mut consignment, queue(&[ONE, TWO])).unwrap();
-    run(&mut consignment, begin(1, 0, &[ONE])).unwrap();
-    assert!(run(&mut consignment, begin(2, 0, &[ONE, TWO])).is_err());
-    assert!(run(&mut consignment, begin(2, 0, &[])).is_err());
-    assert_eq!(begun(&run(&mut consignment, begin(2, 0, &[TWO])).unwrap()), [(1, 1)]);
+    let mut batch = DeliveryBatch::default();
+    run(&mut batch, queue(&[ONE, TWO])).unwrap();
+    run(&mut batch, begin(1, 0, &[ONE])).unwrap();
+    assert!(run(&mut batch, begin(2, 0, &[ONE, TWO])).is_err());
+    assert!(run(&mut batch, begin(2, 0, &[])).is_err());
+    assert_eq!(begun(&run(&mut batch, begin(2, 0, &[TWO])).unwrap()), [(1, 1)]);
 }
 
 #[test]
 fn attempts_that_were_not_made_are_given_back_with_their_number() {
-    let mut consignment = Consignment::default();
-    run(&mut consignment, queue(&[ONE, TWO])).unwrap();
-    run(&mut consignment, begin(1, 0, &[ONE, TWO])).unwrap();
-    let ended = run(&mut consignment, record(1, vec![result(ONE, 0, 500)])).unwrap();
-    let [ConsignmentEvent::AttemptsEnded { attempts, returned, .. }] = ended.as_slice() else { panic!() };
+    let mut batch = DeliveryBatch::default();
+    run(&mut batch, queue(&[ONE, TWO])).unwrap();
+    run(&mut batch, begin(1, 0, &[ONE, TWO])).unwrap();
+    let ended = run(&mut batch, record(1, vec![result(ONE, 0, 500)])).unwrap();
+    let [DeliveryBatchEvent::AttemptsEnded { attempts, returned, .. }] = ended.as_slice() else { panic!() };
     assert_eq!((attempts.len(), returned.as_slice()), (1, &[TWO][..]));
-    assert_eq!(begun(&run(&mut consignment, begin(2, 1, &[TWO])).unwrap()), [(1, 1)]);
+    assert_eq!(begun(&run(&mut batch, begin(2, 1, &[TWO])).unwrap()), [(1, 1)]);
     // A claim ends once.
-    assert!(run(&mut consignment, record(1, vec![result(ONE, 0, 200)])).is_err());
+    assert!(run(&mut batch, record(1, vec![result(ONE, 0, 200)])).is_err());
 }
 
 #[test]
 fn what_has_ended_may_be_delivered_again_with_attempts_of_its_own() {
-    let mut consignment = Consignment::default();
-    run(&mut consignment, queue(&[ONE, TWO])).unwrap();
-    let redeliver = |ids: &[DeliveryId]| ConsignmentCommand::Redeliver { at: at(1), ids: ids.to_vec() };
-    assert!(run(&mut consignment, redeliver(&[ONE])).is_err(), "it is on its way");
-    run(&mut consignment, begin(1, 0, &[ONE])).unwrap();
-    run(&mut consignment, record(1, vec![result(ONE, 0, 200)])).unwrap();
-    assert!(run(&mut consignment, redeliver(&[ONE, TWO])).is_err(), "one of them is on its way");
-    assert!(run(&mut consignment, redeliver(&[DeliveryId(Uuid::nil())])).is_err(), "it is unknown");
-    run(&mut consignment, redeliver(&[ONE, ONE])).unwrap();
-    assert_eq!(begun(&run(&mut consignment, begin(2, 1, &[ONE])).unwrap()), [(2, 1)]);
+    let mut batch = DeliveryBatch::default();
+    run(&mut batch, queue(&[ONE, TWO])).unwrap();
+    let redeliver = |ids: &[DeliveryId]| DeliveryBatchCommand::Redeliver { at: at(1), ids: ids.to_vec() };
+    assert!(run(&mut batch, redeliver(&[ONE])).is_err(), "it is on its way");
+    run(&mut batch, begin(1, 0, &[ONE])).unwrap();
+    run(&mut batch, record(1, vec![result(ONE, 0, 200)])).unwrap();
+    assert!(run(&mut batch, redeliver(&[ONE, TWO])).is_err(), "one of them is on its way");
+    assert!(run(&mut batch, redeliver(&[DeliveryId(Uuid::nil())])).is_err(), "it is unknown");
+    run(&mut batch, redeliver(&[ONE, ONE])).unwrap();
+    assert_eq!(begun(&run(&mut batch, begin(2, 1, &[ONE])).unwrap()), [(2, 1)]);
 }
 
 #[test]
 fn a_callback_is_queued_once_and_delivered_like_others() {
-    let mut consignment = Consignment::default();
+    let mut batch = DeliveryBatch::default();
     let queue = || {
         let (url, sealed_secret) = ("https://example.org".to_owned(), "sealed".to_owned());
-        let callback = CallbackDelivery { receiver: WEBHOOK, url, sealed_secret, delivery: new(ONE) };
-        ConsignmentCommand::QueueCallback(callback)
+        let callback = CallbackDelivery {
+            receiver: WEBHOOK,
+            url,
+            sealed_secret,
+            no_loopback: false,
+            delivery: new(ONE),
+        };
+        DeliveryBatchCommand::QueueCallback(callback)
     };
-    assert_eq!(run(&mut consignment, queue()).unwrap().len(), 1);
-    assert_eq!(run(&mut consignment, queue()).unwrap(), []);
-    assert_eq!(begun(&run(&mut consignment, begin(1, 0, &[ONE])).unwrap()), [(1, 1)]);
-    let ended = run(&mut consignment, record(1, vec![result(ONE, 0, 200)])).unwrap();
+    assert_eq!(run(&mut batch, queue()).unwrap().len(), 1);
+    assert_eq!(run(&mut batch, queue()).unwrap(), []);
+    assert_eq!(begun(&run(&mut batch, begin(1, 0, &[ONE])).unwrap()), [(1, 1)]);
+    let ended = run(&mut batch, record(1, vec![result(ONE, 0, 200)])).unwrap();
     assert_eq!(verdict(&ended), Verdict::Delivered);
 }

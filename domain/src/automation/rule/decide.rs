@@ -19,7 +19,7 @@ struct Present {
     spec: RuleSpec,
     earlier: Vec<Phase>,
     history: History,
-    /// It judges what came in before, and takes no other command.
+    /// It still judges values that arrived before, and refuses all other commands.
     is_deleted: bool,
 }
 
@@ -129,7 +129,7 @@ impl Present {
         firings
     }
 
-    /// What it was when the value at `place` came in.
+    /// The specification in force when the value at `place` arrived.
     fn spec_for(&self, place: DatapointPlace) -> &RuleSpec {
         let phase = self.earlier.iter().find(|phase| place.position <= phase.until);
         phase.map_or(&self.spec, |phase| &phase.spec)

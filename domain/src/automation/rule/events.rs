@@ -7,23 +7,20 @@ use crate::{automation::Reading, kernel::UserId};
 /// A new rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewRule {
-    /// Who made it.
     pub owner: UserId,
-    /// What an admin says of it.
     #[serde(flatten)]
     pub spec: RuleSpec,
-    /// End of the datapoint log then: it watches what comes after. Filled in by the command handler.
+    /// End of the datapoint log at creation; the rule watches later values. Filled in by the command handler.
     #[serde(default)]
     pub after: i64,
 }
 
-/// What can be asked of a rule.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum RuleCommand {
     /// Create it.
     Create(NewRule),
-    /// Change what is present.
+    /// Change the fields that are present.
     Change {
         /// The changes.
         changes: RuleChanges,
@@ -31,12 +28,12 @@ pub enum RuleCommand {
         #[serde(default)]
         after: i64,
     },
-    /// Let it judge values, in the order in which they came in.
+    /// Judge values, in the order of their arrival.
     Judge {
         /// The values.
         readings: Vec<Reading>,
     },
-    /// Remove it. Values that came in before are still judged.
+    /// Remove it. Values that arrived before are still judged.
     Delete {
         /// End of the datapoint log; filled in by the command handler.
         #[serde(default)]
@@ -55,11 +52,9 @@ pub struct Firing {
     /// The condition that held.
     #[serde(flatten)]
     pub condition: Condition,
-    /// What follows.
     pub action: RuleAction,
 }
 
-/// What can have happened to a rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RuleEvent {
@@ -71,7 +66,7 @@ pub enum RuleEvent {
         from: RuleSpec,
         /// Now.
         to: RuleSpec,
-        /// End of the datapoint log: values up to there are judged by what it was before.
+        /// End of the datapoint log: values up to there are judged by the previous specification.
         after: i64,
     },
     /// It fired.

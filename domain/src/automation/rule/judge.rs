@@ -4,15 +4,14 @@ use serde::{Deserialize, Serialize};
 use super::{Condition, RuleSpec};
 use crate::automation::DatapointPlace;
 
-/// Former shapes of a rule that are remembered; evaluation is never behind by that many changes.
+/// Limit of former specifications that are kept; evaluation never lags by that many changes.
 const MAX_PHASES: usize = 16;
 
-/// What a rule was for values up to a row of the datapoint log.
+/// A rule's specification for values up to a row of the datapoint log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
     /// The last row that it counts for.
     pub until: i64,
-    /// What it was.
     #[serde(flatten)]
     pub spec: RuleSpec,
 }
@@ -30,18 +29,18 @@ impl Phase {
 /// How far a rule has looked, and when it fired last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
-    /// What is not behind this place does not matter any more: it came in before there was the rule, or up to where it
-    /// fired last.
+    /// Earlier values need no evaluation: they arrived before the rule was created, or before the value that fired it
+    /// last.
     pub seen: DatapointPlace,
-    /// When the value came in on which it fired last.
+    /// Arrival time of the value that fired it last.
     pub last_triggered_at: Option<DateTime<Utc>>,
 }
 
 /// Decides on which values a rule fires. Live evaluation, the aggregate and the back-test all use it, so they agree.
 ///
-/// Values are given in the order of their places, and each is judged by the rule as it was when the value came in. What is
-/// not behind the last firing is passed over, so giving values again fires nothing twice. Time is the time at which
-/// values came in: a device whose clock is wrong silences nothing.
+/// Values are given in the order of their places, and each is judged by the specification in force when it arrived.
+/// Values up to the last firing are skipped, so giving values again fires nothing twice. Cooldowns use arrival times,
+/// so a device whose clock is wrong suppresses nothing.
 #[derive(Debug, Clone)]
 pub struct Judge {
     /// Up to which row which terms count, in order.
@@ -58,11 +57,11 @@ struct Terms {
 }
 
 impl Judge {
-    /// Judges by `spec`, and what came in before it by what was `earlier`, going on from `history`.
+    /// Judges by `spec`, and earlier values by `earlier`, continuing from `history`.
     pub fn new(spec: &RuleSpec, earlier: &[Phase], history: History) -> Self {
         let terms = |phase: &Phase| {
             let terms = Terms::of(&phase.spec);
-            // A rule that is moved to another channel begins there, and is done with what it watched before.
+            // A rule that is moved to another channel starts there and drops the unevaluated values of the old one.
             (phase.until, Terms { enabled: terms.enabled && phase.spec.channel == spec.channel, ..terms })
         };
         Self {
@@ -72,7 +71,7 @@ impl Judge {
         }
     }
 
-    /// Whether the rule fires on `value`, which is at `place` and came in at `at`; if so, that is remembered.
+    /// Whether the rule fires on `value`, which is at `place` and arrived at `at`; if so, the firing is recorded.
     pub fn fires(&mut self, place: DatapointPlace, value: f64, at: DateTime<Utc>) -> bool {
         let History { seen, last_triggered_at } = self.history;
         let Terms { condition, cooldown, enabled } = self.terms_for(place.position);
@@ -84,7 +83,7 @@ impl Judge {
         fires
     }
 
-    /// Whether it may fire on something behind the row `position`.
+    /// Whether it may fire on values after the row `position`.
     pub fn is_awake_behind(&self, position: i64) -> bool {
         self.now.enabled || self.earlier.iter().any(|(until, terms)| terms.enabled && *until > position)
     }

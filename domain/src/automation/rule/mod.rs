@@ -1,4 +1,4 @@
-//! A rule: the condition on a channel's values, what it does when it fires, and when it fired last.
+//! Rules: a condition on a channel's values, an action, and the history of firings.
 
 mod decide;
 mod events;
@@ -11,3 +11,8 @@ pub use decide::Rule;
 pub use events::{Firing, NewRule, RuleCommand, RuleEvent};
 pub use judge::{History, Judge, Phase};
 pub use spec::{ActionType, Condition, Operator, RuleAction, RuleChanges, RuleSpec};
+
+/// The limits that the rules below keep, for those who describe or check them elsewhere.
+pub mod limits {
+    pub use super::spec::{MAX_COOLDOWN, MAX_NAME as RULE_NAME};
+}

@@ -6,9 +6,9 @@ use crate::{
 };
 
 /// Longest name, in characters.
-const MAX_NAME: usize = 255;
-/// Longest pause between two firings, in seconds: a year.
-const MAX_COOLDOWN: u32 = 366 * 24 * 3600;
+pub const MAX_NAME: usize = 255;
+/// Longest cooldown between two firings, in seconds: a year.
+pub const MAX_COOLDOWN: u32 = 366 * 24 * 3600;
 /// How far apart two values may be that count as equal.
 const TOLERANCE: f64 = 1e-9;
 
@@ -37,19 +37,19 @@ pub enum Operator {
 pub struct Condition {
     /// How it is compared.
     pub operator: Operator,
-    /// What it is compared with; the lower bound of a range.
+    /// Threshold; the lower bound of a range.
     pub threshold: f64,
     /// The upper bound of a range.
     pub threshold_high: Option<f64>,
 }
 
-/// What a rule does when it fires.
+/// The effect of a firing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleAction {
     /// It writes a log entry.
     Log,
-    /// It tells webhook subscriptions.
+    /// Notifies webhook subscriptions.
     Webhook {
         /// As which event.
         event_type: EventType,
@@ -66,7 +66,7 @@ pub enum ActionType {
     Webhook,
 }
 
-/// What an admin says of a rule.
+/// The settings of a rule that an admin chooses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RuleSpec {
     /// Unique name, 1–255 characters.
@@ -76,7 +76,6 @@ pub struct RuleSpec {
     /// When a value matters.
     #[serde(flatten)]
     pub condition: Condition,
-    /// What happens then.
     pub action: RuleAction,
     /// Least time between two firings, in seconds; with 0 it fires on every value that matters.
     pub cooldown_seconds: u32,
@@ -84,7 +83,7 @@ pub struct RuleSpec {
     pub enabled: bool,
 }
 
-/// Changes of a rule; what is absent stays as it is, `Some(None)` clears.
+/// Changes of a rule; absent fields stay unchanged, `Some(None)` clears.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RuleChanges {
     /// New name.
@@ -103,7 +102,7 @@ pub struct RuleChanges {
     /// Another webhook event.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub webhook_event_type: Option<Option<EventType>>,
-    /// New pause between two firings, in seconds.
+    /// Minimum time between two firings, in seconds.
     pub cooldown_seconds: Option<u32>,
     /// Whether it watches.
     pub enabled: Option<bool>,
@@ -131,7 +130,7 @@ impl Operator {
 }
 
 impl Condition {
-    /// Whether it holds for `value`. A range without an upper bound holds for none.
+    /// Whether the condition holds for `value`. A range without an upper bound never holds.
     pub fn holds(&self, value: f64) -> bool {
         let (low, high) = (self.threshold, self.threshold_high);
         match self.operator {
@@ -181,7 +180,7 @@ impl RuleAction {
         }
     }
 
-    /// The action of `kind`, which tells of `event_type` if it is a webhook.
+    /// The action of `kind`; a webhook publishes `event_type`.
     ///
     /// # Errors
     /// A [`Rejection`] when a webhook lacks its event.
@@ -210,7 +209,7 @@ impl RuleSpec {
     /// This rule after `changes`.
     ///
     /// # Errors
-    /// A [`Rejection`] when what comes out is no valid rule.
+    /// A [`Rejection`] when the changed specification is invalid.
     pub fn with(&self, changes: RuleChanges) -> Result<Self, Rejection> {
         let kind = changes.action_type.unwrap_or(self.action.kind());
         let event_type = changes.webhook_event_type.unwrap_or(self.action.event_type());
@@ -233,7 +232,7 @@ impl RuleSpec {
     /// This rule, with its name trimmed.
     ///
     /// # Errors
-    /// A [`Rejection`] that says what is wrong.
+    /// A [`Rejection`] that names the fault.
     pub fn validate(self) -> Result<Self, Rejection> {
         let name = required_text("name", &self.name, MAX_NAME)?;
         self.condition.validate()?;

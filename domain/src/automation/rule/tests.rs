@@ -28,7 +28,7 @@ fn spec() -> RuleSpec {
     }
 }
 
-/// A rule that watches what comes after row 7.
+/// A rule that watches values after row 7.
 fn rule(spec: RuleSpec) -> Rule {
     let mut rule = Rule::default();
     rule.evolve(RuleEvent::RuleCreated(NewRule { owner: UserId(Uuid::nil()), spec, after: 7 }));
@@ -47,7 +47,7 @@ fn reading(position: i64, index: u32, value: f64, at: DateTime<Utc>) -> Reading 
     }
 }
 
-/// Lets `rule` judge, and gives back the ids of the datapoints on which it fired.
+/// Lets `rule` judge, and returns the ids of the datapoints on which it fired.
 fn judge(rule: &mut Rule, readings: Vec<Reading>) -> Vec<String> {
     let events = rule.decide(RuleCommand::Judge { readings }).unwrap();
     let fired = events.iter().map(|event| match event {
@@ -145,7 +145,7 @@ fn what_was_judged_fires_nothing_when_it_is_judged_again() {
         let fired = judge(&mut rule, readings[..6].to_vec());
         assert_eq!(fired.len(), if cooldown_seconds == 0 { 6 } else { 2 });
         assert_eq!(judge(&mut rule, readings[..6].to_vec()), [""; 0]);
-        // A worker that died half-way is followed by one that begins anew.
+        // A worker that crashed half-way is followed by one that starts again.
         let rest = judge(&mut rule, readings.clone());
         assert_eq!(rest.len() + fired.len(), if cooldown_seconds == 0 { 12 } else { 4 });
     }
@@ -162,7 +162,7 @@ fn each_value_is_judged_by_the_rule_as_it_was_when_the_value_came_in() {
         change(&mut rule, changes, after).unwrap();
     }
     rule.evolve(RuleEvent::RuleDeleted { name: "too hot".to_owned(), after: 15 });
-    // Evaluation is far behind: none of them has been judged when the last change was made.
+    // Evaluation lags: no value had been judged when the last change was made.
     let values = [
         (7, 11.0),
         (8, 11.0),
@@ -183,7 +183,7 @@ fn each_value_is_judged_by_the_rule_as_it_was_when_the_value_came_in() {
 }
 
 #[test]
-fn a_rule_that_was_moved_begins_where_it_watches_now() {
+fn moved_rule_evaluates_only_its_new_channel() {
     let mut rule = rule(RuleSpec { cooldown_seconds: 0, ..spec() });
     let other = ChannelId(Uuid::from_u128(4));
     change(&mut rule, RuleChanges { channel: Some(other), ..Default::default() }, 20).unwrap();
@@ -206,7 +206,7 @@ fn more_changes_than_are_remembered_do_no_harm() {
 }
 
 #[test]
-fn another_threshold_goes_on_with_the_cooldown() {
+fn changed_threshold_keeps_the_cooldown() {
     let mut rule = rule(spec());
     assert_eq!(judge(&mut rule, vec![reading(8, 0, 11.0, at(0))]), ["8-0"]);
     change(&mut rule, RuleChanges { threshold: Some(5.0), ..Default::default() }, 8).unwrap();
@@ -235,7 +235,7 @@ fn wrong_rules_are_refused() {
 }
 
 #[test]
-fn changes_are_judged_by_what_comes_out() {
+fn changes_are_validated_as_a_whole() {
     let mut log_rule = rule(RuleSpec {
         action: RuleAction::Log,
         condition: Condition { threshold_high: None, ..condition(Operator::Gt) },

@@ -13,7 +13,7 @@ impl Decider for ExtractionJob {
     const TYPE: &'static str = "extraction_job";
     const CONTEXT: &'static str = "extraction";
     const STATE_VERSION: i32 = 1;
-    const ONE_STORY: bool = true;
+    const IS_ONE_TRACE: bool = true;
     type Command = ExtractionJobCommand;
     type Event = ExtractionJobEvent;
 
@@ -66,7 +66,7 @@ impl ExtractionJob {
         Ok(vec![ExtractionJobEvent::ExtractionBegun { claim, at, attempt: self.attempts + 1 }])
     }
 
-    /// What the holder of `claim` says.
+    /// Accepts `event` only from the holder of `claim`.
     fn under(&self, claim: Uuid, event: ExtractionJobEvent) -> Decided {
         match self.phase {
             Phase::Processing { claim: holder, .. } if holder == claim => Ok(vec![event]),

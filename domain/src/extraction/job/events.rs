@@ -10,19 +10,19 @@ use crate::kernel::{Sha256Hex, UserId, WebhookId};
 pub struct ExtractionOptions {
     /// `markdown`, `json` or `plaintext`.
     pub output_format: String,
-    /// Who reads it.
+    /// The engine that reads the document.
     pub engine: String,
-    /// Who recognises text in pictures.
+    /// The engine that recognises text in images.
     pub ocr_engine: String,
     /// ISO 639-3 code of the text's language.
     pub language: String,
-    /// What is done with the text, in this order.
+    /// The processors applied to the text, in this order.
     pub processors: Vec<String>,
-    /// Whether markdown begins with what is known of the document.
+    /// Whether Markdown starts with the document's metadata.
     pub front_matter: bool,
 }
 
-/// Who is told of the end of a job.
+/// The receiver of a notification when a job finishes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Callback {
     /// Stands for a subscription; equal for all addresses of a host.
@@ -31,14 +31,17 @@ pub struct Callback {
     pub url: String,
     /// Signs it; encrypted for the receiver.
     pub sealed_secret: String,
+    /// Whether this machine's own address is refused, because the caller had no login and was not on this machine.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_loopback: bool,
 }
 
 /// A document that is to be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewExtractionJob {
-    /// Whose it is; nobody's if it was sent without a login.
+    /// Absent for a job that was submitted without a login.
     pub owner: Option<UserId>,
-    /// What the file was called.
+    /// Name of the uploaded file.
     pub filename: String,
     /// In bytes.
     pub size: u64,
@@ -48,28 +51,27 @@ pub struct NewExtractionJob {
     pub input: Uuid,
     /// How it is to be read.
     pub options: ExtractionOptions,
-    /// Who is told of its end.
     pub callback: Option<Callback>,
 }
 
-/// What a document gave, without its text, which is in the blob store under the claim's key.
+/// The result of an extraction without its text, which is in the blob store under the claim's key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExtractionResult {
-    /// What the bytes are.
+    /// Detected type of the bytes.
     pub mime_type: String,
     /// Of the text, in bytes.
     pub size: u64,
     /// Of the text.
     pub sha256: Sha256Hex,
-    /// Who read it.
+    /// The engine that read the document.
     pub extractor_used: String,
-    /// Who recognised text in pictures; none if nobody had to.
+    /// The engine that recognised text in images; absent if none was needed.
     pub ocr_engine_used: Option<String>,
-    /// None for what has no pages.
+    /// Absent for documents without pages.
     pub page_count: Option<u32>,
     /// How sure all of it is, 0 to 1.
     pub confidence: f32,
-    /// Whether the same document had been read before, and this is what it gave then.
+    /// Whether the result is from the cache, because the same document had been read before.
     pub cached: bool,
     /// From the beginning of the attempt.
     pub milliseconds: u64,
@@ -80,19 +82,18 @@ pub struct ExtractionResult {
 pub struct ExtractionFailure {
     /// Stable word.
     pub code: String,
-    /// What happened, why, and what to do; nothing of the document.
+    /// States what happened, why, and what to do. Never quotes the document.
     pub message: String,
 }
 
-/// What can be asked of a job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum ExtractionJobCommand {
     /// Take the document in.
     Submit(NewExtractionJob),
-    /// Claim it for one worker: it waits, or its worker has not been heard of for [`super::LEASE_SECONDS`].
+    /// Claim it for one worker: it is queued, or its worker has sent no heartbeat for [`super::LEASE_SECONDS`].
     Begin {
-        /// Names the claim; only who knows it may say what came of the attempt.
+        /// Names the claim; required to report the attempt's result.
         claim: Uuid,
         /// Now.
         at: DateTime<Utc>,
@@ -105,14 +106,13 @@ pub enum ExtractionJobCommand {
         at: DateTime<Utc>,
         /// Pages that are done.
         pages_done: u32,
-        /// Of how many; none while that is not known.
+        /// Total number of pages; absent while it is unknown.
         page_count: Option<u32>,
     },
     /// The text is there.
     Complete {
         /// The claim.
         claim: Uuid,
-        /// What came of it.
         result: ExtractionResult,
     },
     /// The document gives no text.
@@ -122,21 +122,21 @@ pub enum ExtractionJobCommand {
         /// Why.
         failure: ExtractionFailure,
     },
-    /// The attempt ended and says nothing of the document. It is read again later, unless that was the last attempt.
+    /// The attempt ended for a reason that does not lie in the document. It is read again later, unless that was the
+    /// last attempt.
     Release {
         /// The claim.
         claim: Uuid,
         /// When the next attempt may begin.
         due_at: DateTime<Utc>,
-        /// What happened.
         failure: ExtractionFailure,
     },
-    /// The worker stops and has not read it: it waits again, as if it had not been begun.
+    /// The worker stops before it has read the document: it is queued again, and the attempt does not count.
     GiveBack {
         /// The claim.
         claim: Uuid,
     },
-    /// End it if its last attempt's worker has not been heard of any more.
+    /// Fail it if the worker of its last attempt sends no heartbeat any more.
     GiveUp {
         /// Now.
         at: DateTime<Utc>,
@@ -151,7 +151,6 @@ pub enum ExtractionJobCommand {
     RecordResultExpired,
 }
 
-/// What can have happened to a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ExtractionJobEvent {
@@ -161,7 +160,7 @@ pub enum ExtractionJobEvent {
     ExtractionBegun {
         /// Names the claim.
         claim: Uuid,
-        /// When; it lapses [`super::LEASE_SECONDS`] later unless the worker is heard of.
+        /// The claim expires [`super::LEASE_SECONDS`] later unless the worker sends a heartbeat.
         at: DateTime<Utc>,
         /// From 1.
         attempt: u32,
@@ -181,7 +180,6 @@ pub enum ExtractionJobEvent {
     ExtractionCompleted {
         /// The claim.
         claim: Uuid,
-        /// What came of it.
         result: ExtractionResult,
     },
     /// The document gives no text.
@@ -195,15 +193,14 @@ pub enum ExtractionJobEvent {
         claim: Uuid,
         /// When the next attempt may begin.
         due_at: DateTime<Utc>,
-        /// What happened.
         failure: ExtractionFailure,
     },
-    /// It waits again, as if it had not been begun.
+    /// It is queued again, and the attempt does not count.
     ExtractionGivenBack {
         /// The claim that has ended.
         claim: Uuid,
     },
-    /// Nobody wants it any more.
+    /// The job was cancelled.
     ExtractionCancelled,
     /// It waits again.
     ExtractionRetried,

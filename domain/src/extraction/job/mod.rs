@@ -1,4 +1,4 @@
-//! Jobs: who works on one, how far it is, how it ends, and what of it is kept.
+//! Extraction jobs: claims, progress, results, and retention.
 
 mod decide;
 mod events;

@@ -6,7 +6,7 @@ use super::ExtractionJobEvent;
 
 /// How often a document is begun at most, whatever ends the attempts.
 pub const MAX_ATTEMPTS: u32 = 3;
-/// A worker that has not been heard of for so many seconds has lost its claim to whoever asks.
+/// Seconds without a heartbeat after which another worker may claim the job.
 pub const LEASE_SECONDS: i64 = 15;
 
 /// A document that is read in the background.

@@ -84,7 +84,7 @@ fn one_worker_has_a_job_while_it_is_heard_of() {
 }
 
 #[test]
-fn a_job_whose_workers_die_is_begun_three_times_and_then_given_up() {
+fn a_job_whose_workers_crash_is_started_three_times_then_failed() {
     let mut job = submitted();
     let lost = |attempt: i64| attempt * LEASE_SECONDS;
     for attempt in 0..3 {

@@ -7,16 +7,17 @@ use super::{
 use crate::kernel::{Claim, ClaimOp, Decider, Rejection, ReleaseVersion, Sha256Hex, clean_text};
 
 /// Longest text about a version, in characters.
-const MAX_CHANGELOG: usize = 10_000;
+pub const MAX_CHANGELOG: usize = 10_000;
 /// Longest address of a bundle, in characters.
-const MAX_URL: usize = 2048;
+pub const MAX_URL: usize = 2048;
 /// Longest signature, in characters.
-const MAX_SIGNATURE: usize = 2000;
+pub const MAX_SIGNATURE: usize = 2000;
 
 const VERSION_CLAIM: &str = "firmware.version";
 /// Taken while an update is being applied or rolled back.
 const WORK_CLAIM: &str = "firmware.under_way";
-/// Taken by the update that came into force after this one, until it is rolled back. Claims are released by those who took them.
+/// Held by the update that came into force after this one, until it is rolled back. A claim is released by the update
+/// that took it.
 const SUCCESSOR_CLAIM: &str = "firmware.successor_of.";
 
 type Decided = Result<Vec<FirmwareEvent>, Rejection>;
@@ -25,7 +26,7 @@ impl Decider for Firmware {
     const TYPE: &'static str = "firmware";
     const CONTEXT: &'static str = "fleet";
     const STATE_VERSION: i32 = 1;
-    const ONE_STORY: bool = true;
+    const IS_ONE_TRACE: bool = true;
     type Command = FirmwareCommand;
     type Event = FirmwareEvent;
 
@@ -216,7 +217,7 @@ impl Known {
         }])
     }
 
-    /// Whether the holder of `claim` says it, and of what is being done now.
+    /// Whether `claim` is the current claim, and the work is in `status`.
     fn under(&self, claim: Uuid, status: FirmwareStatus) -> Result<(), Rejection> {
         match &self.work {
             Some(Work { claim: Some(holder), .. }) if *holder == claim && self.status == status => Ok(()),

@@ -7,15 +7,14 @@ use crate::kernel::{ReleaseVersion, Sha256Hex, UserId};
 /// A version that machines may be brought to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewFirmware {
-    /// Who made it.
     pub owner: UserId,
     /// Unique among all updates.
     pub version: ReleaseVersion,
-    /// What is new in it.
+    /// Release notes.
     pub changelog: Option<String>,
     /// Where its bundle is fetched from when it is applied.
     pub download_url: Option<String>,
-    /// What the bundle's digest has to be.
+    /// Expected digest of the bundle.
     pub sha256: Option<Sha256Hex>,
     /// Signature of the bundle.
     pub signature: Option<String>,
@@ -48,11 +47,10 @@ pub struct FirmwareRef {
 pub struct FirmwareFailure {
     /// Stable word.
     pub code: String,
-    /// What happened, why, and what to do.
+    /// States what happened, why, and what to do.
     pub message: String,
 }
 
-/// What can be asked of an update.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum FirmwareCommand {
@@ -69,14 +67,14 @@ pub enum FirmwareCommand {
     Apply {
         /// Where to fetch its bundle from, instead of where is known.
         download_url: Option<String>,
-        /// What the bundle's digest has to be, instead of what is known.
+        /// Expected digest of the bundle; replaces the known one.
         sha256: Option<Sha256Hex>,
     },
     /// Bring the version before into force again.
     Rollback,
-    /// Take over the work on it. Whoever had it before has lost it.
+    /// Take ownership of the work. The previous owner loses it.
     Begin {
-        /// Names the claim; only who knows it may say what came of the attempt.
+        /// Names the claim; required to report the attempt's result.
         claim: Uuid,
     },
     /// The bundle is in the blob store.
@@ -86,11 +84,11 @@ pub enum FirmwareCommand {
         /// The bundle.
         bundle: FirmwareBundle,
     },
-    /// The bundle is what it should be; it is about to be brought into force.
+    /// The bundle is valid; it is about to be brought into force.
     RecordVerification {
         /// The claim.
         claim: Uuid,
-        /// What runs now.
+        /// The firmware that runs now.
         previous: Option<FirmwareRef>,
     },
     /// It is in force.
@@ -103,7 +101,7 @@ pub enum FirmwareCommand {
         /// The claim.
         claim: Uuid,
     },
-    /// Nothing has come of it, and what was in force is in force.
+    /// The update failed; the previous firmware stays in force.
     Fail {
         /// The claim.
         claim: Uuid,
@@ -116,7 +114,6 @@ pub enum FirmwareCommand {
     RecordFilesRemoved,
 }
 
-/// What can have happened to an update.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FirmwareEvent {
@@ -133,7 +130,7 @@ pub enum FirmwareEvent {
     FirmwareApplyRequested {
         /// Where to fetch it from, from now on.
         download_url: Option<String>,
-        /// What its digest has to be, from now on.
+        /// Expected digest of the bundle from now on.
         sha256: Option<Sha256Hex>,
     },
     /// The version before is to be in force again.
@@ -159,17 +156,17 @@ pub enum FirmwareEvent {
     FirmwareVerified {
         /// The claim.
         claim: Uuid,
-        /// What is in force until then; none for what came with the product.
+        /// The firmware in force until then; absent for the one that shipped with the product.
         previous: Option<FirmwareRef>,
     },
     /// It is in force.
     FirmwareCompleted {
         /// The version.
         version: ReleaseVersion,
-        /// What was in force before.
+        /// The firmware in force before.
         previous: Option<FirmwareRef>,
     },
-    /// It is not in force, and what was is.
+    /// It is not in force; the previous firmware is.
     FirmwareFailed {
         /// Why.
         failure: FirmwareFailure,
@@ -180,7 +177,7 @@ pub enum FirmwareEvent {
     FirmwareRolledBack {
         /// The version that was in force.
         version: ReleaseVersion,
-        /// What is; none for what came with the product.
+        /// The firmware in force now; absent for the one that shipped with the product.
         to: Option<FirmwareRef>,
     },
     /// It is in force as before.
@@ -188,11 +185,11 @@ pub enum FirmwareEvent {
         /// Why.
         failure: FirmwareFailure,
     },
-    /// Nobody wants it any more.
+    /// The update was deleted.
     FirmwareDeleted {
         /// The version, which is free again.
         version: ReleaseVersion,
-        /// Whether it had come into force; then another one has since.
+        /// Whether it had come into force; then another one has replaced it since.
         was_completed: bool,
     },
     /// Its files are gone.

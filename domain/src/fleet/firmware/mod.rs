@@ -11,3 +11,8 @@ mod tests;
 
 pub use events::{FirmwareBundle, FirmwareCommand, FirmwareEvent, FirmwareFailure, FirmwareRef, NewFirmware};
 pub use state::{Firmware, FirmwareStatus};
+
+/// The limits that the rules below keep, for those who describe or check them elsewhere.
+pub mod limits {
+    pub use super::decide::{MAX_CHANGELOG, MAX_SIGNATURE, MAX_URL};
+}

@@ -4,11 +4,11 @@ use uuid::Uuid;
 use super::{FirmwareBundle, FirmwareEvent, FirmwareRef};
 use crate::kernel::{ReleaseVersion, Sha256Hex};
 
-/// How an update stands, in the words that clients see.
+/// Status of an update, in the words that clients see.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FirmwareStatus {
-    /// Nobody has applied it.
+    /// Not applied yet.
     #[default]
     Pending,
     /// Its bundle is being fetched.
@@ -52,15 +52,15 @@ pub struct Firmware {
 pub(super) struct Known {
     pub(super) version: ReleaseVersion,
     pub(super) status: FirmwareStatus,
-    /// What is being done, by whom.
+    /// The current operation and its owner.
     pub(super) work: Option<Work>,
     pub(super) has_url: bool,
-    /// What the bundle's digest has to be.
+    /// Expected digest of the bundle.
     pub(super) sha256: Option<Sha256Hex>,
     pub(super) bundle: Option<FirmwareBundle>,
     /// Whether the bundle was uploaded, not fetched.
     pub(super) is_uploaded: bool,
-    /// What was in force before.
+    /// The firmware in force before.
     pub(super) previous: Option<FirmwareRef>,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Known {
 pub(super) struct Work {
     /// Whether it is to be undone.
     pub(super) is_rollback: bool,
-    /// Who does it; none if nobody has begun.
+    /// The owning worker's claim; absent before the work is claimed.
     pub(super) claim: Option<Uuid>,
     /// How often it was begun.
     pub(super) attempts: u32,

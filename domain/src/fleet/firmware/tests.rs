@@ -75,7 +75,7 @@ fn completed() -> Firmware {
 }
 
 #[test]
-fn an_update_goes_through_its_states_and_back() {
+fn an_update_moves_through_its_states_and_back() {
     let mut firmware = created(Some(bundle()), None);
     assert_eq!(status(&firmware), "pending");
     run(&mut firmware, apply()).unwrap();
@@ -122,7 +122,7 @@ fn a_failed_update_may_be_applied_again_and_fetches_again_what_it_had_fetched() 
     let mut firmware = applying(FIRST);
     run(&mut firmware, FirmwareCommand::Fail { claim: FIRST, failure: failure() }).unwrap();
     assert_eq!(status(&firmware), "failed");
-    assert!(firmware.known.as_ref().unwrap().bundle.is_some(), "nobody can fetch it again");
+    assert!(firmware.known.as_ref().unwrap().bundle.is_some(), "the bundle can still be fetched");
     run(&mut firmware, apply()).unwrap();
     let mut fetched = created(None, Some("https://example.org/f.tar.gz"));
     run(&mut fetched, apply()).unwrap();

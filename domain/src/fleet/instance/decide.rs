@@ -13,9 +13,9 @@ use crate::{
 };
 
 /// Longest error message that is kept, in characters.
-const MAX_ERROR: usize = 1000;
+pub const MAX_ERROR: usize = 1000;
 /// Mappings of one instance at most.
-const MAX_MAPPINGS: usize = 1000;
+pub const MAX_MAPPINGS: usize = 1000;
 
 const NAME_CLAIM: &str = "plugin_instance.name";
 
@@ -28,7 +28,7 @@ pub struct PluginInstance {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Present {
     spec: InstanceSpec,
-    /// As they were set here. A channel that was deleted since is unlinked in the read model alone.
+    /// As they were set here. Links to deleted channels are removed only in the read model.
     pub(super) mappings: BTreeMap<MappingId, MappingSpec>,
     status: InstanceStatus,
     error: Option<String>,
@@ -174,7 +174,7 @@ impl Present {
         self.mappings.get(&mapping).ok_or_else(|| Rejection::not_found("Channel mapping"))
     }
 
-    /// A report that says nothing new is no event, however often it comes.
+    /// A report without a change emits no event, however often it is sent.
     fn report(
         &self,
         status: InstanceStatus,

@@ -7,16 +7,16 @@ use crate::{
 };
 
 /// Longest name, in characters.
-const MAX_NAME: usize = 255;
+pub const MAX_NAME: usize = 255;
 /// Longest configuration, in characters.
-pub(super) const MAX_CONFIG: usize = 64 * 1024;
+pub const MAX_CONFIG: usize = 64 * 1024;
 
 /// The class that an instance is of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginRef {
     /// Id of the class, 1–100 characters.
     pub id: String,
-    /// Whether it comes with the service; otherwise a package has to offer it.
+    /// Whether it ships with the service; otherwise a package must provide it.
     pub is_built_in: bool,
 }
 
@@ -31,10 +31,10 @@ pub enum InstanceConfig {
 }
 
 impl InstanceConfig {
-    /// What people wrote, as it may be sealed; nothing but blanks is none.
+    /// The configuration as entered, possibly sealed; blank text counts as no configuration.
     ///
     /// # Errors
-    /// A [`Rejection`] that says what is wrong with it.
+    /// A [`Rejection`] that names the fault.
     pub fn clean(text: Option<&str>) -> Result<Option<String>, Rejection> {
         let clean = |text| {
             clean_text(text, MAX_CONFIG)
@@ -44,7 +44,7 @@ impl InstanceConfig {
     }
 }
 
-/// What people say about an instance.
+/// The settings of an instance that users choose.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceSpec {
     /// Unique name, 1–255 characters.
@@ -70,7 +70,7 @@ impl InstanceSpec {
     /// The specification as it may be recorded.
     ///
     /// # Errors
-    /// A [`Rejection`] that says which field is wrong.
+    /// A [`Rejection`] that names the invalid field.
     pub fn validate(self) -> Result<Self, Rejection> {
         Ok(Self { name: required_text("instance_name", &self.name, MAX_NAME)?, ..self })
     }
@@ -79,16 +79,13 @@ impl InstanceSpec {
 /// A new instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewInstance {
-    /// Who makes it.
     pub owner: UserId,
-    /// What it is an instance of.
     pub plugin: PluginRef,
-    /// What people say about it.
     #[serde(flatten)]
     pub spec: InstanceSpec,
 }
 
-/// Changes of an instance; what is absent stays as it is, `Some(None)` clears.
+/// Changes of an instance; absent fields stay unchanged, `Some(None)` clears.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceChanges {
     /// New name.
@@ -102,11 +99,11 @@ pub struct InstanceChanges {
     pub config: Option<Option<InstanceConfig>>,
 }
 
-/// How an instance is, as the controller that runs it says.
+/// Status of an instance, as reported by its controller.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InstanceStatus {
-    /// Nobody runs it.
+    /// No worker runs it.
     #[default]
     Inactive,
     /// It talks to its device.
@@ -129,7 +126,6 @@ impl InstanceStatus {
     }
 }
 
-/// What can be asked of an instance.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum PluginInstanceCommand {
@@ -140,7 +136,7 @@ pub enum PluginInstanceCommand {
         /// Its channels.
         mappings: Vec<(MappingId, MappingSpec)>,
     },
-    /// Change what people say about it.
+    /// Change its settings.
     Change(InstanceChanges),
     /// Remove it with its mappings; the channels of the service stay.
     Delete,
@@ -148,14 +144,13 @@ pub enum PluginInstanceCommand {
     AddMapping {
         /// Key of the mapping.
         mapping: MappingId,
-        /// What is mapped.
         spec: MappingSpec,
     },
     /// Change a mapping.
     ChangeMapping {
         /// Key of the mapping.
         mapping: MappingId,
-        /// What is present changes.
+        /// Fields that are present change.
         changes: MappingChanges,
     },
     /// Take a mapping away.
@@ -167,18 +162,17 @@ pub enum PluginInstanceCommand {
     Report {
         /// How.
         status: InstanceStatus,
-        /// What is wrong.
+        /// The current fault, if any.
         error: Option<String>,
     },
 }
 
-/// What can have happened to an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum PluginInstanceEvent {
     /// An instance exists now.
     PluginInstanceCreated(NewInstance),
-    /// People say something else about it.
+    /// Its settings were changed.
     PluginInstanceUpdated {
         /// Before.
         from: InstanceSpec,
@@ -194,7 +188,6 @@ pub enum PluginInstanceEvent {
     ChannelMapped {
         /// Key of the mapping.
         mapping: MappingId,
-        /// What is mapped.
         #[serde(flatten)]
         spec: MappingSpec,
     },
@@ -202,7 +195,6 @@ pub enum PluginInstanceEvent {
     ChannelMappingUpdated {
         /// Key of the mapping.
         mapping: MappingId,
-        /// What is different.
         changes: MappingChanges,
     },
     /// A mapping was taken away.
@@ -214,7 +206,7 @@ pub enum PluginInstanceEvent {
     PluginInstanceReported {
         /// How.
         status: InstanceStatus,
-        /// What is wrong.
+        /// The current fault, if any.
         error: Option<String>,
     },
 }
@@ -235,7 +227,7 @@ impl DomainEvent for PluginInstanceEvent {
 
     fn event_version(&self) -> String {
         match self {
-            // Since 2, the configuration says how it is kept.
+            // Since version 2, the event states how the configuration is stored.
             Self::PluginInstanceCreated(_) | Self::PluginInstanceUpdated { .. } => "2",
             _ => "1",
         }

@@ -1,4 +1,4 @@
-//! Instances of plugins: what people say of them, the channels that are mapped, and how they are.
+//! Plugin instances: their settings, their mapped channels, and their status.
 
 mod decide;
 mod events;
@@ -10,3 +10,9 @@ pub use events::{
     InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, NewInstance, PluginInstanceCommand,
     PluginInstanceEvent, PluginRef,
 };
+
+/// The limits that the rules below keep, for those who describe or check them elsewhere.
+pub mod limits {
+    pub use super::decide::{MAX_ERROR as INSTANCE_ERROR, MAX_MAPPINGS};
+    pub use super::events::{MAX_CONFIG as INSTANCE_CONFIG, MAX_NAME as INSTANCE_NAME};
+}

@@ -64,9 +64,9 @@ fn a_report_that_says_nothing_new_is_no_event() {
         status: InstanceStatus::Error,
         error: Some(error.into()),
     };
-    let told = instance.decide(report("no device")).unwrap();
-    assert_eq!(told.len(), 1);
-    instance.evolve(told[0].clone());
+    let reported = instance.decide(report("no device")).unwrap();
+    assert_eq!(reported.len(), 1);
+    instance.evolve(reported[0].clone());
     assert_eq!(instance.decide(report("no device")), Ok(vec![]));
     assert_eq!(instance.decide(report("another")).unwrap().len(), 1);
 }

@@ -10,9 +10,9 @@ use crate::{
 };
 
 /// Longest name, in characters.
-const MAX_NAME: usize = 255;
+pub const MAX_NAME: usize = 255;
 /// Widgets on one dashboard at most.
-const MAX_WIDGETS: usize = 200;
+pub const MAX_WIDGETS: usize = 200;
 
 /// A grid of widgets.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct Dashboard {
 struct Present {
     name: String,
     is_global: bool,
-    /// As they were set here. A channel that was deleted since is unlinked in the read model alone.
+    /// As they were set here. Links to deleted channels are removed only in the read model.
     widgets: BTreeMap<WidgetId, WidgetSpec>,
 }
 

@@ -7,25 +7,24 @@ use crate::kernel::{UserId, WidgetId};
 /// A new dashboard, without widgets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewDashboard {
-    /// Who makes it, and alone may change it.
+    /// The creator; only the owner may change the dashboard.
     pub owner: UserId,
     /// Display name, 1–255 characters.
     pub name: String,
-    /// Whether everybody sees it.
+    /// Whether all users see it.
     pub is_global: bool,
 }
 
-/// What can be asked of a dashboard.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum DashboardCommand {
     /// Create it.
     Create(NewDashboard),
-    /// Change what is present.
+    /// Change the fields that are present.
     Change {
         /// Another name.
         name: Option<String>,
-        /// Whether everybody sees it.
+        /// Whether all users see it.
         is_global: Option<bool>,
     },
     /// Remove it with its widgets.
@@ -34,14 +33,13 @@ pub enum DashboardCommand {
     AddWidget {
         /// Key of the widget.
         widget: WidgetId,
-        /// What it shows, and where.
         spec: WidgetSpec,
     },
     /// Change a widget.
     ChangeWidget {
         /// Key of the widget.
         widget: WidgetId,
-        /// What is present changes.
+        /// Fields that are present change.
         changes: WidgetChanges,
     },
     /// Take a widget away.
@@ -49,18 +47,17 @@ pub enum DashboardCommand {
         /// Key of the widget.
         widget: WidgetId,
     },
-    /// Make it what it was once.
+    /// Restore an earlier state.
     Restore {
         /// Its name then.
         name: String,
-        /// Whether everybody saw it.
+        /// Whether all users saw it.
         is_global: bool,
         /// All its widgets.
         widgets: Vec<PlacedWidget>,
     },
 }
 
-/// What can have happened to a dashboard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum DashboardEvent {
@@ -70,7 +67,7 @@ pub enum DashboardEvent {
     DashboardUpdated {
         /// Its name now.
         name: String,
-        /// Whether everybody sees it now.
+        /// Whether all users see it now.
         is_global: bool,
     },
     /// It is gone, with its widgets.
@@ -78,11 +75,10 @@ pub enum DashboardEvent {
         /// Its name, for readers of the log.
         name: String,
     },
-    /// A widget was put on it.
+    /// A widget was added.
     WidgetAdded {
         /// Key of the widget.
         widget: WidgetId,
-        /// What it shows, and where.
         #[serde(flatten)]
         spec: WidgetSpec,
     },
@@ -90,7 +86,6 @@ pub enum DashboardEvent {
     WidgetUpdated {
         /// Key of the widget.
         widget: WidgetId,
-        /// What is different.
         changes: WidgetChanges,
     },
     /// A widget was taken away.
@@ -98,11 +93,11 @@ pub enum DashboardEvent {
         /// Key of the widget.
         widget: WidgetId,
     },
-    /// It is what it was once.
+    /// An earlier state was restored.
     DashboardRestored {
         /// Its name now.
         name: String,
-        /// Whether everybody sees it now.
+        /// Whether all users see it now.
         is_global: bool,
         /// All its widgets now.
         widgets: Vec<PlacedWidget>,

@@ -3,13 +3,13 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::{ChannelId, Rejection, WidgetId, clean_text, present, required_text};
 
 /// Longest title, in characters.
-const MAX_TITLE: usize = 255;
+pub const MAX_TITLE: usize = 255;
 /// Longest configuration, in characters.
-const MAX_CONFIG: usize = 10_000;
+pub const MAX_CONFIG: usize = 10_000;
 /// Farthest place from the grid's origin, in cells.
-const MAX_PLACE: i32 = 10_000;
+pub const MAX_PLACE: i32 = 10_000;
 /// Largest width and height, in cells.
-const MAX_SIZE: i32 = 12;
+pub const MAX_SIZE: i32 = 12;
 
 /// How a widget shows its channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ impl WidgetType {
     }
 }
 
-/// What a widget shows, and where.
+/// The content and the position of a widget.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WidgetSpec {
     /// How it shows it.
@@ -61,23 +61,22 @@ pub struct WidgetSpec {
     pub w: i32,
     /// Rows covered, 1–12.
     pub h: i32,
-    /// What the client wants to remember of it, as text.
+    /// Opaque settings of the client.
     pub config: Option<String>,
 }
 
-/// A widget that comes back.
+/// A widget that is restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacedWidget {
     /// Its key.
     pub widget: WidgetId,
     /// Position in the log of its adding, which orders a dashboard's widgets.
     pub added_at: i64,
-    /// What it shows, and where.
     #[serde(flatten)]
     pub spec: WidgetSpec,
 }
 
-/// Changes of a widget; what is absent stays as it is, `Some(None)` clears.
+/// Changes of a widget; absent fields stay unchanged, `Some(None)` clears.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WidgetChanges {
     /// New heading.
@@ -131,7 +130,8 @@ impl WidgetSpec {
 }
 
 impl WidgetChanges {
-    /// What makes `to` out of `from`; the channel only when it was named, because it may have been unlinked since.
+    /// The changes that turn `from` into `to`. The channel is included only when it was named, because it may have
+    /// been unlinked since.
     pub(super) fn between(from: &WidgetSpec, to: &WidgetSpec, channel: Option<Option<ChannelId>>) -> Self {
         fn new<T: Clone + PartialEq>(from: &T, to: &T) -> Option<T> {
             (from != to).then(|| to.clone())

@@ -2,8 +2,8 @@ use super::{
     Arrival, Leg, NewTransfer, Phase, StagedFile, Transfer, TransferCommand, TransferEvent, state::FileState,
 };
 use crate::{
-    kernel::{AgentId, Rejection, required_text},
-    transfer::job::valid_path,
+    kernel::{AgentId, Decider, Rejection},
+    transfer::path::{valid_name, valid_path},
 };
 
 /// More entries than any tree needs; bounds the size of one aggregate.
@@ -26,6 +26,7 @@ impl Transfer {
             TransferCommand::ReportComplete { agent, arrival } => {
                 Ok(self.report_complete(spec, agent, arrival))
             }
+            TransferCommand::Conclude { attempt, leg } => Ok(self.conclude(spec, attempt, leg)),
             TransferCommand::ReportError { agent, attempt, error, retryable } => {
                 Ok(self.report_error(spec, agent, attempt, &error, retryable))
             }
@@ -49,12 +50,23 @@ impl Transfer {
         if self.spec.is_some() {
             return Err(Rejection::conflict("transfer_exists", "This transfer exists already."));
         }
-        let filename = required_text("filename", &new.filename, 1024)?;
-        let source_path = valid_path("source_path", &new.source_path)?;
-        let destination_path = valid_path("destination_path", &new.destination_path)?;
+        valid_name("filename", &new.filename)?;
+        valid_path("source_path", &new.source_path)?;
+        valid_path("destination_path", &new.destination_path)?;
         let retry = new.retry.validate()?;
-        let new = NewTransfer { filename, source_path, destination_path, retry, ..new };
-        Ok(vec![TransferEvent::TransferRequested(new)])
+        let new = NewTransfer { retry, ..new };
+        if new.source_agent.is_some() {
+            return Ok(vec![TransferEvent::TransferRequested(new)]);
+        }
+        if new.is_tree() {
+            return Err(Rejection::invalid(
+                "invalid_field",
+                "source_path must name a file: a tree is moved by agents.",
+            ));
+        }
+        // The owner receives no request.
+        let begun = TransferEvent::TransferDispatched { attempt: 1, leg: Leg::Upload };
+        Ok(vec![TransferEvent::TransferRequested(new), begun])
     }
 
     fn dispatch(&self) -> Result<Vec<TransferEvent>, Rejection> {
@@ -64,18 +76,21 @@ impl Transfer {
             Phase::Staged if !self.asked => {
                 Ok(vec![TransferEvent::TransferDispatched { attempt: self.attempt, leg }])
             }
-            _ => Err(Rejection::conflict("not_due", "No agent waits to be told of the transfer.")),
+            _ => Err(Rejection::conflict("not_due", "No agent has to be notified of the transfer now.")),
         }
     }
 
     fn report_progress(&self, leg: Leg, bytes: u64, total: Option<u64>) -> Vec<TransferEvent> {
-        let news = match (leg, self.phase) {
+        // An upload may restart from zero within an attempt; without this case its progress would be ignored until it
+        // has passed the old count. Other lower reports are late messages.
+        let is_progress = |before| bytes > before || (bytes == 0 && before > 0);
+        let has_changed = match (leg, self.phase) {
             (Leg::Upload, Phase::Dispatched) | (Leg::Download, Phase::Staged) => true,
-            (Leg::Upload, Phase::Uploading) => bytes > self.uploaded,
-            (Leg::Download, Phase::Downloading) => bytes > self.downloaded,
+            (Leg::Upload, Phase::Uploading) => is_progress(self.uploaded),
+            (Leg::Download, Phase::Downloading) => is_progress(self.downloaded),
             _ => false,
         };
-        if news { vec![TransferEvent::TransferProgressed { leg, bytes, total }] } else { Vec::new() }
+        if has_changed { vec![TransferEvent::TransferProgressed { leg, bytes, total }] } else { Vec::new() }
     }
 
     fn stage_files(
@@ -89,6 +104,9 @@ impl Transfer {
         if self.files.len() + files.len() > MAX_FILES {
             let message = format!("A transfer holds at most {MAX_FILES} entries.");
             return Err(Rejection::invalid("too_many_files", message));
+        }
+        for file in &files {
+            valid_name("filename", &file.name)?;
         }
         if !spec.is_tree() && files.iter().any(|file| file.name.contains('/')) {
             return Err(Rejection::invalid("invalid_filename", "A single file's name must not contain '/'."));
@@ -104,12 +122,21 @@ impl Transfer {
             self.files.get(&file.name) == Some(&FileState { size: file.size, sha256: file.sha256.clone() })
         };
         let files: Vec<_> = files.into_iter().filter(|file| !known(file)).collect();
-        Ok(if files.is_empty() { Vec::new() } else { vec![TransferEvent::FilesStaged { files }] })
+        let staged = if files.is_empty() { Vec::new() } else { vec![TransferEvent::FilesStaged { files }] };
+        Ok(if spec.source_agent.is_some() { staged } else { self.end_owners_upload(spec, staged) })
     }
 
-    /// The phase decides what has ended, so that it works when source and destination are one agent. The right digest
-    /// proves a leg whichever attempt moved the bytes: an agent that was asked twice, or before it was restarted, may
-    /// report an earlier one, and its download may have begun unseen.
+    /// The file of an owner is whole when it is staged: there is no report of the end of its upload.
+    fn end_owners_upload(&self, spec: &NewTransfer, mut staged: Vec<TransferEvent>) -> Vec<TransferEvent> {
+        let mut after = self.clone();
+        staged.iter().cloned().for_each(|event| after.evolve(event));
+        staged.extend(after.complete_upload(spec, &Arrival::default(), false));
+        staged
+    }
+
+    /// The phase decides which leg has ended, so that it works when source and destination are one agent. The right
+    /// digest proves a leg whichever attempt moved the bytes: an agent that got the request twice, or before it was
+    /// restarted, may report an earlier attempt, and the start of its download may be unreported.
     fn report_complete(&self, spec: &NewTransfer, agent: AgentId, arrival: Arrival) -> Vec<TransferEvent> {
         if self.status.is_final() {
             return self.late_report(agent, None);
@@ -118,12 +145,23 @@ impl Transfer {
         if arrival.leg.is_some_and(|ended| ended != leg) {
             return Vec::new();
         }
+        // An agent at both ends that does not name the leg may mean the upload that has ended without its report.
+        if leg == Leg::Download
+            && self.unreported_upload
+            && arrival.leg.is_none()
+            && spec.source_agent.is_some_and(|source| source.id == agent)
+        {
+            return self.late_report(agent, None);
+        }
         let proven = self.is_proven(spec, leg, &arrival);
-        if !proven && arrival.attempt.is_some_and(|attempt| attempt != self.attempt) {
+        // Between two attempts no leg is in progress that a report without a digest could be about.
+        if !proven
+            && (self.phase == Phase::Queued || arrival.attempt.is_some_and(|attempt| attempt != self.attempt))
+        {
             return Vec::new();
         }
         match leg {
-            Leg::Upload => self.complete_upload(spec, &arrival),
+            Leg::Upload => self.complete_upload(spec, &arrival, false),
             Leg::Download if proven || self.phase == Phase::Downloading => {
                 self.complete_download(spec, &arrival)
             }
@@ -131,7 +169,17 @@ impl Transfer {
         }
     }
 
-    /// Whether the report says that `leg` has ended, with the digest of the bytes that had to move.
+    /// Ends a leg without its agent's report. What is staged can be checked; that the destination has the file cannot.
+    fn conclude(&self, spec: &NewTransfer, attempt: u32, leg: Leg) -> Vec<TransferEvent> {
+        match (leg, self.phase) {
+            _ if attempt != self.attempt => Vec::new(),
+            (Leg::Upload, Phase::Uploading) => self.complete_upload(spec, &Arrival::default(), true),
+            (Leg::Download, Phase::Downloading) => vec![TransferEvent::TransferCompleted { proven: false }],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether the report proves that `leg` has ended, by the digest of the bytes that had to move.
     fn is_proven(&self, spec: &NewTransfer, leg: Leg, arrival: &Arrival) -> bool {
         let expected = match leg {
             Leg::Upload => self.compute_digest(spec.is_tree()),
@@ -140,7 +188,7 @@ impl Transfer {
         arrival.leg == Some(leg) && arrival.sha256.is_some() && arrival.sha256 == expected
     }
 
-    fn complete_upload(&self, spec: &NewTransfer, arrival: &Arrival) -> Vec<TransferEvent> {
+    fn complete_upload(&self, spec: &NewTransfer, arrival: &Arrival, unreported: bool) -> Vec<TransferEvent> {
         let files = self.files.len() as u64;
         if let Some(reported) = arrival.files.filter(|reported| *reported != files) {
             let error = format!("the source agent reported {reported} entries, but {files} arrived");
@@ -158,7 +206,7 @@ impl Transfer {
             return vec![self.discard_attempt(spec, error)];
         }
         let size = self.files.values().map(|file| file.size).sum();
-        vec![TransferEvent::TransferStaged { files, size, sha256 }]
+        vec![TransferEvent::TransferStaged { files, size, sha256, unreported }]
     }
 
     fn complete_download(&self, spec: &NewTransfer, arrival: &Arrival) -> Vec<TransferEvent> {
@@ -167,7 +215,7 @@ impl Transfer {
                 let error = "the checksum at the destination differs from that of the bytes sent";
                 vec![self.fail_attempt(spec, error, true)]
             }
-            reported => vec![TransferEvent::TransferCompleted { proven: reported.is_some() }],
+            _ => vec![TransferEvent::TransferCompleted { proven: true }],
         }
     }
 
@@ -182,7 +230,7 @@ impl Transfer {
         if self.status.is_final() {
             return self.late_report(agent, Some(bounded(error)));
         }
-        let current = attempt.is_none_or(|attempt| attempt == self.attempt);
+        let current = self.phase != Phase::Queued && attempt.is_none_or(|attempt| attempt == self.attempt);
         if !current || self.leg_of(spec, agent).is_none() {
             return Vec::new();
         }
@@ -203,7 +251,8 @@ impl Transfer {
         TransferEvent::TransferFailed { error }
     }
 
-    /// What is staged is not what the source has now (an entry is gone, say): the next attempt starts from none.
+    /// The staged files differ from the source's current files (an entry was removed, say), so the next attempt
+    /// starts with no staged files.
     fn discard_attempt(&self, spec: &NewTransfer, error: &str) -> TransferEvent {
         match self.fail_attempt(spec, error, true) {
             TransferEvent::TransferRequeued { attempt, error, backoff_seconds, .. } => {
@@ -220,13 +269,19 @@ impl Transfer {
         Ok(vec![TransferEvent::TransferCancelled])
     }
 
-    /// The leg that is under way, if it is `agent`'s.
+    /// The leg in progress, or the first leg of the next attempt, if `agent` performs it.
     fn leg_of(&self, spec: &NewTransfer, agent: AgentId) -> Option<Leg> {
-        match self.phase {
-            Phase::Dispatched | Phase::Uploading if spec.source_agent.id == agent => Some(Leg::Upload),
-            Phase::Staged | Phase::Downloading if spec.destination_agent.id == agent => Some(Leg::Download),
-            _ => None,
-        }
+        let leg = match self.phase {
+            Phase::Queued if self.digest.is_some() => Leg::Download,
+            Phase::Queued | Phase::Dispatched | Phase::Uploading => Leg::Upload,
+            Phase::Staged | Phase::Downloading => Leg::Download,
+            Phase::Done => return None,
+        };
+        let turn = match leg {
+            Leg::Upload => spec.source_agent?.id,
+            Leg::Download => spec.destination_agent.id,
+        };
+        (turn == agent).then_some(leg)
     }
 
     fn late_report(&self, agent: AgentId, error: Option<String>) -> Vec<TransferEvent> {

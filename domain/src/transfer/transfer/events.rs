@@ -7,7 +7,7 @@ use crate::{
     transfer::{AgentRef, JobSpec, JobType, Retry},
 };
 
-/// Where a transfer stands for people. The last three are final.
+/// Status of a transfer for users. The last three are final.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TransferStatus {
@@ -18,7 +18,7 @@ pub enum TransferStatus {
     Running,
     /// The file has arrived.
     Completed,
-    /// Given up; `error` says why.
+    /// Given up; `error` has the reason.
     Failed,
     /// Stopped by a user.
     Cancelled,
@@ -38,11 +38,11 @@ pub enum Phase {
     /// Waits to be dispatched.
     #[default]
     Queued,
-    /// The source agent is asked to upload.
+    /// The source agent has the request to upload.
     Dispatched,
-    /// Bytes come in.
+    /// Bytes arrive from the source.
     Uploading,
-    /// All bytes are here; the destination agent is asked to download.
+    /// All bytes are staged; the destination agent is asked to download.
     Staged,
     /// Bytes go out.
     Downloading,
@@ -75,15 +75,15 @@ pub struct NewTransfer {
     /// The integer that clients see; drawn by the command handler.
     #[serde(default)]
     pub number: i64,
-    /// Who may see it.
+    /// The user who may see it.
     pub owner: UserId,
     /// The job it runs, if any.
     pub job: Option<JobRef>,
     /// Which side is dispatched to first.
     #[serde(rename = "job_type")]
     pub kind: JobType,
-    /// Agent that holds the files.
-    pub source_agent: AgentRef,
+    /// Agent that holds the files; `None` where the owner uploads the file.
+    pub source_agent: Option<AgentRef>,
     /// Agent that receives them.
     pub destination_agent: AgentRef,
     /// Path on the source; a trailing `/` means the whole tree.
@@ -92,7 +92,7 @@ pub struct NewTransfer {
     pub destination_path: String,
     /// Name for people; of a tree, its last folder.
     pub filename: String,
-    /// Expected bytes, if the creator said so.
+    /// Expected bytes, if the creator gave them.
     pub size: Option<u64>,
     /// How often it is tried.
     pub retry: Retry,
@@ -100,10 +100,10 @@ pub struct NewTransfer {
     pub scheduled_for: Option<DateTime<Utc>>,
 }
 
-/// The last part of a path: what a file or a tree is called.
+/// The last part of a path: the name of a file or a tree.
 pub fn base_name(path: &str) -> String {
     let name = path.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or_default();
-    if name.trim().is_empty() { "root".to_owned() } else { name.to_owned() }
+    if name.is_empty() { "root".to_owned() } else { name.to_owned() }
 }
 
 impl NewTransfer {
@@ -114,7 +114,7 @@ impl NewTransfer {
             owner,
             job: Some(job),
             kind: spec.kind,
-            source_agent: spec.source_agent,
+            source_agent: Some(spec.source_agent),
             destination_agent: spec.destination_agent,
             source_path: spec.source_path.clone(),
             destination_path: spec.destination_path.clone(),
@@ -142,27 +142,26 @@ pub struct StagedFile {
     pub sha256: Sha256Hex,
 }
 
-/// What an agent says at the end of a leg.
+/// An agent's report at the end of a leg.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
-    /// Attempt that ended, if the agent says so.
+    /// Attempt that ended, if reported.
     pub attempt: Option<u32>,
-    /// Leg that ended, if the agent says so.
+    /// Leg that ended, if reported.
     pub leg: Option<Leg>,
-    /// Digest of what the agent read or wrote.
+    /// Digest of the bytes that the agent read or wrote.
     pub sha256: Option<Sha256Hex>,
     /// Number of entries.
     pub files: Option<u64>,
 }
 
-/// What can be asked of a transfer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum TransferCommand {
     /// Create the transfer.
     Request(NewTransfer),
-    /// Tell the agent whose turn it is: begins the next attempt of a queued transfer, or the second half of one that
-    /// has just been staged. Refused otherwise, so that one dispatcher wins.
+    /// Notify the agent that acts next: starts the next attempt of a queued transfer, or the second leg of one that
+    /// has just been staged. Refused otherwise, so that only one dispatcher succeeds.
     Dispatch,
     /// Bytes have moved.
     Progress {
@@ -182,14 +181,21 @@ pub enum TransferCommand {
     ReportComplete {
         /// Which agent.
         agent: AgentId,
-        /// What it says.
+        /// The agent's report.
         arrival: Arrival,
+    },
+    /// A leg has ended although its agent did not report it.
+    Conclude {
+        /// The attempt that it belongs to.
+        attempt: u32,
+        /// Which leg.
+        leg: Leg,
     },
     /// An agent has given up.
     ReportError {
         /// Which agent.
         agent: AgentId,
-        /// Attempt that failed, if the agent says so.
+        /// Attempt that failed, if reported.
         attempt: Option<u32>,
         /// Why, for people.
         error: String,
@@ -216,13 +222,12 @@ pub enum TransferCommand {
     RecordCleanup,
 }
 
-/// What can have happened to a transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TransferEvent {
     /// A transfer exists now.
     TransferRequested(NewTransfer),
-    /// The agent whose turn it is has been told.
+    /// The agent that acts next has been notified.
     TransferDispatched {
         /// Counted from 1.
         attempt: u32,
@@ -251,6 +256,9 @@ pub enum TransferEvent {
         size: u64,
         /// Digest of the transfer.
         sha256: Sha256Hex,
+        /// Whether the source agent did not report the end of its upload.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        unreported: bool,
     },
     /// The attempt has failed, another one follows.
     TransferRequeued {
@@ -258,15 +266,15 @@ pub enum TransferEvent {
         attempt: u32,
         /// Why.
         error: String,
-        /// Pause before the next one.
+        /// Delay before the next attempt, in seconds.
         backoff_seconds: u32,
-        /// Whether the entries staged so far are worth nothing and the next attempt starts from none.
+        /// Whether the entries staged so far are obsolete and the next attempt starts without any.
         #[serde(default)]
         discard: bool,
     },
     /// The file or tree has arrived.
     TransferCompleted {
-        /// Whether the destination proved it with the digest.
+        /// Whether the destination agent reported it. Otherwise the gateway only knows that all bytes reached it.
         proven: bool,
     },
     /// Given up.
@@ -276,7 +284,8 @@ pub enum TransferEvent {
     },
     /// A user stopped it.
     TransferCancelled,
-    /// An agent reported after the end; nothing changes.
+    /// An agent reported after the end of the transfer, or of an upload that had ended without its report; the state
+    /// does not change.
     LateReportReceived {
         /// Which agent.
         agent: AgentId,

@@ -17,13 +17,16 @@ pub struct Transfer {
     pub(super) status: TransferStatus,
     pub(super) phase: Phase,
     pub(super) attempt: u32,
-    /// Whether the agent whose turn it is has been told.
+    /// Whether the agent that acts next has been notified.
     pub(super) asked: bool,
     pub(super) files: BTreeMap<String, FileState>,
     pub(super) digest: Option<Sha256Hex>,
     pub(super) uploaded: u64,
     pub(super) downloaded: u64,
     pub(super) late_reports: u32,
+    /// Whether a report of the source agent about its upload may still arrive.
+    #[serde(default)]
+    pub(super) unreported_upload: bool,
     pub(super) cleaned: bool,
 }
 
@@ -37,8 +40,8 @@ pub(super) struct FileState {
 impl Decider for Transfer {
     const TYPE: &'static str = "transfer";
     const CONTEXT: &'static str = "transfer";
-    const STATE_VERSION: i32 = 1;
-    const ONE_STORY: bool = true;
+    const STATE_VERSION: i32 = 2;
+    const IS_ONE_TRACE: bool = true;
     // A tree of thousands of files makes thousands of events.
     const SNAPSHOT_EVERY: Option<i64> = Some(100);
     type Command = TransferCommand;
@@ -54,7 +57,8 @@ impl Decider for Transfer {
             TransferEvent::TransferDispatched { attempt, leg } => self.begin(attempt, leg),
             TransferEvent::TransferProgressed { leg, bytes, .. } => self.progress(leg, bytes),
             TransferEvent::FilesStaged { files } => self.stage(files),
-            TransferEvent::TransferStaged { sha256, size, .. } => {
+            TransferEvent::TransferStaged { sha256, size, unreported, .. } => {
+                self.unreported_upload = unreported;
                 self.phase = Phase::Staged;
                 self.asked = false;
                 self.status = TransferStatus::Running;
@@ -65,15 +69,18 @@ impl Decider for Transfer {
             TransferEvent::TransferCompleted { .. } => self.end(TransferStatus::Completed),
             TransferEvent::TransferFailed { .. } => self.end(TransferStatus::Failed),
             TransferEvent::TransferCancelled => self.end(TransferStatus::Cancelled),
-            TransferEvent::LateReportReceived { .. } => self.late_reports += 1,
+            TransferEvent::LateReportReceived { .. } => {
+                self.late_reports += 1;
+                self.unreported_upload = false;
+            }
             TransferEvent::StagedBytesDeleted => self.cleaned = true,
         }
     }
 
     fn claims(_id: Uuid, event: &TransferEvent) -> Vec<Claim> {
         let TransferEvent::TransferRequested(new) = event else { return Vec::new() };
-        let agents = [new.source_agent.id, new.destination_agent.id];
-        agents.map(|agent| Claim::new(ClaimOp::Require, AGENT_CLAIM, agent.to_string())).into()
+        let agents = new.source_agent.into_iter().chain([new.destination_agent]);
+        agents.map(|agent| Claim::new(ClaimOp::Require, AGENT_CLAIM, agent.id.to_string())).collect()
     }
 
     fn claim_rejection(_op: ClaimOp, _kind: &str) -> Rejection {

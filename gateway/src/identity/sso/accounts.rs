@@ -1,4 +1,4 @@
-//! Whose account it is that somebody logs in to who comes from the provider.
+//! Finds or creates the account of a person who logs in through the provider.
 
 use sha2::{Digest, Sha256};
 use signalbox_domain::{
@@ -94,8 +94,8 @@ fn identity(sso: &SingleSignOn, person: &Person) -> ExternalIdentity {
     }
 }
 
-/// What the provider calls the person, or else what stands before the `@`. After an attempt that failed, because somebody
-/// has that name, with letters that follow from the person.
+/// The person's name at the provider, or else the part before the `@`. After an attempt that failed because the name
+/// is taken, it is followed by letters derived from the person.
 fn user_name(person: &Person, email: &str, attempt: usize) -> String {
     let local = email.split('@').next().unwrap_or_default();
     let wanted = [person.name.as_deref().unwrap_or_default(), local];

@@ -1,4 +1,4 @@
-//! What a login at the provider was begun with.
+//! The secrets of a login attempt at the provider.
 //!
 //! The browser keeps a secret in a cookie. State, nonce and PKCE verifier follow from it by the signing keys, so any gateway
 //! finds them again, the verifier is never anywhere else, and a state is worth nothing in another browser.
@@ -21,7 +21,7 @@ pub(super) fn random_secret() -> Result<String, rand::rand_core::OsError> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// The login that begins now in the browser that keeps `secret`; none before there is a key.
+/// The login that starts now in the browser that keeps `secret`; `None` before there is a key.
 pub(super) fn begin(keys: &Keys, secret: &str, now: DateTime<Utc>) -> Option<Attempt> {
     attempts(keys, secret, (now + LIFE).timestamp()).next()
 }

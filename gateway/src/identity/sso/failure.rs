@@ -3,7 +3,7 @@ use signalbox_openid::LoginError;
 
 use crate::problem::{Problem, ProblemKind};
 
-/// Why a browser comes to the front end without a code.
+/// Reasons why a browser returns to the front end without a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Failure {
     #[error("The login was declined at the identity provider. Begin again if that was a mistake.")]
@@ -60,7 +60,7 @@ impl Failure {
         }
     }
 
-    /// What the provider's `error` means.
+    /// Converts the provider's `error`.
     pub(super) fn from_provider(error: &str) -> Self {
         match error {
             "access_denied" => Self::Declined,

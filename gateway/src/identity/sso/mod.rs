@@ -1,6 +1,6 @@
-//! Single sign-on: a browser goes to the OpenID provider and comes back with a code; the gateway asks the provider who that
-//! is, finds or makes the user, and sends the browser on to the front end with a code of its own, which the front end
-//! exchanges for a login.
+//! Single sign-on: a browser is redirected to the OpenID provider and returns with a code; the gateway redeems it for
+//! the person's identity, finds or creates the user, and redirects the browser to the front end with a code of its
+//! own, which the front end exchanges for a login.
 //!
 //! Nothing of it lies in one gateway's memory: what began a login is in the browser's cookie and in what the signing keys
 //! make of it ([`attempt`]), the codes are in the database ([`codes`]).
@@ -34,6 +34,24 @@ pub(crate) struct SingleSignOn {
     is_secure: bool,
 }
 
+/// Which requests carry a cookie.
+#[derive(Debug, Clone, Copy)]
+enum SameSite {
+    /// Those of pages of the same site, and visits.
+    Lax,
+    /// All.
+    None,
+}
+
+impl SameSite {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Lax => "Lax",
+            Self::None => "None",
+        }
+    }
+}
+
 impl SingleSignOn {
     /// Single sign-on as `settings` want it; none without an issuer.
     pub(crate) fn open(settings: &Sso, clock: &Clock) -> Result<Option<Self>, SettingsError> {
@@ -65,15 +83,22 @@ impl SingleSignOn {
         if self.is_secure { "__Host-signalbox_sso" } else { "signalbox_sso" }
     }
 
+    /// Requests of a front end that is served from elsewhere carry the cookie only so; browsers want TLS for it.
+    fn same_site_of_front_end(&self) -> SameSite {
+        let is_elsewhere = self.front_end != FRONT_END;
+        if is_elsewhere && self.is_secure { SameSite::None } else { SameSite::Lax }
+    }
+
     /// The header that has the browser keep `secret` for `seconds`.
-    fn set_cookie(&self, secret: &str, seconds: i64) -> Option<HeaderValue> {
+    fn set_cookie(&self, secret: &str, seconds: i64, same_site: SameSite) -> Option<HeaderValue> {
         let secure = if self.is_secure { "; Secure" } else { "" };
-        let name = self.cookie_name();
-        let cookie = format!("{name}={secret}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
+        let (name, same_site) = (self.cookie_name(), same_site.as_str());
+        let cookie =
+            format!("{name}={secret}; Path=/; Max-Age={seconds}; HttpOnly; SameSite={same_site}{secure}");
         HeaderValue::from_str(&cookie).ok()
     }
 
-    /// What the browser has kept.
+    /// The secret in the browser's cookie.
     fn cookie<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let mut pairs =

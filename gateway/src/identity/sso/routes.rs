@@ -8,7 +8,11 @@ use serde::{Deserialize, Serialize};
 use signalbox_projections::identity::{UserRow, queries};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{SingleSignOn, accounts, attempt, codes, failure::Failure};
+use super::{
+    SameSite, SingleSignOn, accounts, attempt,
+    codes::{self, Issued},
+    failure::Failure,
+};
 use crate::{
     answer,
     client_address::ClientAddress,
@@ -74,10 +78,12 @@ pub(crate) async fn config(State(state): State<AppState>) -> Json<SsoConfigOut> 
 pub(crate) async fn authorize(State(state): State<AppState>) -> Result<Response, Problem> {
     let sso = enabled(&state)?;
     let secret = attempt::random_secret().map_err(|error| Problem::internal(&error))?;
-    let begun = attempt::begin(&state.keys, &secret, state.clock.now())
+    // Another gateway may resume it.
+    let now = state.server_time().await?;
+    let begun = attempt::begin(&state.keys, &secret, now)
         .ok_or_else(|| Problem::internal(&"there is no signing key"))?;
     let (to, cookie) = match sso.provider.authorization_url(&begun).await {
-        Ok(url) => (url.to_string(), sso.set_cookie(&secret, attempt::LIFE.num_seconds())),
+        Ok(url) => (url.to_string(), sso.set_cookie(&secret, attempt::LIFE.num_seconds(), SameSite::Lax)),
         Err(error) => (explain(sso, error.into()), None),
     };
     redirect(&to, cookie)
@@ -96,31 +102,38 @@ pub(crate) async fn callback(
 ) -> Result<Response, Problem> {
     let sso = enabled(&state)?;
     let params = params.map(|Params(params)| params).unwrap_or_default();
-    let to = match log_in(&state, sso, &context, &address, &headers, params).await {
-        Ok(code) => sso.front_end(&[("code", &code)]),
+    let (to, cookie) = match log_in(&state, sso, &context, &address, &headers, params).await {
+        Ok(Issued { code, browser }) => {
+            let cookie = sso.set_cookie(&browser, codes::LIFE.num_seconds(), sso.same_site_of_front_end());
+            (sso.front_end(&[("code", &code)]), cookie)
+        }
         Err(failure) => {
             // What the limits turn away is not written down: it has no bounds.
             if failure != Failure::TooMany {
                 login_log::note_sso_failure(&state, &context, &address, &failure.to_string()).await;
             }
-            explain(sso, failure)
+            (explain(sso, failure), sso.set_cookie("", 0, SameSite::Lax))
         }
     };
-    redirect(&to, sso.set_cookie("", 0))
+    redirect(&to, cookie)
 }
 
-/// Exchange the code that the front end was given for a login. It works once, within 60 s.
+/// Exchange the code that the front end was given for a login. It works once, within 60 s, and only in the browser that was given
+/// it: the request has to carry its cookie (`credentials: "include"`, if the front end is served from elsewhere).
 #[utoipa::path(post, path = "/api/v1/auth/sso/exchange", tag = "auth", operation_id = "sso_exchange", request_body = SsoCodeIn,
     responses((status = 200, body = ApiLoginOut), (status = 400, body = ProblemOut), (status = 422, body = ProblemOut), (status = 429, body = ProblemOut)))]
 pub(crate) async fn exchange(
     State(state): State<AppState>,
     context: RequestContext,
     address: ClientAddress,
+    headers: HeaderMap,
     JsonBody(SsoCodeIn { code }): JsonBody<SsoCodeIn>,
 ) -> Result<Response, Problem> {
     throttle_address(&state, &address)?;
-    let Some(user) = user_of(&state, &code).await? else {
-        let detail = "This code is unknown, used or older than 60 s: begin the login again.";
+    let browser = state.sso.as_ref().and_then(|sso| sso.cookie(&headers));
+    let Some(user) = user_of(&state, &code, browser).await? else {
+        let detail =
+            "This code is unknown, used, older than 60 s, or another browser's: begin the login again.";
         return Err(Problem::new(ProblemKind::Malformed, "invalid_code", detail));
     };
     let started = start_session(&state, &context, user).await?;
@@ -136,24 +149,25 @@ async fn log_in(
     address: &ClientAddress,
     headers: &HeaderMap,
     params: CallbackParams,
-) -> Result<String, Failure> {
+) -> Result<Issued, Failure> {
     throttle_address(state, address)?;
     let CallbackParams { code, state: came_back, iss, error } = params;
     let (secret, came_back) = sso.cookie(headers).zip(came_back).ok_or(Failure::State)?;
-    let begun = attempt::resume(&state.keys, secret, &came_back, state.clock.now()).ok_or(Failure::State)?;
+    let now = state.server_time().await?;
+    let begun = attempt::resume(&state.keys, secret, &came_back, now).ok_or(Failure::State)?;
     let code = match (code, error) {
         (_, Some(error)) => return Err(Failure::from_provider(&error)),
         (Some(code), None) => code,
         (None, None) => return Err(Failure::Refused),
     };
-    let person = sso.provider.redeem(&code, iss.as_deref(), &begun).await?;
+    let person = sso.provider.redeem(&code, iss.as_deref(), &begun, now).await?;
     let user = accounts::find_or_make(state, sso, context, &person).await?;
     Ok(codes::issue(state, user.id).await?)
 }
 
 /// The user of a code, who may have been deleted since.
-async fn user_of(state: &Gateway, code: &str) -> Result<Option<UserRow>, sqlx::Error> {
-    match codes::redeem(state, code).await? {
+async fn user_of(state: &Gateway, code: &str, browser: Option<&str>) -> Result<Option<UserRow>, sqlx::Error> {
+    match codes::redeem(state, code, browser).await? {
         Some(user) => queries::user(&state.pool, user).await,
         None => Ok(None),
     }

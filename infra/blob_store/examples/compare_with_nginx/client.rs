@@ -1,4 +1,4 @@
-//! The least that a client can do, so that the servers are what is measured.
+//! A minimal client, so that the measurement shows the servers.
 
 use std::{
     io::{Read, Write},

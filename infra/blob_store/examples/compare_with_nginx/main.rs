@@ -31,7 +31,8 @@ fn main() -> Result<()> {
     compare(mib << 20, rounds)
 }
 
-/// A process that ends with its guard. It is asked to, because a killed nginx leaves its workers behind.
+/// A process that is stopped when dropped. It is stopped by a signal, because a killed nginx leaves its workers
+/// behind.
 struct Server {
     process: Child,
     address: SocketAddr,

@@ -2,8 +2,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Buffers of one download. A sent buffer comes back when its last reader lets go of it, so that the same few stay in
-/// the processor's cache and none is zeroed twice.
+/// Buffers of one download. A sent buffer is reused once its last reader drops it, so the same few stay in the
+/// processor's cache and none is zeroed twice.
 #[derive(Default)]
 pub(crate) struct Buffers {
     free: Arc<Mutex<Vec<Vec<u8>>>>,

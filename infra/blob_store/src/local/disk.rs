@@ -15,7 +15,8 @@ use crate::{
 const WORTH_WRITING: usize = 256 * 1024;
 /// So many are not exceeded: the network waits until the disk has caught up.
 const BUFFER: usize = 1024 * 1024;
-/// The kernel is told to write to the disk after so many bytes, lest all of the file waits for the fsync at its end.
+/// Bytes after which the kernel starts to write to the disk, so that the fsync at the end of a file has little left
+/// to do.
 const SYNC_EVERY: u64 = 64 * 1024 * 1024;
 
 /// The way of an upload's bytes to the disk. One buffer fills from the network while another is hashed and written,
@@ -66,7 +67,7 @@ impl Disk {
 impl Sink for Disk {
     type Kept = Written;
 
-    /// Waits while the disk is more than a buffer behind.
+    /// Waits while the disk lags by more than a buffer.
     async fn push(mut self, mut bytes: &[u8]) -> Result<Self, BlobError> {
         while !bytes.is_empty() {
             let room = BUFFER - self.filling.len();
@@ -87,7 +88,7 @@ impl Sink for Disk {
         }
         let (part, hasher, _) = self.state.idle().await?;
         if let Some(sync) = self.sync {
-            // It may have been told of an error that the fsync at the end would not be told of again.
+            // This sync may have received a write error that the fsync at the end would not report again.
             joined(sync.await)?;
         }
         Ok(Written { part, sha256: Sha256Hex::from_bytes(&hasher.finalize()) })
@@ -142,7 +143,7 @@ impl State {
         }
     }
 
-    /// Waits for the buffer that is under way and gives it back, empty.
+    /// Waits for the buffer that is in progress and returns it, empty.
     async fn idle(self) -> Result<(Part, Sha256, Option<Vec<u8>>), BlobError> {
         match self {
             Self::Idle(part, hasher) => Ok((part, hasher, None)),

@@ -33,8 +33,9 @@ impl Folder {
                 Err(error) => return Err(error.into()),
             }
             match Self::open(root, name) {
-                // A deletion came between the two steps. It happened that an upload failed here with an I/O error: test
-                // `deleting_while_many_uploads_begin_and_end_leaves_nothing`. Without a root it is mkdirat that fails.
+                // A deletion happened between the two steps, and the upload failed here with an I/O error: test
+                // `deleting_while_many_uploads_begin_and_end_leaves_nothing`. Without a root it is mkdirat that
+                // fails.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 result => return result,
             }
@@ -100,7 +101,7 @@ fn remove_files(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// File systems differ in what they call it.
+/// File systems use different error codes for it.
 pub(crate) fn is_not_empty(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists)
 }

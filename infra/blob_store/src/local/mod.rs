@@ -1,7 +1,7 @@
 //! Files in a folder on the local disk: hashed on the way, fsynced, and renamed into place.
 //!
-//! Several gateways may share one root on one machine: see the module `part` for how uploads of the same file keep
-//! out of each other's way. It is no network file system client: it relies on `flock` and `fsync` of a local disk.
+//! Several gateways may share one root on one machine: see the module `part` for how uploads of the same file are
+//! kept apart. The root must be on a local disk: the store relies on its `flock` and `fsync`.
 
 mod buffers;
 mod disk;
@@ -49,7 +49,10 @@ impl LocalStore {
         fs::create_dir_all(root.join(DELETED)).during("make the blob folder")?;
         let open = File::open(&root).during("open the blob folder")?;
         let store = Self(Arc::new(Root { path: root, open }));
-        store.empty_deleted()?;
+        // The service starts all the same, and the sweep reports it.
+        if let Err(error) = store.empty_deleted() {
+            tracing::warn!(%error, "what was deleted cannot be removed");
+        }
         Ok(store)
     }
 
@@ -90,14 +93,14 @@ impl LocalStore {
 
     /// Removes all files of `transfer`. Does nothing when there are none.
     ///
-    /// The transfer's folder first leaves its place in one step: from then on nothing of it can be read or continued.
-    /// Reads under way go on to their end; an upload under way ends with [`BlobError::Superseded`] and what it wrote
-    /// goes too. After a crash in between, the next [`Self::open`] or deletion removes the rest.
+    /// The transfer's folder is first moved away in one step: from then on nothing in it can be read or continued.
+    /// Reads in progress run to their end; an upload in progress ends with [`BlobError::Superseded`], and the bytes
+    /// it wrote are deleted. After a crash in between, the next [`Self::open`] or deletion removes the rest.
     pub(crate) async fn delete_transfer(&self, transfer: Uuid) -> Result<(), BlobError> {
         let store = self.clone();
         off_thread(move || {
             store.set_aside(transfer)?;
-            store.empty_deleted()
+            store.remove_deleted(|name| name.starts_with(&format!("{transfer}.")))
         })
         .await
     }
@@ -131,10 +134,20 @@ impl LocalStore {
     }
 
     fn empty_deleted(&self) -> Result<(), BlobError> {
+        self.remove_deleted(|_| true)
+    }
+
+    /// Removes deleted entries whose name satisfies `is_meant`. An entry that cannot be removed does not stop the
+    /// others.
+    fn remove_deleted(&self, is_meant: impl Fn(&str) -> bool) -> Result<(), BlobError> {
+        let mut failed = None;
         for name in entry_names(&self.deleted()).during("list deleted transfers")? {
-            remove_folder(&self.deleted().join(name)).during("remove a deleted transfer")?;
+            if is_meant(&name) {
+                let removed = remove_folder(&self.deleted().join(name)).during("remove a deleted transfer");
+                failed = removed.err().or(failed);
+            }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     fn deleted(&self) -> PathBuf {

@@ -1,12 +1,13 @@
 //! The file of an upload in progress, written by one upload at a time.
 //!
 //! Uploads of the same file may overlap, in one gateway or in two: an agent that lost its connection starts again
-//! while the first gateway still waits for the dead one. The newest upload wins, and no bytes ever mix:
+//! while the first gateway still waits for the old one. The newest upload wins, and no bytes ever mix:
 //!
 //! * An upload from the start makes a new file in place of the old part. The older upload still has the old one open
 //!   and sees that it has no name any more.
-//! * A continued upload appends to the part that is there. Each upload appends only while the length is what itself
-//!   has read or written (compare and append), so the older one stops as soon as the newer one has added a byte.
+//! * A continued upload appends to the existing part. Each upload appends only while the length equals the bytes that
+//!   it has read or written itself (compare and append), so the older one stops as soon as the newer one has added a
+//!   byte.
 //! * Checks and changes of a part happen under its `flock`, held for one write and never while waiting for the network.
 //!
 //! For correctness: the lock, the length check, the rename under the lock. For economy: nothing here.
@@ -50,7 +51,7 @@ impl Part {
         }
     }
 
-    /// The part that is there, if it ends at `offset`, and what its bytes hash to.
+    /// The existing part, if it ends at `offset`, and the hash of its bytes.
     pub(crate) fn resume(store: LocalStore, key: BlobKey, offset: u64) -> Result<(Self, Sha256), BlobError> {
         let Some((folder, file)) = open_part(&store, &key)? else {
             return match store.final_size(&key)? {
@@ -96,7 +97,8 @@ impl Part {
         match (&*self.file).write_all(bytes) {
             Ok(()) => self.size += bytes.len() as u64,
             Err(error) => {
-                // Without the half that a full disk took, so that the part is still known as this upload's.
+                // Cuts off a half-written piece on a full disk, so that the part is still recognised as this
+                // upload's.
                 self.file.set_len(self.size).during("cut a part")?;
                 return Err(BlobError::io("write a part", error));
             }
@@ -119,7 +121,7 @@ impl Part {
         self.store.sync_root().during("make a transfer's folder durable")
     }
 
-    /// Removes the part, unless it is another upload's by now, and gives back the reason.
+    /// Removes the part, unless it is another upload's by now, and returns the reason.
     pub(crate) fn refuse(self, reason: BlobError) -> BlobError {
         match self.discard() {
             Ok(()) | Err(BlobError::Superseded) => reason,
@@ -133,7 +135,7 @@ impl Part {
         superseded_if_gone(self.folder.unlink(&self.key.part_name())).during("remove a part")?
     }
 
-    /// Whether the part's name still leads to this very file and nobody else has appended to it. Only an answer while
+    /// Fails unless the part's name still leads to this file and no other upload has appended to it. Only valid while
     /// the lock is held.
     fn check_owned(&self) -> Result<(), BlobError> {
         let length = self.file.metadata().during("measure a part")?.len();
@@ -142,7 +144,7 @@ impl Part {
     }
 }
 
-/// A deletion takes no lock: it may come between a check and what follows.
+/// A deletion takes no lock: it may happen between a check and the next step.
 fn superseded_if_gone(result: io::Result<()>) -> io::Result<Result<(), BlobError>> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Err(BlobError::Superseded)),

@@ -37,7 +37,7 @@ impl LocalStore {
         .await
     }
 
-    /// The whole size of the file `key`, and the file itself, for what has to read it more than once.
+    /// The size of the file `key`, and the file itself, for callers that read it more than once.
     pub(crate) async fn open_file(&self, key: &BlobKey) -> Result<(u64, File), BlobError> {
         let (store, key) = (self.clone(), key.clone());
         off_thread(move || {
@@ -58,7 +58,7 @@ struct Reader {
 
 impl Reader {
     fn new(file: File, left: Range<u64>) -> Self {
-        // Doubles the kernel's read-ahead. It is only advice: whatever comes of it, the bytes are the same.
+        // Doubles the kernel's read-ahead. It is only advice, so its result does not matter.
         let _ = fadvise(&file, left.start, None, Advice::Sequential);
         Self { file: Arc::new(file), left, buffers: Buffers::default() }
     }
@@ -75,8 +75,8 @@ impl Reader {
 
     async fn next_chunk(&mut self) -> io::Result<Bytes> {
         let mut buffer = self.buffers.take();
-        let wanted = usize::try_from(self.left.end - self.left.start).unwrap_or(usize::MAX);
-        buffer.set_len(wanted);
+        let length = usize::try_from(self.left.end - self.left.start).unwrap_or(usize::MAX);
+        buffer.set_len(length);
         let read = match self.read_cached(&mut buffer)? {
             Some(read) => read,
             None => {
@@ -99,8 +99,8 @@ impl Reader {
         Ok(Bytes::from_owner(buffer))
     }
 
-    /// Reads what the kernel has in memory, which is faster than going to another thread for it. `None` when it would
-    /// have to wait for the disk, or cannot tell.
+    /// Reads from the page cache, which is faster than a switch to another thread. `None` if the read would block on
+    /// the disk, or if the kernel does not support the query.
     fn read_cached(&self, buffer: &mut Buffer) -> io::Result<Option<usize>> {
         let mut slices = [IoSliceMut::new(buffer.as_mut())];
         match preadv2(&*self.file, &mut slices, self.left.start, ReadWriteFlags::NOWAIT) {

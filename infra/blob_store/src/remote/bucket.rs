@@ -10,14 +10,15 @@ use url::Url;
 /// Of one request, the bytes of a segment included.
 const REQUEST: Duration = Duration::from_secs(60);
 const CONNECT: Duration = Duration::from_secs(5);
-/// A server that is started again is waited for as long; then it is said that it cannot be reached.
-const PATIENCE: Duration = Duration::from_secs(10);
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// More than there are in that time: pauses are drawn by lot, so that a number of them is no time.
+/// Retries cover a restart of the server; after this time it is reported as unreachable.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(1);
+/// More than fit into that time. Backoff is randomised, so a number of retries is not a time limit.
 const RETRIES: usize = 100;
 
-/// The bucket that `config` names, and the prefix in it. What `config` leaves open, the environment or the machine says.
+/// The bucket that `config` names, and the prefix in it. Settings missing in `config` are taken from the environment
+/// or the machine.
 pub(super) fn open(config: &Storage) -> Result<(Box<dyn ObjectStore>, Path), Error> {
     let url = Url::parse(&config.url).map_err(wrong)?;
     let (scheme, prefix) = ObjectStoreScheme::parse(&url).map_err(wrong)?;
@@ -79,7 +80,7 @@ fn azure(config: &Storage) -> MicrosoftAzureBuilder {
     builder
 }
 
-/// Without TLS only where the configuration says so itself.
+/// Without TLS only for an explicit `http` endpoint.
 fn client(config: &Storage) -> ClientOptions {
     ClientOptions::new()
         .with_allow_http(config.endpoint.starts_with("http://"))
@@ -89,8 +90,8 @@ fn client(config: &Storage) -> ClientOptions {
 
 fn retry() -> RetryConfig {
     RetryConfig {
-        backoff: BackoffConfig { init_backoff: FIRST_PAUSE, max_backoff: LONGEST_PAUSE, base: 3.0 },
+        backoff: BackoffConfig { init_backoff: INITIAL_BACKOFF, max_backoff: MAX_BACKOFF, base: 3.0 },
         max_retries: RETRIES,
-        retry_timeout: PATIENCE,
+        retry_timeout: RETRY_TIMEOUT,
     }
 }

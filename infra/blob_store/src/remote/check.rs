@@ -14,15 +14,14 @@ pub enum CheckError {
     /// The bucket cannot be reached, or refuses.
     #[error("it is not possible to {action} objects: {source}")]
     Refused {
-        /// What it refuses.
+        /// The refused operation.
         action: &'static str,
-        /// What its server said.
         source: Error,
     },
-    /// The server writes what it was told to write only under a condition that does not hold. Uploads would mix.
-    #[error("its server does not heed conditions of writes (If-None-Match and If-Match)")]
+    /// The server ignores the conditions of conditional writes. Concurrent uploads would mix.
+    #[error("its server ignores the conditions of writes (If-None-Match and If-Match)")]
     Unconditional,
-    /// The server gives other bytes than it was given.
+    /// The server returns other bytes than were written.
     #[error("an object does not come back as it was written")]
     Altered,
 }

@@ -14,10 +14,10 @@ const DELETED: &str = ".deleted";
 const RECORDS: usize = 16;
 
 impl RemoteStore {
-    /// The records go first: from then on no upload can add to a file and nobody can begin to read it.
+    /// The records are deleted first: from then on no upload can add to a file and no reader can start.
     ///
-    /// A segment that an upload is writing in this very moment is deleted by that upload, when it sees that the record is gone.
-    /// If it is killed before, the mark leads a later [`Self::sweep`] to what it has left.
+    /// A segment that an upload is writing at this moment is deleted by that upload, when it sees that the record is
+    /// gone. If it is killed before, a later [`Self::sweep`] finds its remains by the mark.
     pub(crate) async fn delete_transfer(&self, transfer: Uuid) -> Result<(), BlobError> {
         let objects = self.objects(&self.transfer_path(transfer)).await?;
         if objects.is_empty() {
@@ -30,21 +30,30 @@ impl RemoteStore {
     }
 
     /// Looks once more at the transfers that had been deleted when this was done last: do it every few minutes, which is longer
-    /// than any upload needs to see a deletion.
+    /// than any upload needs to see a deletion. One transfer that cannot be looked at keeps no other; it is tried again.
     pub(crate) async fn sweep(&self) -> Result<(), BlobError> {
         let mut seen = self.0.marks.lock().await;
         let marks = self.objects(&self.0.path.clone().join(DELETED)).await?;
         let marked = marks.iter().filter_map(|path| Uuid::try_parse(path.filename()?).ok());
-        let (old, new): (HashSet<_>, HashSet<_>) = marked.partition(|transfer| seen.contains(transfer));
+        let (old, mut new): (HashSet<_>, HashSet<_>) = marked.partition(|transfer| seen.contains(transfer));
+        let mut failed = None;
         for transfer in old {
-            self.bury(transfer).await?;
-            self.delete(vec![self.mark_path(transfer)]).await?;
+            if let Err(error) = self.bury_last(transfer).await {
+                new.insert(transfer);
+                failed = Some(error);
+            }
         }
         *seen = new;
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
-    /// Deletes the dead segments of `transfer`.
+    /// Deletes the dead segments of `transfer` and then its mark.
+    async fn bury_last(&self, transfer: Uuid) -> Result<(), BlobError> {
+        self.bury(transfer).await?;
+        self.delete(vec![self.mark_path(transfer)]).await
+    }
+
+    /// Deletes the garbage segments of `transfer`.
     async fn bury(&self, transfer: Uuid) -> Result<(), BlobError> {
         let folder = self.transfer_path(transfer);
         let mut files: HashMap<String, Vec<(Uuid, Path)>> = HashMap::new();
@@ -57,8 +66,8 @@ impl RemoteStore {
                 files.entry(file.as_ref().to_owned()).or_default().push((writer, path.clone()));
             }
         }
-        // The records are read after the segments were listed, and each names its writer before that one's first segment is
-        // there. So a segment is not dead only because its record is not yet what it will be.
+        // The records are read after the segments were listed, and each names its writer before that writer's first
+        // segment exists. So a segment is not garbage only because its record is not complete yet.
         let dead: Vec<Vec<Path>> = stream::iter(files)
             .map(|(file, segments)| self.dead(BlobKey::of_file(transfer, file), segments))
             .buffer_unordered(RECORDS)
@@ -67,7 +76,7 @@ impl RemoteStore {
         self.delete(dead.concat()).await
     }
 
-    /// Those of `segments` that are neither in the record of `key` nor of the upload that is under way.
+    /// Those of `segments` that are neither in the record of `key` nor of the upload that is in progress.
     async fn dead(&self, key: BlobKey, segments: Vec<(Uuid, Path)>) -> Result<Vec<Path>, BlobError> {
         let record = Slot::load(self, &key).await?.record;
         let named: HashSet<_> = record.segments().map(|segment| self.segment_path(&key, &segment)).collect();

@@ -1,19 +1,20 @@
 //! Files in a bucket of an object storage, which any number of gateways share.
 //!
-//! A file is a *record* and *segments* (`<transfer>/<file>/record`, `<transfer>/<file>/<writer>.<number>`). The record, a
-//! small JSON object, says which segments the complete file consists of, and which an upload has brought so far:
+//! A file is a *record* and *segments* (`<transfer>/<file>/record`, `<transfer>/<file>/<writer>.<number>`). The
+//! record, a small JSON object, lists the segments of the complete file, and those of an upload in progress:
 //!
 //! * Every change is one conditional write of the record: made only if the record is still what the writer has read
 //!   (`If-Match`), or is not there (`If-None-Match`). So an upload takes over by writing its name into the record; the
 //!   older one fails at its next segment, and cannot finish. A reader sees the old file or the new one.
-//! * A segment has the name of the upload that wrote it, its *writer*, and is never written again. What uploads write
-//!   cannot mix, and what a record names does not change.
-//! * Whoever takes segments out of the record deletes them. A segment that the record does not name belongs to its
-//!   writer, if the record still names that as the one under way; else it is dead, and anybody may delete it.
+//! * A segment has the name of the upload that wrote it, its *writer*, and is never rewritten. The segments of
+//!   uploads cannot mix, and segments named by a record do not change.
+//! * The process that removes segments from a record deletes them. A segment that the record does not name belongs to
+//!   its writer as long as the record names that writer as the current one; otherwise it is garbage, and any process
+//!   may delete it.
 //!
-//! For correctness: the conditional writes, and that a record names a writer before the first of its segments is there.
-//! For economy: the read-ahead, the size of segments. Killed at any point, a gateway leaves at most one segment that no
-//! record names; it goes with its transfer.
+//! For correctness: the conditional writes, and that a record names a writer before the first of its segments exists.
+//! For economy: the read-ahead, the size of segments. A gateway that is killed leaves at most one segment that no
+//! record names; it is deleted with its transfer.
 
 mod bucket;
 mod check;
@@ -119,16 +120,17 @@ impl RemoteStore {
         self.bucket().put(path, payload.into()).await.map(|_| ())
     }
 
-    /// Deletes the segments of `runs`, which no record names any more. What cannot be deleted goes with its transfer.
+    /// Deletes the segments of `runs`, which no record names any more. Segments that cannot be deleted now are
+    /// deleted with their transfer.
     async fn discard(&self, key: &BlobKey, runs: &[Run]) {
         let paths = segments(runs).map(|segment| self.segment_path(key, &segment)).collect();
         if let Err(error) = self.delete(paths).await {
-            tracing::warn!(%error, transfer = %key.transfer(), "segments that nobody needs were not deleted");
+            tracing::warn!(%error, transfer = %key.transfer(), "unused segments were not deleted");
         }
     }
 }
 
-/// Names what was tried when the bucket refuses it.
+/// Adds the attempted operation to errors of the bucket.
 trait BucketContext<T> {
     fn doing(self, action: &'static str) -> Result<T, BlobError>;
 }

@@ -19,7 +19,7 @@ use crate::{BlobError, BlobKey, error::IoContext};
 /// Of one request. A reader has two of them in memory, so that a slow one keeps no connection to the bucket waiting.
 const PIECE: u64 = 4 * 1024 * 1024;
 const AHEAD: usize = 2;
-/// What readers are given at once.
+/// Size of the pieces passed to readers.
 const CHUNK: usize = 256 * 1024;
 
 impl RemoteStore {
@@ -61,7 +61,7 @@ impl RemoteStore {
         Ok((size, file.into_std().await))
     }
 
-    /// What the segments of `runs` hash to; none when they are not all there.
+    /// The hash of the segments of `runs`; `None` if one is missing.
     pub(super) async fn hash(&self, key: &BlobKey, runs: &[Run]) -> Result<Option<Sha256>, BlobError> {
         let mut pieces = std::pin::pin!(self.pieces(key, runs, 0..size(runs)));
         let mut hasher = Sha256::new();
@@ -97,7 +97,7 @@ impl RemoteStore {
         stream::iter(pieces)
             .map(move |(path, range)| {
                 let store = store.clone();
-                // A task of its own, so that it comes whole, however slowly its reader takes the piece before.
+                // Spawned, so that the piece arrives whole, however slowly its reader takes the one before.
                 tokio::spawn(async move { store.piece(&path, range).await })
             })
             .buffered(AHEAD)
@@ -106,18 +106,18 @@ impl RemoteStore {
 
     /// A segment that is not there, or not all of it, is an early end.
     async fn piece(&self, path: &Path, range: Range<u64>) -> io::Result<Bytes> {
-        let wanted = range.end - range.start;
+        let expected = range.end - range.start;
         match self.bucket().get_range(path, range).await {
-            Ok(bytes) if bytes.len() as u64 == wanted => Ok(bytes),
+            Ok(bytes) if bytes.len() as u64 == expected => Ok(bytes),
             Ok(_) | Err(object_store::Error::NotFound { .. }) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Err(error) => Err(self.shortened(path, wanted, error).await),
+            Err(error) => Err(self.shortened(path, expected, error).await),
         }
     }
 
-    /// How servers refuse a range beyond the end differs, so the size itself is asked for.
-    async fn shortened(&self, path: &Path, wanted: u64, error: object_store::Error) -> io::Error {
+    /// Servers refuse a range beyond the end in different ways, so the size itself is read.
+    async fn shortened(&self, path: &Path, expected: u64, error: object_store::Error) -> io::Error {
         match self.bucket().head(path).await {
-            Ok(object) if object.size < wanted => io::ErrorKind::UnexpectedEof.into(),
+            Ok(object) if object.size < expected => io::ErrorKind::UnexpectedEof.into(),
             _ => io::Error::other(error),
         }
     }

@@ -2,12 +2,12 @@ use serde::{Deserialize, Serialize};
 use signalbox_domain::kernel::Sha256Hex;
 use uuid::Uuid;
 
-/// What there is of one file.
+/// The stored state of one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     /// The complete file.
     pub(super) whole: Option<Whole>,
-    /// What an upload has brought that is under way or broke off.
+    /// The part of an upload that is in progress or was interrupted.
     pub(super) part: Option<Part>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Run {
     bytes: u64,
 }
 
-/// A stretch of a file that is an object in the bucket.
+/// A range of a file that is one object in the bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) writer: Uuid,
@@ -93,7 +93,7 @@ pub(super) fn segments(runs: &[Run]) -> impl Iterator<Item = Segment> {
     })
 }
 
-/// `runs` with `segment` behind them.
+/// `runs` followed by `segment`.
 pub(super) fn extended(mut runs: Vec<Run>, segment: &Segment) -> Vec<Run> {
     match runs.last_mut() {
         Some(last)

@@ -6,11 +6,11 @@ use tokio::time::sleep;
 use super::{BucketContext, RemoteStore, record::Record};
 use crate::{BlobError, BlobKey};
 
-/// Records are of a few hundred bytes; one of a file that came in very many pieces may have some hundred thousand.
+/// Records have a few hundred bytes; one of a file that arrived in very many pieces may have some hundred thousand.
 const RECORD_BYTES: u64 = 4 * 1024 * 1024;
-/// A write whose outcome is not known is tried so often, where the record shows that it has not been done.
+/// Limit of tries of a write whose outcome is unknown, as long as the record shows that it has not been done.
 const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(100);
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// A record as it was read or written last.
 #[derive(Debug, Clone)]
@@ -24,13 +24,13 @@ pub(super) struct Slot {
 
 /// Why a record was not written.
 pub(super) enum Lost {
-    /// Somebody else has changed it: this is what it is now.
+    /// Another process has changed it to this.
     To(Box<Slot>),
     Failed(BlobError),
 }
 
 impl Slot {
-    /// A record that is not there yet, as far as anybody knows.
+    /// A record that does not exist yet, as far as is known.
     pub(super) fn absent(store: &RemoteStore, key: &BlobKey) -> Self {
         Self { store: store.clone(), key: key.clone(), record: Record::default(), version: None }
     }
@@ -60,7 +60,7 @@ impl Slot {
         &self.key
     }
 
-    /// Writes `record`, if nobody has changed it.
+    /// Writes `record` unless another process has changed the stored one.
     pub(super) async fn replace(&mut self, record: Record) -> Result<(), Lost> {
         let path = self.store.record_path(&self.key);
         let bytes = serde_json::to_vec(&record).map_err(|error| {
@@ -76,8 +76,8 @@ impl Slot {
                 }
                 Err(error) => error,
             };
-            // Whatever the answer says: it may have been done by a try whose own answer was lost. No two uploads ever
-            // write the same, so the record itself tells.
+            // The answer alone proves nothing: an earlier try may have succeeded and lost its answer. No two uploads
+            // write the same record, so the stored record decides.
             let found = Self::load(&self.store, &self.key).await.map_err(Lost::Failed)?;
             if found.record == record && found.version.is_some() {
                 *self = found;
@@ -93,7 +93,7 @@ impl Slot {
                 }));
             }
             self.version = found.version;
-            sleep(PAUSE * attempt).await;
+            sleep(RETRY_DELAY * attempt).await;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use crate::{
 
 /// So many uploads of one file may begin in the same moment.
 const RIVALS: usize = 100;
-/// Of a file that came in so many runs, only full segments are kept when an upload breaks off.
+/// From this number of runs on, only full segments are kept of an interrupted upload.
 const RUNS: usize = 1_000;
 
 /// A name that no other upload has.
@@ -56,7 +56,7 @@ impl RemoteStore {
     }
 }
 
-/// What an upload that starts at `start` finds there to go on with.
+/// The segments that an upload starting at `start` continues.
 fn continued(record: &Record, start: Start) -> Result<Vec<Run>, BlobError> {
     let Start::At { offset, .. } = start else { return Ok(Vec::new()) };
     match (&record.part, &record.whole) {
@@ -77,11 +77,11 @@ pub(crate) struct Upload {
 
 enum State {
     Idle(Box<Brought>),
-    /// Goes on when the upload is dropped, so that a segment that is as good as there is kept.
+    /// The task continues when the upload is dropped, so that a segment that is nearly complete is kept.
     Busy(JoinHandle<Result<Brought, BlobError>>),
 }
 
-/// What an upload has brought.
+/// The bytes received by an upload.
 struct Brought {
     slot: Slot,
     writer: Uuid,
@@ -92,14 +92,14 @@ struct Brought {
     last: Option<Segment>,
 }
 
-/// What an upload has brought, all of it in the bucket.
+/// The bytes received by an upload, all of them in the bucket.
 pub(crate) struct Settled {
     brought: Brought,
     sha256: Sha256Hex,
 }
 
 impl Upload {
-    /// Goes on behind `runs`. They are hashed again, which also shows whether they are still there.
+    /// Continues behind `runs`. They are hashed again, which also checks that they still exist.
     async fn begun(mut slot: Slot, writer: Uuid, runs: &[Run]) -> Result<Self, BlobError> {
         let Some(hasher) = slot.store().hash(slot.key(), runs).await? else {
             let record = Record { part: None, ..slot.record.clone() };
@@ -136,7 +136,7 @@ impl State {
 impl Sink for Upload {
     type Kept = Settled;
 
-    /// Waits while the bucket is more than a segment behind.
+    /// Waits while the bucket lags by more than a segment.
     async fn push(mut self, mut bytes: &[u8]) -> Result<Self, BlobError> {
         while !bytes.is_empty() {
             let room = self.segment_bytes - self.filling.len();
@@ -214,7 +214,7 @@ impl Brought {
         }
     }
 
-    /// Deletes the last segment, unless it came into the record although that was not said, and is another upload's now.
+    /// Deletes the last segment, unless it is in the record after all, and belongs to another upload now.
     async fn abandon(&self, record: &Record) {
         if let Some(last) = &self.last
             && record.segments().all(|segment| segment != *last)

@@ -1,4 +1,4 @@
-//! What only a bucket can do, or suffer.
+//! Behaviour that only a bucket has.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -95,7 +95,7 @@ async fn fixture() -> (Fixture, Bucket) {
     (Fixture { store: bucket.store(), key: key(1, "file"), place }, bucket)
 }
 
-fn segment_of_nobody(bucket: &Bucket, transfer: u128) -> Path {
+fn orphaned_segment(bucket: &Bucket, transfer: u128) -> Path {
     let transfer = Uuid::from_u128(transfer).to_string();
     bucket.prefix.clone().join(transfer).join("file").join(format!("{:032x}.000000", 7))
 }
@@ -128,7 +128,7 @@ async fn a_file_is_its_segments_and_a_record() {
 }
 
 #[tokio::test]
-async fn a_part_whose_segments_were_taken_away_begins_again() {
+async fn a_part_with_missing_segments_restarts_at_zero() {
     let (fixture, bucket) = fixture().await;
     let content = pattern(3 * MIB);
     fixture.cut_after(&content[..2 * MIB + 9]).await;
@@ -156,9 +156,9 @@ async fn what_an_upload_left_that_was_killed_during_a_deletion_is_swept() {
     fixture.put(b"bytes").await.unwrap();
     fixture.store.delete_transfer(Uuid::from_u128(1)).await.unwrap();
     assert_eq!(bucket.marks().await, 1);
-    let orphan = segment_of_nobody(&bucket, 1);
+    let orphan = orphaned_segment(&bucket, 1);
     bucket.client.put(&orphan, "orphan".into()).await.unwrap();
-    // The transfer's own next upload, under way.
+    // The transfer's own next upload, in progress.
     let mut upload = Upload::start(&fixture.store, &fixture.key, anew());
     upload.send(&pattern(MIB)).await;
     fixture.store.sweep().await.unwrap();
@@ -172,10 +172,36 @@ async fn what_an_upload_left_that_was_killed_during_a_deletion_is_swept() {
 }
 
 #[tokio::test]
+async fn a_transfer_that_cannot_be_swept_keeps_no_other() {
+    let (fixture, bucket) = fixture().await;
+    fixture.put(b"bytes").await.unwrap();
+    fixture.store.delete_transfer(Uuid::from_u128(1)).await.unwrap();
+    let stuck = orphaned_segment(&bucket, 1);
+    bucket.client.put(&stuck, "orphan".into()).await.unwrap();
+    let record = Path::from(stuck.as_ref().replace(&format!("{:032x}.000000", 7), "record"));
+    bucket.client.put(&record, "no record".into()).await.unwrap();
+    fixture.store.sweep().await.unwrap();
+    // Another one is deleted later.
+    fixture.store.receive(&key(2, "file"), anew(), chunks(b"bytes"), |_| {}).await.unwrap();
+    fixture.store.delete_transfer(Uuid::from_u128(2)).await.unwrap();
+    let orphan = orphaned_segment(&bucket, 2);
+    bucket.client.put(&orphan, "orphan".into()).await.unwrap();
+    fixture.store.sweep().await.unwrap_err();
+    fixture.store.sweep().await.unwrap_err();
+    assert_eq!(bucket.segments().await, std::slice::from_ref(&stuck));
+    assert_eq!(bucket.marks().await, 1);
+    // It is tried again.
+    bucket.client.delete(&record).await.unwrap();
+    fixture.store.sweep().await.unwrap();
+    assert!(bucket.segments().await.is_empty());
+    assert_eq!(bucket.marks().await, 0);
+}
+
+#[tokio::test]
 async fn a_deletion_that_a_crash_interrupted_can_be_done_again() {
     let (fixture, bucket) = fixture().await;
     // The records were deleted, and then the gateway was killed.
-    bucket.client.put(&segment_of_nobody(&bucket, 1), "bytes".into()).await.unwrap();
+    bucket.client.put(&orphaned_segment(&bucket, 1), "bytes".into()).await.unwrap();
     assert_eq!(fixture.store.list_transfers().await.unwrap(), [Uuid::from_u128(1)]);
     fixture.store.delete_transfer(Uuid::from_u128(1)).await.unwrap();
     assert!(bucket.segments().await.is_empty());
@@ -216,7 +242,7 @@ async fn two_that_continue_the_same_part_never_mix() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upload_during_which_the_server_is_killed_goes_on_after_its_return() {
+async fn an_upload_survives_a_restart_of_the_killed_server() {
     let server = S3Server::start().await;
     let bucket = Bucket::new(&server);
     let (store, key, content) = (bucket.store(), key(1, "file"), pattern(8 * MIB));

@@ -6,7 +6,7 @@ use crate::support::{Fixture, MIB, Place, Upload, anew, chunks, complete, key, p
 
 in_both_places! {
     deleting_removes_files_and_parts_of_that_transfer_only
-    a_read_under_way_goes_on_to_its_end_or_ends_with_an_error
+    a_read_in_progress_completes_or_fails
     an_upload_under_way_ends_and_leaves_nothing
     an_upload_of_before_the_deletion_does_not_touch_one_of_after_it
     deleting_while_many_uploads_begin_and_end_leaves_nothing
@@ -29,7 +29,7 @@ async fn deleting_removes_files_and_parts_of_that_transfer_only(fixture: Fixture
     assert!(matches!(fixture.store.digest(&fixture.key).await, Err(BlobError::NotFound)));
 }
 
-async fn a_read_under_way_goes_on_to_its_end_or_ends_with_an_error(fixture: Fixture) {
+async fn a_read_in_progress_completes_or_fails(fixture: Fixture) {
     let content = pattern(3 * MIB);
     fixture.put(&content).await.unwrap();
     let (_, body) = fixture.store.read(&fixture.key, None).await.unwrap();

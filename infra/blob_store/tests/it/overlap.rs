@@ -102,7 +102,7 @@ async fn uploads_of_different_files_do_not_meet(fixture: Fixture) {
     assert_eq!(fixture.kept().await, 16);
 }
 
-/// Waits until at least half of `sent` bytes are in the part, and says how many.
+/// Waits until at least half of `sent` bytes are in the part; returns their number.
 async fn await_part(fixture: &Fixture, sent: usize) -> usize {
     loop {
         if let Progress::Part(size) = fixture.store.received(&fixture.key).await.unwrap()

@@ -20,8 +20,8 @@ async fn a_range_gives_its_bytes_and_the_whole_size(fixture: Fixture) {
     fixture.put(&content).await.unwrap();
     let end = content.len();
     for range in [0..0, 0..1, 1..end, 5..MIB + 9, MIB..MIB, end - 1..end, 0..end] {
-        let wanted = range.start as u64..range.end as u64;
-        let (size, body) = fixture.store.read(&fixture.key, Some(wanted)).await.unwrap();
+        let part = range.start as u64..range.end as u64;
+        let (size, body) = fixture.store.read(&fixture.key, Some(part)).await.unwrap();
         assert_eq!(size, end as u64);
         assert!(collect(body).await == content[range.clone()], "{range:?}");
     }
@@ -29,9 +29,9 @@ async fn a_range_gives_its_bytes_and_the_whole_size(fixture: Fixture) {
 
 async fn a_range_beyond_the_end_is_cut(fixture: Fixture) {
     fixture.put(b"0123456789").await.unwrap();
-    for (range, wanted) in [(8..100, "89"), (10..20, ""), (11..20, ""), (0..u64::MAX, "0123456789")] {
+    for (range, expected) in [(8..100, "89"), (10..20, ""), (11..20, ""), (0..u64::MAX, "0123456789")] {
         let (_, body) = fixture.store.read(&fixture.key, Some(range)).await.unwrap();
-        assert_eq!(collect(body).await, wanted.as_bytes());
+        assert_eq!(collect(body).await, expected.as_bytes());
     }
 }
 

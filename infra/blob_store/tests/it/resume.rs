@@ -7,7 +7,7 @@ in_both_places! {
     it_continues_in_another_gateway_and_after_several_cuts
     a_body_that_ends_before_the_total_is_partial
     a_part_that_is_already_whole_completes_without_a_body
-    a_wrong_offset_tells_how_much_is_there_and_changes_nothing
+    a_wrong_offset_reports_the_right_one_and_changes_nothing
     an_upload_from_the_start_forgets_the_part
     a_part_is_what_counts_while_a_file_is_being_replaced
     limits_and_digests_hold_for_the_whole_file
@@ -63,7 +63,7 @@ async fn a_part_that_is_already_whole_completes_without_a_body(fixture: Fixture)
     assert_eq!(received, complete(&content));
 }
 
-async fn a_wrong_offset_tells_how_much_is_there_and_changes_nothing(fixture: Fixture) {
+async fn a_wrong_offset_reports_the_right_one_and_changes_nothing(fixture: Fixture) {
     let error = fixture.receive(at(5, 10), chunks(b"fghij")).await.unwrap_err();
     assert!(matches!(error, BlobError::WrongOffset { present: 0 }), "{error:?}");
 
@@ -122,7 +122,7 @@ async fn a_killed_upload_is_continued_from_what_reached_the_disk(fixture: Fixtur
         upload.send(chunk).await;
     }
     upload.kill().await;
-    // The last batch may still be on its way to the disk: as for a real client, the answer says where to go on.
+    // The last batch may still be in a buffer: as for a real client, the answer contains the offset to continue at.
     let received = loop {
         let offset = match fixture.store.received(&fixture.key).await.unwrap() {
             Progress::Part(size) => usize::try_from(size).unwrap(),

@@ -102,7 +102,7 @@ impl Fixture {
         }
     }
 
-    /// Leaves ten bytes of the file, as a fault of the disk or a rash hand would.
+    /// Leaves ten bytes of the file, as a faulty disk or a manual mistake would.
     pub async fn cut_short(&self) {
         match &self.place {
             Place::Folder(folder) => {
@@ -190,7 +190,7 @@ pub async fn collect(body: impl Stream<Item = io::Result<Bytes>>) -> Vec<u8> {
     try_collect(body).await.unwrap()
 }
 
-/// An upload under way, fed by the test.
+/// An upload in progress, fed by the test.
 pub struct Upload {
     feed: mpsc::Sender<io::Result<Bytes>>,
     came: watch::Receiver<u64>,

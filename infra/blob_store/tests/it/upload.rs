@@ -13,7 +13,7 @@ use signalbox_blob_store::{BlobError, BlobStore, Progress, Receive};
 use crate::support::{Fixture, MIB, Place, anew, chunks, complete, cut, files_in, key, pattern, sha256};
 
 in_both_places! {
-    a_file_comes_back_as_it_was_sent
+    a_downloaded_file_equals_the_uploaded_one
     an_empty_file_is_a_file
     empty_chunks_and_many_tiny_ones_add_up
     a_file_of_exactly_the_limit_is_taken
@@ -28,7 +28,7 @@ in_both_places! {
     an_upload_holds_a_few_mebibytes_at_most
 }
 
-async fn a_file_comes_back_as_it_was_sent(fixture: Fixture) {
+async fn a_downloaded_file_equals_the_uploaded_one(fixture: Fixture) {
     let content = pattern(5 * MIB + 13);
     assert_eq!(fixture.put(&content).await.unwrap(), complete(&content));
     assert!(fixture.content().await == content);
@@ -152,7 +152,7 @@ async fn a_disk_that_refuses_is_named() {
 
 #[tokio::test]
 #[ignore = "needs SIGNALBOX_SMALL_DISK, an empty folder on a file system of at most 16 MiB"]
-async fn a_full_disk_is_told_and_nothing_is_left_on_it() {
+async fn a_full_disk_is_reported_and_leaves_nothing_behind() {
     let disk = std::env::var_os("SIGNALBOX_SMALL_DISK").unwrap();
     let (store, key) = (BlobStore::open(disk.into()).unwrap(), key(1, "large"));
     let content = pattern(20 * MIB);

@@ -1,4 +1,4 @@
-//! Points of one channel as the read model keeps them, with the place in the log that each one came from.
+//! Points of one channel as stored by the read model, with the log place of each.
 
 use super::{
     CodecError, MAX_POINTS,

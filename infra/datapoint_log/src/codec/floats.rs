@@ -1,5 +1,5 @@
-//! A column of floats. What sensors send are decimals with a few digits: those become integers, and every float comes
-//! back bit for bit. Anything else is written as it is.
+//! A column of floats. Sensors usually send decimals with a few digits: those become integers, and every float is
+//! restored bit for bit. Anything else is written unchanged.
 
 use super::{
     CodecError,
@@ -48,7 +48,7 @@ fn decimals(floats: &[f64]) -> Option<(u8, Vec<i64>)> {
     while integers.len() < floats.len() {
         match scaled(floats[integers.len()], SCALES[power]) {
             Some(integer) => integers.push(integer),
-            // What fitted a smaller power need not fit a larger one bit for bit, so all are tried again.
+            // Values that fitted a smaller power need not fit a larger one bit for bit, so all are tried again.
             None if power + 1 < SCALES.len() => {
                 power += 1;
                 integers.clear();

@@ -1,5 +1,5 @@
-//! How datapoints become bytes: columns, steps in time, packed integers; a few bytes a point. What was encoded comes
-//! back bit for bit, and bytes that were not are an error and nothing worse.
+//! Encoding of datapoints: columns, time deltas, packed integers; a few bytes per point. Encoded data is restored bit
+//! for bit; any other bytes yield an error, never a panic.
 
 mod block;
 mod bytes;
@@ -17,7 +17,7 @@ pub use samples::{Sample, decode_firsts, decode_samples, encode_samples, samples
 /// Points of one block or chunk at most; a larger number is not believed.
 pub const MAX_POINTS: usize = 1 << 17;
 
-/// Bytes that are not what they should be.
+/// The bytes are not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// They end too early.

@@ -10,7 +10,7 @@ use crate::ChunkPoint;
 
 const VERSION: u8 = 1;
 
-/// What a part of a chunk comes to.
+/// Aggregates of a part of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
     /// How many points it stands for.
@@ -26,18 +26,18 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// What `points` come to; `None` without any.
+    /// Aggregates of `points`; `None` if there are none.
     pub fn of(points: &[ChunkPoint]) -> Option<Self> {
         let (first, rest) = points.split_first()?;
         Some(rest.iter().fold(Self::one(*first), |sample, point| sample.with(&Self::one(*point))))
     }
 
-    /// What `point` comes to by itself.
+    /// Aggregates of a single point.
     pub fn one(point: ChunkPoint) -> Self {
         Self { count: 1, sum: point.value, first: point, min: point, max: point }
     }
 
-    /// What both come to; `later` is the later one.
+    /// Aggregates of both; `later` follows `self` in time.
     #[must_use]
     pub fn with(self, later: &Self) -> Self {
         Self {

@@ -11,7 +11,7 @@ use crate::{ChunkPoint, Origin, Point};
 
 const ROUNDS: u64 = 400;
 
-/// Numbers as they come: far apart, close together, equal, at the ends.
+/// Typical numbers: far apart, close together, equal, at the limits.
 fn numbers(random: &mut StdRng) -> Vec<i64> {
     let kind = random.random_range(0..5);
     let base: i64 = random.random();
@@ -47,7 +47,7 @@ fn bits(values: &[f64]) -> Vec<u64> {
 }
 
 #[test]
-fn every_column_of_integers_comes_back() {
+fn every_column_of_integers_is_restored() {
     for seed in 0..ROUNDS {
         let numbers = numbers(&mut StdRng::seed_from_u64(seed));
         let mut out = Writer::default();
@@ -59,7 +59,7 @@ fn every_column_of_integers_comes_back() {
 }
 
 #[test]
-fn every_float_comes_back_bit_for_bit() {
+fn every_float_is_restored_bit_for_bit() {
     for seed in 0..ROUNDS {
         let values = values(&mut StdRng::seed_from_u64(seed));
         let mut out = Writer::default();
@@ -142,7 +142,7 @@ fn samples_come_back_and_stand_for_all_points() {
     }
 }
 
-/// What is cut off, changed or made up is an error or other points, never a panic or a huge allocation.
+/// Truncated, changed or random bytes yield an error or other points, never a panic or a huge allocation.
 #[test]
 fn bytes_that_were_not_encoded_do_no_harm() {
     for seed in 0..60 {
@@ -180,7 +180,7 @@ fn the_length_of_a_number_is_known_before() {
     }
 }
 
-/// What the design counts on: a batch of 1,000 decimals of 500 channels.
+/// The design's assumption: a batch of 1,000 decimals of 500 channels.
 #[test]
 fn a_point_of_a_sensor_takes_a_few_bytes() {
     let mut random = StdRng::seed_from_u64(1);

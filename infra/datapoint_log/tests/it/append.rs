@@ -65,7 +65,7 @@ async fn a_batch_is_found_again_by_the_ids_of_its_points() {
 }
 
 #[tokio::test]
-async fn many_senders_share_commits_and_each_is_told_its_own_place() {
+async fn many_senders_share_commits_and_each_gets_its_own_place() {
     let pool = database().await;
     let clock = Clock::manual(noon());
     // Two processes.
@@ -127,7 +127,8 @@ async fn of_many_deletions_of_a_point_one_is_appended() {
         time: 1,
         actor: "system:test".to_owned(),
     };
-    let deleted = join_all((0..8).map(|_| append_tombstone(&pool, &tombstone, noon()))).await;
+    let clock = Clock::manual(noon());
+    let deleted = join_all((0..8).map(|_| append_tombstone(&pool, &tombstone, &clock))).await;
     let positions: Vec<_> = deleted.into_iter().filter_map(|outcome| outcome.unwrap()).collect();
     assert_eq!(positions, [2]);
     assert!(read_row(&pool, place).await.unwrap().is_none());

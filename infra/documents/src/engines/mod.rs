@@ -1,5 +1,6 @@
-//! Who reads files: one engine per family of types, chosen by what the bytes are.
+//! Engines that read files: one per family of types, chosen by the detected type.
 
+mod fields;
 mod native;
 mod pdf;
 mod tika_page;
@@ -12,22 +13,22 @@ pub(crate) use tika_page::TikaPageEngine;
 
 use crate::{block::Block, failure::Failure, layout::PageContent, ocr::Recognition, write::Metadata};
 
-/// What an engine reads.
+/// An engine's input.
 pub(crate) struct Input {
     pub(crate) bytes: Vec<u8>,
-    /// What the bytes are.
+    /// Detected type of the bytes.
     pub(crate) mime_type: &'static str,
     pub(crate) max_pages: usize,
     pub(crate) max_pixels: u32,
 }
 
-/// What an engine read.
+/// An engine's output.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     pub(crate) body: Body,
     pub(crate) metadata: Metadata,
     pub(crate) warnings: Vec<String>,
-    /// Who recognised pages, if any were.
+    /// The OCR engine, if pages were recognised.
     pub(crate) recognised_by: Option<&'static str>,
 }
 

@@ -1,6 +1,6 @@
-use signalbox_pdf::{Library, Page, PdfError, Word};
+use signalbox_pdf::{Library, MAX_WORDS, Page, PdfError, Word};
 
-use super::{Body, Engine, Input, Reading};
+use super::{Body, Engine, Input, Reading, fields};
 use crate::{
     detect,
     failure::Failure,
@@ -49,11 +49,17 @@ impl Engine for PdfEngine {
         for index in 0..count {
             match document.page(index) {
                 Ok(page) => {
-                    let content = content(&page, index, recognition.is_wanted())?;
+                    let content = content(&page, index, recognition.is_enabled())?;
                     if content.needs_recognition {
                         let task =
                             Task { page: index + 1, image: page.draw(recognition.dpi(), input.max_pixels)? };
                         recognition.begin(task)?;
+                    }
+                    if content.is_cut {
+                        warnings.push(format!(
+                            "page {} has more than {MAX_WORDS} words: the others were left out",
+                            index + 1
+                        ));
                     }
                     pages.push(content.page);
                 }
@@ -65,9 +71,9 @@ impl Engine for PdfEngine {
             recognition.progress(index + 1, count);
         }
         let recognised_by = recognition.finish_into(&mut pages, &mut warnings)?;
-        let told = document.metadata();
+        let found = document.metadata();
         let mut metadata = Metadata::new();
-        for (name, value) in [("title", told.title), ("author", told.author), ("subject", told.subject)] {
+        for (name, value) in [("title", found.title), ("author", found.author), ("subject", found.subject)] {
             metadata.insert(name.to_owned(), value.into());
         }
         metadata.insert("page_count".to_owned(), count.into());
@@ -79,13 +85,24 @@ impl Engine for PdfEngine {
 struct PageReading {
     page: PageContent,
     needs_recognition: bool,
+    /// Whether words were left out.
+    is_cut: bool,
 }
 
 fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageReading, Failure> {
-    let words = page.words()?;
+    let mut words = page.words()?;
+    let is_cut = words.len() > MAX_WORDS;
+    words.truncate(MAX_WORDS);
+    let annotations = page.annotations();
+    fields::add(&annotations.fields, &mut words);
     let objects = page.objects();
     let letters: usize = words.iter().map(readable_letters).sum();
     let needs_recognition = may_recognise && letters < FEW_LETTERS && objects.is_visible;
+    if needs_recognition {
+        // The picture says what they mean.
+        words.retain(|word| readable_letters(word) > 0);
+    }
+    let notes = unshown(&annotations.notes, &words);
     let page = PageContent {
         number: index + 1,
         width: page.width(),
@@ -93,9 +110,20 @@ fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageRea
         words,
         rules: objects.rules,
         images: objects.images,
+        notes,
         confidence: None,
     };
-    Ok(PageReading { page, needs_recognition })
+    Ok(PageReading { page, needs_recognition, is_cut })
+}
+
+/// Comments that the page does not show: many repeat what they mark.
+fn unshown(notes: &[String], words: &[Word]) -> Vec<String> {
+    if notes.is_empty() {
+        return Vec::new();
+    }
+    let letters = |text: &str| text.chars().filter(|letter| letter.is_alphanumeric()).collect::<String>();
+    let shown: String = words.iter().map(|word| letters(&word.text)).collect();
+    notes.iter().filter(|note| !shown.contains(&letters(note))).cloned().collect()
 }
 
 /// Letters that mean something outside of the font that shows them.

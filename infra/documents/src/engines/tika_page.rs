@@ -8,7 +8,7 @@ const NAMES: [(&str, &str); 4] = [
     ("dc:subject", "subject"),
     ("content-type", "content_type"),
 ];
-/// Where Tika tells the number of pages.
+/// Tika's key for the number of pages.
 const PAGES: &str = "xmptpg:npages";
 
 /// Reads what a Tika server made of a document.

@@ -8,7 +8,7 @@ use super::{columns::median, hyphens::Words, line::Line};
 const APART: f32 = 0.5;
 /// A row that is further away does not belong to the table, in sizes of the font.
 const FAR: f32 = 4.0;
-/// A line that is no further below belongs to the cell above, if rows are further apart, in sizes of the font.
+/// Greatest distance, in font sizes, at which a line belongs to the cell above, if rows are further apart.
 const CLOSE: f32 = 1.4;
 /// How many of the cells have something in them, and how many letters, at most.
 const FILLED: f32 = 0.5;

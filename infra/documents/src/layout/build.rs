@@ -2,6 +2,7 @@
 
 use super::{
     Part,
+    contents::Title,
     flow::{Group, Kind, Usual},
     hyphens::Words,
     line::Line,
@@ -27,6 +28,14 @@ struct Draft {
     is_open: bool,
     /// Of items: where their markers stand, in order.
     markers: Vec<f32>,
+    /// Of a table of contents: the last page that it stands on.
+    contents_to: Option<usize>,
+}
+
+impl Draft {
+    fn new(page: usize, content: Content, size: f32) -> Self {
+        Self { page, content, size, bold: false, is_open: false, markers: Vec::new(), contents_to: None }
+    }
 }
 
 /// Collects the parts of a document, page by page.
@@ -50,6 +59,7 @@ impl<'a> Builder<'a> {
             match part {
                 Part::Groups(groups) => groups.into_iter().for_each(|group| self.group(page, group)),
                 Part::Table(rows) => self.push(page, Content::Table(rows)),
+                Part::Contents(items, size) => self.contents(page, items, size),
                 Part::Image(text) => self.push(page, Content::ImageRef(text)),
             }
             self.join(begun);
@@ -61,9 +71,29 @@ impl<'a> Builder<'a> {
         self.push(page, Content::Paragraph(text));
     }
 
+    /// A table of contents, which may go on on the next page at the level where it stopped.
+    fn contents(&mut self, page: usize, titles: Vec<Title>, size: f32) {
+        let before = self.drafts.last().and_then(|last| last.contents_to);
+        if before.is_none_or(|before| before + 1 < page) {
+            let content = Content::List { ordered: false, items: Vec::new() };
+            self.drafts.push(Draft::new(page, content, size));
+        }
+        let Some(Draft { content: Content::List { items, .. }, markers, contents_to, .. }) =
+            self.drafts.last_mut()
+        else {
+            return;
+        };
+        *contents_to = Some(page);
+        for Title { left, text } in titles {
+            if markers.is_empty() {
+                markers.push(left);
+            }
+            items.push(Item { level: level_of(markers, left), text, ..Item::default() });
+        }
+    }
+
     fn push(&mut self, page: usize, content: Content) {
-        let draft = Draft { page, content, size: 0.0, bold: false, is_open: false, markers: Vec::new() };
-        self.drafts.push(draft);
+        self.drafts.push(Draft::new(page, content, 0.0));
     }
 
     fn group(&mut self, page: usize, group: Group) {
@@ -78,14 +108,7 @@ impl<'a> Builder<'a> {
                 } else {
                     Content::Paragraph(text)
                 };
-                self.drafts.push(Draft {
-                    page,
-                    content,
-                    size,
-                    bold,
-                    is_open: group.is_full,
-                    markers: Vec::new(),
-                });
+                self.drafts.push(Draft { bold, is_open: group.is_full, ..Draft::new(page, content, size) });
             }
         }
     }
@@ -109,7 +132,7 @@ impl<'a> Builder<'a> {
         let size = lines[0].size;
         let words = &mut lines[0].words;
         words.remove(0);
-        // An inner list that begins its item has its marker beside the outer one.
+        // An inner list at the start of its item has its marker beside the outer one.
         while words.len() > 1 && list::marker(&words[0].text) == Some(Marker::Bullet) {
             left = words.remove(0).area.left;
         }
@@ -120,20 +143,20 @@ impl<'a> Builder<'a> {
             self.drafts.last_mut()
         {
             let level = level_of(markers, left);
-            // Another kind of marker at the outermost level begins another list.
+            // Another kind of marker at the outermost level starts another list.
             if level > 0 || *ordered == number.is_some() {
-                items.push(Item { level, number, text });
+                items.push(Item { level, number, text, ..Item::default() });
                 *is_open = group.is_full;
                 return;
             }
         }
-        let items = vec![Item { level: 0, number, text }];
+        let items = vec![Item { number, text, ..Item::default() }];
         let content = Content::List { ordered: number.is_some(), items };
         let markers = vec![left];
-        self.drafts.push(Draft { page, content, size, bold: false, is_open: group.is_full, markers });
+        self.drafts.push(Draft { is_open: group.is_full, markers, ..Draft::new(page, content, size) });
     }
 
-    /// Joins what ended the column before with what begins the one at `begun`.
+    /// Joins the last block of the previous column with the first one of the column starting at `begun`.
     fn join(&mut self, begun: usize) {
         let before = (self.column..begun).rev().find(|index| self.is_body(*index));
         let is_new = begun < self.drafts.len();
@@ -198,20 +221,20 @@ fn merge(one: &mut Draft, other: &mut Draft, known: &Words) -> bool {
     match (&mut one.content, &mut other.content) {
         (Content::Paragraph(text), Content::Paragraph(next)) => {
             let ended = text.ends_with(['.', '!', '?', ':', '…']);
-            let goes_on = is_alike && one.is_open && !ended;
-            if goes_on {
+            let continues = is_alike && one.is_open && !ended;
+            if continues {
                 known.append(text, next);
                 one.is_open = other.is_open;
             }
-            goes_on
+            continues
         }
         (Content::List { items, .. }, Content::Paragraph(next)) => {
             let last = items.last_mut().filter(|_| is_alike && one.is_open);
-            let goes_on = last.filter(|last| {
-                let begins_small = next.chars().next().is_some_and(char::is_lowercase);
-                !last.text.ends_with(['.', '!', '?']) && begins_small
+            let open = last.filter(|last| {
+                let starts_small = next.chars().next().is_some_and(char::is_lowercase);
+                !last.text.ends_with(['.', '!', '?']) && starts_small
             });
-            match goes_on {
+            match open {
                 Some(last) => {
                     known.append(&mut last.text, next);
                     true
@@ -238,11 +261,11 @@ fn merge(one: &mut Draft, other: &mut Draft, known: &Words) -> bool {
         }
         (Content::Table(rows), Content::Table(next)) => {
             let same_width = rows.first().map(Vec::len) == next.first().map(Vec::len);
-            let goes_on = same_width && one.page < other.page && rows.first() == next.first();
-            if goes_on {
+            let continues = same_width && one.page < other.page && rows.first() == next.first();
+            if continues {
                 rows.extend(next.drain(1..));
             }
-            goes_on
+            continues
         }
         _ => false,
     }

@@ -9,7 +9,7 @@ const GUTTER: f32 = 8.0;
 const GUTTER_SIZES: f32 = 0.8;
 /// A column is at least this wide, in points.
 const COLUMN: f32 = 80.0;
-/// A column that no other page has begins with this many lines.
+/// Lines that a column needs if no other page has it.
 const LINES: usize = 4;
 /// How much of a column its lines fill on average, at least, and how many letters they have: cells of tables do not.
 const FILLED: f32 = 0.55;
@@ -17,7 +17,7 @@ const LETTERS: usize = 14;
 /// Columns within columns.
 const DEPTH: usize = 4;
 
-/// What is on a page, in pieces that are read as a whole.
+/// The content of a page, in pieces that are read as a whole.
 #[derive(Debug, Clone)]
 pub(crate) enum Piece {
     Line(Line),

@@ -24,7 +24,7 @@ pub(crate) struct Group {
     pub(crate) is_full: bool,
 }
 
-/// What a group begins with.
+/// The kind of a group's first line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
     Text,
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
     },
 }
 
-/// What holds for the whole document.
+/// Measures of the whole document.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Usual {
     /// Size of running text.
@@ -105,9 +105,9 @@ pub(crate) fn groups(lines: Vec<Line>, usual: Usual) -> Vec<Group> {
             list::part_marker(&mut line, last + 1);
         }
         let next = lines.peek();
-        let goes_on = groups.last().is_some_and(|open| continues(open, &line, right, usual, next));
+        let is_continued = groups.last().is_some_and(|open| continues(open, &line, right, usual, next));
         match groups.last_mut() {
-            Some(open) if goes_on => open.push(line),
+            Some(open) if is_continued => open.push(line),
             _ => groups.push(Group::new(line, usual)),
         }
     }
@@ -119,7 +119,7 @@ pub(crate) fn groups(lines: Vec<Line>, usual: Usual) -> Vec<Group> {
 
 impl Group {
     fn new(line: Line, usual: Usual) -> Self {
-        let kind = match list::begins(&line) {
+        let kind = match list::marker_of(&line) {
             Some(marker) if !usual.is_larger(&line) => Kind::Item { marker, left: line.area.left },
             _ => Kind::Text,
         };
@@ -140,7 +140,7 @@ impl Group {
         &self.lines[self.lines.len() - 1]
     }
 
-    /// Where the text of an item begins, after its marker.
+    /// Left edge of an item's text, after its marker.
     fn text_left(&self) -> f32 {
         let first = &self.lines[0];
         match self.kind {
@@ -171,12 +171,13 @@ fn continues(open: &Group, line: &Line, right: f32, usual: Usual, next: Option<&
     }
     let left = open.text_left();
     if matches!(open.kind, Kind::Item { .. }) {
-        // What follows an item is set in like its text, or begins below its marker and the item was full.
+        // A continuation of an item is indented like its text, or starts below its marker if the item's line was
+        // full.
         let is_below = line.area.left > left - 0.6 * size;
-        return list::begins(line).is_none() && is_below;
+        return list::marker_of(line).is_none() && is_below;
     }
     let room = found_room(last, line, right);
-    if list::begins(line).is_some() && !usual.is_larger(line) {
+    if list::marker_of(line).is_some() && !usual.is_larger(line) {
         let hangs = next.is_some_and(|next| next.area.left > line.area.left + 0.5 * size);
         let is_flush = (line.area.left - last.area.left).abs() < 0.5 * size;
         return is_flush && !room && !hangs;

@@ -45,11 +45,10 @@ impl Words {
     }
 
     fn seam(&self, text: &str, next: &str) -> Seam {
-        if text.ends_with(['\u{AD}', '\u{2010}']) && text.chars().nth_back(1).is_some_and(char::is_alphabetic)
-        {
+        if text.ends_with('\u{AD}') && text.chars().nth_back(1).is_some_and(char::is_alphabetic) {
             return Seam::Divided;
         }
-        let Some(head) = text.strip_suffix('-') else { return Seam::Space };
+        let Some(head) = text.strip_suffix(['-', '\u{2010}']) else { return Seam::Space };
         let before = head.rsplit(char::is_whitespace).next().unwrap_or_default();
         let after = next.split(char::is_whitespace).next().unwrap_or_default();
         let (Some(last), Some(first)) = (before.chars().next_back(), after.chars().next()) else {
@@ -67,7 +66,8 @@ impl Words {
             return Seam::Nothing;
         }
         let divided = self.knows(&format!("{before}{plain}"));
-        let hyphenated = self.knows(&format!("{before}-{plain}"));
+        let hyphenated =
+            ['-', '\u{2010}'].iter().any(|hyphen| self.knows(&format!("{before}{hyphen}{plain}")));
         if hyphenated && !divided { Seam::Nothing } else { Seam::Divided }
     }
 }
@@ -107,6 +107,8 @@ mod tests {
             ("Über\u{AD}", "gang", "Übergang"),
             ("dash -", "here", "dash - here"),
             ("Prü-", "fung, die", "Prüfung, die"),
+            ("Prü\u{2010}", "fung", "Prüfung"),
+            ("E\u{2010}Mail\u{2010}", "Adresse", "E\u{2010}Mail\u{2010}Adresse"),
         ] {
             let mut text = first.to_owned();
             words.append(&mut text, second);

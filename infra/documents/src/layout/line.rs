@@ -1,12 +1,18 @@
 //! Words become pieces of lines: what stands beside each other without a wide gap.
 
-use signalbox_pdf::{Area, Word};
+use signalbox_pdf::{Area, Word, scripts};
 
 /// A gap from which on words belong to different pieces, in sizes of the font. Justified text may be split, too; what is
 /// in one column is put together again.
 const WIDE_GAP: f32 = 1.0;
 /// How far the baselines of one line may lie apart, in sizes of the font: a raised number belongs to its line.
 const BASELINE: f32 = 0.45;
+/// Numbers that are smaller than this share of the line's letters, and stand higher or lower by these, in its size, are
+/// raised or lowered; those no further away belong to the word before.
+const SCRIPT: f32 = 0.85;
+const HIGHER: f32 = 0.15;
+const LOWER: f32 = 0.08;
+const SCRIPT_GAP: f32 = 0.2;
 /// How far a marker of a list may stand before its text.
 const MARKER_GAP: f32 = 4.5;
 
@@ -52,9 +58,9 @@ impl Line {
             (self.size, self.baseline) = (word.style.size, word.baseline);
         }
         let says_something = |word: &&Word| word.text.chars().any(char::is_alphanumeric);
-        let mut telling = self.words.iter().filter(says_something).peekable();
-        self.bold = telling.peek().is_some() && telling.clone().all(|word| word.style.bold);
-        self.mono = telling.peek().is_some() && telling.all(|word| word.style.mono);
+        let mut words = self.words.iter().filter(says_something).peekable();
+        self.bold = words.peek().is_some() && words.clone().all(|word| word.style.bold);
+        self.mono = words.peek().is_some() && words.all(|word| word.style.mono);
     }
 
     /// Takes in another piece of the same line.
@@ -64,16 +70,34 @@ impl Line {
         self.measure();
     }
 
-    /// Its words with spaces between them.
+    /// Its words with spaces between them; raised and lowered numbers belong to the word before.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
+        let mut right = f32::MIN;
         for word in &self.words {
-            if !text.is_empty() {
+            let script = self.script(word);
+            let is_stuck = script.is_some() && word.area.left - right < SCRIPT_GAP * self.size;
+            if !text.is_empty() && !is_stuck {
                 text.push(' ');
             }
-            text.push_str(&word.text);
+            text.push_str(script.as_deref().unwrap_or(&word.text));
+            right = word.area.right;
         }
         text
+    }
+
+    /// The number that `word` is if it is set higher or lower than the line, such as the mark of a note.
+    fn script(&self, word: &Word) -> Option<String> {
+        let higher = (self.baseline - word.baseline) / self.size.max(1.0);
+        if word.style.size > SCRIPT * self.size || word.style.turned {
+            None
+        } else if higher >= HIGHER {
+            scripts::raised(&word.text)
+        } else if higher <= -LOWER {
+            scripts::lowered(&word.text)
+        } else {
+            None
+        }
     }
 
     /// Whether its text ends with one of `letters`.
@@ -153,4 +177,29 @@ fn belong_together(before: &Line, line: &Line, gap: f32) -> bool {
     let size = before.size.max(line.size).max(1.0);
     let distance = line.area.left - before.area.right;
     distance < gap * size || (distance < MARKER_GAP * size && super::list::is_marker(before, line))
+}
+
+#[cfg(test)]
+mod tests {
+    use signalbox_pdf::Style;
+
+    use super::*;
+
+    #[test]
+    fn raised_numbers_belong_to_the_word_before() {
+        let word = |text: &str, left: f32, right: f32, baseline: f32, size: f32| Word {
+            text: text.to_owned(),
+            area: Area { left, top: baseline - size, right, bottom: baseline },
+            baseline,
+            style: Style { size, ..Style::default() },
+        };
+        let line = Line::new(vec![
+            word("as", 0.0, 10.0, 100.0, 10.0),
+            word("noted", 14.0, 40.0, 100.0, 10.0),
+            word("12", 41.0, 46.0, 96.0, 6.0),
+            word("in", 50.0, 60.0, 100.0, 10.0),
+            word("7", 64.0, 70.0, 100.0, 7.0),
+        ]);
+        assert_eq!(line.text(), "as noted¹² in 7");
+    }
 }

@@ -1,4 +1,4 @@
-//! What begins an item of a list.
+//! Markers of list items.
 
 use super::line::Line;
 
@@ -32,8 +32,8 @@ pub(crate) fn marker(word: &str) -> Option<Marker> {
     if is_number { inner.parse().ok().map(Marker::Number) } else { None }
 }
 
-/// The marker that `line` begins with, if something follows it.
-pub(crate) fn begins(line: &Line) -> Option<Marker> {
+/// The marker at the start of `line`, if text follows it.
+pub(crate) fn marker_of(line: &Line) -> Option<Marker> {
     let first = line.words.first()?;
     if line.words.len() < 2 {
         return None;
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markers_are_told_from_words() {
+    fn markers_are_distinguished_from_words() {
         for (word, expected) in [
             ("•", Some(Marker::Bullet)),
             ("–", Some(Marker::Bullet)),

@@ -1,14 +1,16 @@
 //! Layout analysis: words with places become blocks.
 //!
-//! The steps, per page unless said otherwise: tables between rules are taken out; words become pieces of lines; headers,
-//! footers and page numbers, known by their repetition in the document, are taken out; pieces are put into reading order,
-//! column by column; pieces that stand below each other become tables; lines become groups; groups become headings, by
-//! what their look means in the whole document, items of lists, or paragraphs; what a column or page has cut in two is
-//! joined.
+//! The steps, per page unless said otherwise: tables between rules are taken out; words become pieces of lines;
+//! headers, footers and page numbers, recognised by their look and repetition, are removed except for the first;
+//! pieces are put into reading order, column by column; tables of contents become lists; pieces that are aligned
+//! below each other become tables; lines become groups; groups become headings (by the meaning of their look in the
+//! whole document), list items, or paragraphs; blocks cut by the end of a column or page are joined.
 
 mod aligned;
 mod build;
 mod columns;
+mod contents;
+mod direction;
 mod flow;
 mod hyphens;
 mod line;
@@ -42,11 +44,36 @@ pub struct PageContent {
     pub rules: Vec<Rule>,
     /// Where images are.
     pub images: Vec<Area>,
+    /// Comments, which have no place in the text.
+    pub notes: Vec<String>,
     /// How sure recognition was, 0 to 1; none for text that was in the file.
     pub confidence: Option<f32>,
 }
 
-/// What layout analysis found.
+impl PageContent {
+    /// Turns what is on the page clockwise, by quarters.
+    pub(crate) fn turn(&mut self, quarters: u32) {
+        for _ in 0..quarters % 4 {
+            let height = self.height;
+            let turned = |area: Area| Area {
+                left: height - area.bottom,
+                top: area.left,
+                right: height - area.top,
+                bottom: area.right,
+            };
+            for word in &mut self.words {
+                word.area = turned(word.area);
+                (word.baseline, word.style.turned) = (word.area.bottom, !word.style.turned);
+            }
+            self.images.iter_mut().for_each(|image| *image = turned(*image));
+            self.rules =
+                std::mem::take(&mut self.rules).into_iter().map(|rule| rule.turned(height)).collect();
+            (self.width, self.height) = (self.height, self.width);
+        }
+    }
+}
+
+/// The result of layout analysis.
 #[derive(Debug, Default)]
 pub struct Layout {
     /// The content in reading order.
@@ -59,13 +86,16 @@ pub struct Layout {
 enum Part {
     Groups(Vec<Group>),
     Table(Vec<Vec<String>>),
+    /// A table of contents, and the size of its letters.
+    Contents(Vec<contents::Title>, f32),
     Image(String),
 }
 
 /// Understands the layout of a document.
 pub fn analyse(mut pages: Vec<PageContent>) -> Layout {
     let mut known = Words::default();
-    for page in &pages {
+    for page in &mut pages {
+        direction::arrange(page);
         known.learn(&page.words);
     }
     let mut tables: Vec<Vec<ruled::Found>> = Vec::new();
@@ -79,9 +109,14 @@ pub fn analyse(mut pages: Vec<PageContent>) -> Layout {
         tables.push(ruled::take(&page.rules, &mut page.words, &known));
         lines.push(line::gather(std::mem::take(&mut page.words)));
     }
-    let heights: Vec<f32> = pages.iter().map(|page| page.height).collect();
-    let margins = margins::take(&mut lines, &heights);
     let usual = flow::usual(lines.iter().flatten());
+    let mut edged: Vec<margins::Page<'_>> = Vec::with_capacity(pages.len());
+    for (index, lines) in lines.iter_mut().enumerate() {
+        let has_more =
+            !(tables[index].is_empty() && turned[index].is_empty() && pages[index].notes.is_empty());
+        edged.push(margins::Page { lines, height: pages[index].height, has_more });
+    }
+    let margins = margins::take(&mut edged, usual);
     let mut gutters = Gutters::default();
     let mut builder = build::Builder::new(usual, &known);
     for (index, page) in pages.iter().enumerate() {
@@ -96,6 +131,9 @@ pub fn analyse(mut pages: Vec<PageContent>) -> Layout {
         builder.page(page.number, parts);
         for line in line::gather(std::mem::take(&mut turned[index])) {
             builder.paragraph(page.number, line.text());
+        }
+        for note in &page.notes {
+            builder.paragraph(page.number, note.clone());
         }
     }
     let margins = margins.into_iter().map(|margins| (margins.header, margins.footer)).collect();
@@ -152,9 +190,23 @@ fn page_parts(
     parts
 }
 
-/// Tables that stand in the lines of a column, and the groups between them.
+/// Tables and tables of contents that stand in the lines of a column, and the groups between them.
 fn column_parts(lines: Vec<Line>, usual: Usual, known: &Words, parts: &mut Vec<Part>) {
-    let rows = line::rows(lines);
+    let mut rows = line::rows(lines);
+    let mut begun = 0;
+    for contents in contents::find(&rows) {
+        let mut before = std::mem::take(&mut rows);
+        rows = before.split_off(contents.rows.end - begun);
+        before.truncate(contents.rows.start - begun);
+        begun = contents.rows.end;
+        row_parts(before, usual, known, parts);
+        parts.push(Part::Contents(contents.titles, contents.size));
+    }
+    row_parts(rows, usual, known, parts);
+}
+
+/// Tables that stand in `rows`, and the groups between them.
+fn row_parts(rows: Vec<Vec<Line>>, usual: Usual, known: &Words, parts: &mut Vec<Part>) {
     let tables = aligned::find(&rows, known);
     let mut rows = rows.into_iter().enumerate().peekable();
     let text = |rows: Vec<Vec<Line>>, parts: &mut Vec<Part>| {
@@ -185,7 +237,8 @@ fn column_parts(lines: Vec<Line>, usual: Usual, known: &Words, parts: &mut Vec<P
 pub fn plain(pages: Vec<PageContent>) -> Vec<Block> {
     let mut gutters = Gutters::default();
     let mut blocks = Vec::new();
-    for page in pages {
+    for mut page in pages {
+        direction::arrange(&mut page);
         let pieces = line::gather(page.words).into_iter().map(Piece::Line).collect();
         let mut text = String::new();
         for region in columns::regions(pieces, &mut gutters) {
@@ -199,6 +252,10 @@ pub fn plain(pages: Vec<PageContent>) -> Vec<Block> {
                 }
                 text.push_str(&line.text());
             }
+        }
+        for note in &page.notes {
+            text.push_str(if text.is_empty() { "" } else { "\n\n" });
+            text.push_str(note);
         }
         blocks.push(Block { page: Some(page.number), content: crate::block::Content::Paragraph(text) });
     }

@@ -110,7 +110,7 @@ fn ink(image: &GrayImage, [left, top, right, bottom]: [f32; 4]) -> f32 {
     dark as f32 / all.max(1) as f32
 }
 
-/// The title of the element that `tag` begins with; Tesseract uses both kinds of quotation marks.
+/// The title of the element whose start tag is `tag`; Tesseract uses both kinds of quotation marks.
 fn title_of(tag: &str) -> Option<&str> {
     let rest = &tag[tag.find("title=")? + "title=".len()..];
     let quote = rest.chars().next()?;

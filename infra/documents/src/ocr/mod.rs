@@ -1,6 +1,8 @@
-//! Who recognises text in pictures.
+//! Text recognition in images.
 
+mod admitted;
 mod hocr;
+mod paper;
 mod remote;
 mod tesseract;
 pub(crate) mod vision;
@@ -8,6 +10,7 @@ pub(crate) mod vision;
 use serde::{Deserialize, Serialize};
 use signalbox_pdf::{Area, GrayImage, Style, Word};
 
+pub(crate) use admitted::Admitted;
 pub(crate) use remote::{AT_ONCE, Link, Remote};
 pub(crate) use tesseract::{Tesseract, installed_languages};
 
@@ -39,7 +42,7 @@ pub struct Picture {
     pub pixels: Vec<u8>,
 }
 
-/// What was recognised on a page.
+/// The recognised content of a page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recognised {
     /// From 1.
@@ -48,6 +51,8 @@ pub struct Recognised {
     pub width: f32,
     /// Height of the picture in points.
     pub height: f32,
+    /// Quarter turns clockwise by which the picture was turned to be read.
+    pub turns: u32,
     /// In reading order as far as the recogniser knows it.
     pub words: Vec<RecognisedWord>,
 }
@@ -77,7 +82,7 @@ pub(crate) trait Recogniser {
     fn languages(&self) -> &[String];
     /// Takes a picture; may return before it is recognised.
     fn begin(&mut self, task: Task, language: &str) -> Result<(), Failure>;
-    /// Gives back all that was recognised since the last call.
+    /// returns all that was recognised since the last call.
     fn finish(&mut self) -> Result<Vec<Recognised>, Failure>;
     /// Forgets what has begun.
     fn abandon(&mut self);
@@ -92,7 +97,7 @@ pub(crate) struct Recognition<'a> {
 }
 
 impl<'a> Recognition<'a> {
-    /// With nobody, or in a language that is known.
+    /// `engine` is `None`, or the language is known.
     pub(crate) fn new(
         recogniser: Option<&'a mut dyn Recogniser>,
         language: &str,
@@ -110,7 +115,7 @@ impl<'a> Recognition<'a> {
         Ok(Self { recogniser, language: language.to_owned(), begun: 0, progress })
     }
 
-    pub(crate) fn is_wanted(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         self.recogniser.is_some()
     }
 
@@ -139,21 +144,46 @@ impl<'a> Recognition<'a> {
             let Some(page) = recognised.page.checked_sub(1).and_then(|index| pages.get_mut(index)) else {
                 continue;
             };
-            page.confidence = Some(confidence(&recognised.words));
             if recognised.words.is_empty() {
                 warnings.push(format!("no text was recognised on page {}", page.number));
             }
-            // A page that lay on its side has been turned.
-            (page.width, page.height) = (recognised.width, recognised.height);
-            let bold = bold_lines(&recognised.words);
-            let words =
-                recognised.words.into_iter().zip(bold).map(|(recognised, bold)| word(recognised, bold));
-            page.words = words.collect();
-            restore_bullets(&mut page.words);
+            add(recognised, page);
         }
         self.begun = 0;
         Ok(Some(recogniser.name()))
     }
+}
+
+/// Adds what was recognised to the text that `page` has.
+fn add(recognised: Recognised, page: &mut PageContent) {
+    page.confidence = Some(confidence(&recognised.words));
+    // A page that lay on its side has been turned.
+    page.turn(recognised.turns);
+    (page.width, page.height) = (recognised.width, recognised.height);
+    let bold = bold_lines(&recognised.words);
+    let words = recognised.words.into_iter().zip(bold).map(|(recognised, bold)| word(recognised, bold));
+    let mut words: Vec<Word> = words.collect();
+    restore_bullets(&mut words);
+    words.retain(|word| !page.words.iter().any(|own| is_same_place(own, word)));
+    page.words.append(&mut words);
+}
+
+/// How much of the smaller of two words both cover to be the same letters, and how much larger one of them can be.
+const COVERED: f32 = 0.5;
+const LARGER: f32 = 4.0;
+
+/// Whether both show the same letters. Text of no size, or over half a page, hides nothing.
+fn is_same_place(own: &Word, recognised: &Word) -> bool {
+    let (one, other) = (own.area, recognised.area);
+    let both = Area {
+        left: one.left.max(other.left),
+        top: one.top.max(other.top),
+        right: one.right.min(other.right),
+        bottom: one.bottom.min(other.bottom),
+    };
+    let size = |area: Area| area.width().max(0.0) * area.height().max(0.0);
+    let (least, most) = (size(one).min(size(other)), size(one).max(size(other)));
+    both.width() > 0.0 && size(both) > COVERED * least && most < LARGER * least
 }
 
 /// The mean, weighted by letters; 0 where nothing was recognised.
@@ -203,12 +233,66 @@ fn restore_bullets(words: &mut [Word]) {
     for index in 0..words.len().saturating_sub(1) {
         let is_level =
             |one: &Word, other: &Word| (one.baseline - other.baseline).abs() < 0.3 * one.style.size;
-        let begins = index == 0 || !is_level(&words[index - 1], &words[index]);
+        let is_first = index == 0 || !is_level(&words[index - 1], &words[index]);
         let (word, next) = (&words[index], &words[index + 1]);
         let gap = next.area.left - word.area.right;
         let is_apart = is_level(word, next) && gap > BULLET_GAP * word.style.size;
-        if begins && is_apart && BULLETS.contains(&word.text.as_str()) {
+        if is_first && is_apart && BULLETS.contains(&word.text.as_str()) {
             words[index].text = "•".to_owned();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(text: &str, left: f32, top: f32) -> Word {
+        Word {
+            text: text.to_owned(),
+            area: Area { left, top, right: left + 50.0, bottom: top + 10.0 },
+            baseline: top + 8.0,
+            style: Style { size: 10.0, ..Style::default() },
+        }
+    }
+
+    fn seen(text: &str, left: f32, top: f32) -> RecognisedWord {
+        let area = (left, top, left + 50.0, top + 10.0);
+        let text = text.to_owned();
+        RecognisedWord { text, confidence: 0.9, area, baseline: top + 8.0, size: 10.0, ink: 0.2 }
+    }
+
+    fn added(page: &mut PageContent, turns: u32, words: Vec<RecognisedWord>) -> Vec<&str> {
+        let (width, height) = if turns.is_multiple_of(2) { (600.0, 800.0) } else { (800.0, 600.0) };
+        add(Recognised { page: 1, width, height, turns, words }, page);
+        page.words.iter().map(|word| word.text.as_str()).collect()
+    }
+
+    #[test]
+    fn recognition_adds_to_the_text_of_a_page() {
+        let mut page = PageContent { width: 600.0, height: 800.0, ..PageContent::default() };
+        page.words = vec![own("Received", 400.0, 20.0), own("12.3.", 460.0, 20.0)];
+        let words =
+            vec![seen("Recelved", 401.0, 21.0), seen("12.8.", 459.0, 19.0), seen("Letter", 50.0, 100.0)];
+        assert_eq!(added(&mut page, 0, words), ["Received", "12.3.", "Letter"]);
+        assert!(page.confidence.is_some_and(|sure| (sure - 0.9).abs() < 0.001));
+    }
+
+    #[test]
+    fn text_of_a_turned_page_turns_with_it() {
+        let mut page = PageContent { width: 600.0, height: 800.0, ..PageContent::default() };
+        page.words = vec![own("Stamp", 100.0, 20.0)];
+        assert_eq!(added(&mut page, 1, vec![seen("Letter", 50.0, 100.0)]), ["Stamp", "Letter"]);
+        assert_eq!(page.words[0].area, Area { left: 770.0, top: 100.0, right: 780.0, bottom: 150.0 });
+        assert!(page.words[0].style.turned && !page.words[1].style.turned);
+    }
+
+    #[test]
+    fn text_without_a_place_hides_nothing() {
+        let mut page = PageContent { width: 600.0, height: 800.0, ..PageContent::default() };
+        page.words = vec![own("", 50.0, 100.0), own("page", 0.0, 0.0)];
+        page.words[0].area = Area { left: 60.0, top: 105.0, right: 60.0, bottom: 105.0 };
+        page.words[1].area = Area { left: 0.0, top: 0.0, right: 600.0, bottom: 800.0 };
+        assert_eq!(added(&mut page, 0, vec![seen("Letter", 50.0, 100.0)]), ["", "page", "Letter"]);
     }
 }

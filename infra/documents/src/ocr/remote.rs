@@ -10,6 +10,8 @@ pub(crate) trait Link {
     fn send(&mut self, task: Task) -> Result<(), Failure>;
     /// Waits for what was recognised on the pictures since the last call.
     fn receive(&mut self) -> Result<Vec<Recognised>, Failure>;
+    /// Waits until this process may recognise pages itself.
+    fn admit(&mut self) -> Result<(), Failure>;
 }
 
 /// Recognises by asking the process that started this one.

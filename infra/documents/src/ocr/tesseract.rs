@@ -2,7 +2,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Barrier, Mutex, PoisonError,
         mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
     },
     thread,
@@ -11,7 +11,7 @@ use std::{
 use signalbox_pdf::GrayImage;
 use tesseract_rs::{TessPageSegMode, TesseractAPI};
 
-use super::{Recognised, RecognisedWord, Recogniser, Task, hocr};
+use super::{Recognised, RecognisedWord, Recogniser, Task, hocr, paper};
 use crate::failure::Failure;
 
 /// Pages whose words are less sure may lie on their side.
@@ -25,6 +25,13 @@ const NICE: i32 = 10;
 
 type Answer = Result<Recognised, Failure>;
 
+/// The next task of a pool thread.
+enum Order {
+    Recognise(Task, String),
+    /// Load the data of a language, and wait until every other thread has done so.
+    Load(String, Arc<Barrier>),
+}
+
 /// Recognises with the system's Tesseract, pages in parallel, each thread with an interface of its own.
 pub(crate) struct Tesseract {
     tessdata: PathBuf,
@@ -35,8 +42,9 @@ pub(crate) struct Tesseract {
 }
 
 struct Pool {
-    tasks: SyncSender<(Task, String)>,
+    orders: SyncSender<Order>,
     answers: Receiver<Answer>,
+    threads: usize,
 }
 
 /// ISO 639-3 codes of the languages whose data are in `tessdata`.
@@ -65,16 +73,30 @@ impl Tesseract {
     }
 
     fn start(&self) -> Pool {
-        let (tasks, waiting) = sync_channel::<(Task, String)>(1);
+        let (orders, waiting) = sync_channel::<Order>(1);
         let (sender, answers) = channel();
         let waiting = Arc::new(Mutex::new(waiting));
+        let mut threads = 0;
         for _ in 0..self.threads {
             let (waiting, sender, tessdata) = (waiting.clone(), sender.clone(), self.tessdata.clone());
             let worker = thread::Builder::new().stack_size(STACK_BYTES);
             // Without a single thread the first task fails, and says so.
-            let _ = worker.spawn(move || work(&waiting, &sender, &tessdata));
+            let started = worker.spawn(move || work(&waiting, &sender, &tessdata));
+            threads += usize::from(started.is_ok());
         }
-        Pool { tasks, answers }
+        Pool { orders, answers, threads }
+    }
+
+    /// Loads the data of `language` and of orientation in every thread, for a process that may soon open no more files.
+    pub(crate) fn prepare(&mut self, language: &str) {
+        let pool = self.pool.take().unwrap_or_else(|| self.start());
+        let barrier = Arc::new(Barrier::new(pool.threads + 1));
+        let ordered = (0..pool.threads)
+            .all(|_| pool.orders.send(Order::Load(language.to_owned(), barrier.clone())).is_ok());
+        if ordered {
+            barrier.wait();
+        }
+        self.pool = Some(pool);
     }
 }
 
@@ -91,7 +113,8 @@ impl Recogniser for Tesseract {
         if self.pool.is_none() {
             self.pool = Some(self.start());
         }
-        let sent = self.pool.as_ref().map(|pool| pool.tasks.send((task, language.to_owned())));
+        let sent =
+            self.pool.as_ref().map(|pool| pool.orders.send(Order::Recognise(task, language.to_owned())));
         match sent {
             Some(Ok(())) => {
                 self.waiting += 1;
@@ -126,18 +149,28 @@ impl Recogniser for Tesseract {
 }
 
 /// A thread of the pool: an interface stays as long as the language does.
-fn work(tasks: &Mutex<Receiver<(Task, String)>>, answers: &Sender<Answer>, tessdata: &Path) {
-    // Pages keep every core busy for seconds: what takes milliseconds goes first. Where it cannot, it does not.
+fn work(orders: &Mutex<Receiver<Order>>, answers: &Sender<Answer>, tessdata: &Path) {
+    // Pages keep every core busy for seconds, so short work gets priority. A failure is harmless.
     let _ = rustix::process::nice(NICE);
     let mut ready: Option<(String, TesseractAPI)> = None;
+    let mut orientation = Orientation { tessdata, loaded: None };
     loop {
-        let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((task, language)) = next else { return };
+        let next = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let (task, language) = match next {
+            Ok(Order::Recognise(task, language)) => (task, language),
+            Ok(Order::Load(language, all)) => {
+                ready = open(tessdata, &language).map(|api| (language, api));
+                orientation.loaded = orientation.open();
+                all.wait();
+                continue;
+            }
+            Err(_) => return,
+        };
         if ready.as_ref().is_none_or(|(known, _)| *known != language) {
             ready = open(tessdata, &language).map(|api| (language.clone(), api));
         }
         let answer = match &ready {
-            Some((_, api)) => recognise(api, task, tessdata),
+            Some((_, api)) => recognise(api, task, &orientation),
             None => Err(Failure::unavailable(format!("the data of language {language} cannot be loaded"))),
         };
         if answers.send(answer).is_err() {
@@ -154,24 +187,40 @@ fn open(tessdata: &Path, language: &str) -> Option<TesseractAPI> {
     Some(api)
 }
 
-fn recognise(api: &TesseractAPI, task: Task, tessdata: &Path) -> Answer {
-    let mut image = task.image;
+/// Finds out how pages lie.
+struct Orientation<'a> {
+    tessdata: &'a Path,
+    /// If the data had to be loaded beforehand.
+    loaded: Option<TesseractAPI>,
+}
+
+impl Orientation<'_> {
+    fn open(&self) -> Option<TesseractAPI> {
+        let api = TesseractAPI::new();
+        api.init(self.tessdata, ORIENTATION).ok()?;
+        Some(api)
+    }
+}
+
+fn recognise(api: &TesseractAPI, task: Task, orientation: &Orientation<'_>) -> Answer {
+    let (mut image, mut turns) = (task.image, 0);
+    paper::even_out(&mut image);
     let Read { mut words, is_sideways } = read(api, &image)?;
     if (is_sideways || super::confidence(&words) < UNSURE)
-        && let Some(turned) = upright(&image, tessdata)
+        && let Some((quarters, turned)) = upright(&image, orientation)
     {
         let again = read(api, &turned)?;
         let is_better = super::confidence(&again.words) > super::confidence(&words);
         // Lines that go down may have been read well; they are no less so level, and in order.
         if is_better || (is_sideways && !again.is_sideways) {
-            (words, image) = (again.words, turned);
+            (words, image, turns) = (again.words, turned, quarters);
         }
     }
     let points = |pixels: u32| pixels as f32 * 72.0 / image.dpi.max(1) as f32;
-    Ok(Recognised { page: task.page, width: points(image.width), height: points(image.height), words })
+    Ok(Recognised { page: task.page, width: points(image.width), height: points(image.height), turns, words })
 }
 
-/// What was read on a picture as it lies.
+/// The words read on an image without rotation.
 struct Read {
     words: Vec<RecognisedWord>,
     /// Most lines do not go from left to right.
@@ -193,10 +242,17 @@ fn read(api: &TesseractAPI, image: &GrayImage) -> Result<Read, Failure> {
     Ok(Read { words, is_sideways: hocr::is_sideways(&hocr) })
 }
 
-/// The picture turned so that its text is upright; none if it is, or cannot be told.
-fn upright(image: &GrayImage, tessdata: &Path) -> Option<GrayImage> {
-    let api = TesseractAPI::new();
-    api.init(tessdata, ORIENTATION).ok()?;
+/// The image rotated by quarter turns until its text is upright; `None` if it is upright, or if the orientation is
+/// unknown.
+fn upright(image: &GrayImage, orientation: &Orientation<'_>) -> Option<(u32, GrayImage)> {
+    let opened;
+    let api = match &orientation.loaded {
+        Some(loaded) => loaded,
+        None => {
+            opened = orientation.open()?;
+            &opened
+        }
+    };
     api.set_image(&image.pixels, image.width as i32, image.height as i32, 1, image.width as i32).ok()?;
     let (degrees, confidence, ..) = api.detect_os().ok()?;
     if confidence < TURN_CONFIDENCE {
@@ -204,7 +260,10 @@ fn upright(image: &GrayImage, tessdata: &Path) -> Option<GrayImage> {
     }
     match degrees {
         // How far it has been turned; the rest of the circle turns it back.
-        90 | 180 | 270 => Some(turn(image, (360 - degrees as u32) / 90)),
+        90 | 180 | 270 => {
+            let quarters = (360 - degrees as u32) / 90;
+            Some((quarters, turn(image, quarters)))
+        }
         _ => None,
     }
 }

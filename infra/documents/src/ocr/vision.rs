@@ -1,4 +1,4 @@
-//! What Google Vision says of a picture (`AnnotateImageResponse.fullTextAnnotation`), as words of ours.
+//! Converts Google Vision's answer (`AnnotateImageResponse.fullTextAnnotation`) to words.
 //!
 //! Its words are pieces without punctuation; ours end where it saw a space. Places are turned upright and straightened
 //! like those of hOCR.
@@ -92,7 +92,7 @@ struct BreakOut {
     kind: String,
 }
 
-/// Letters up to a space, and where the box of each piece begins and ends.
+/// Letters up to a space, and the start and end of each piece's box.
 #[derive(Debug, Default)]
 struct Piece {
     text: String,
@@ -119,14 +119,14 @@ pub(crate) fn words(
     let pages = response.full_text_annotation.unwrap_or_default().pages;
     let paragraphs = pages.into_iter().flat_map(|page| page.blocks).flat_map(|block| block.paragraphs);
     let mut pieces: Vec<Piece> = paragraphs.flat_map(|paragraph| pieces(paragraph.words)).collect();
-    let (width, height) = turn_upright(&mut pieces, size);
+    let (turns, (width, height)) = turn_upright(&mut pieces, size);
     straighten(&mut pieces);
     let scale = 72.0 / dpi.max(1) as f32;
     let mut words = Vec::with_capacity(pieces.len());
     for line in pieces.chunk_by(|one, _| !one.ends_line) {
         line_words(line, scale, &mut words);
     }
-    Ok(Recognised { page, width: width * scale, height: height * scale, words })
+    Ok(Recognised { page, width: width * scale, height: height * scale, turns, words })
 }
 
 fn pieces(words: Vec<WordOut>) -> Vec<Piece> {
@@ -156,8 +156,8 @@ fn pieces(words: Vec<WordOut>) -> Vec<Piece> {
     pieces
 }
 
-/// Turns the picture by quarters until most letters are upright; gives back its width and height then.
-fn turn_upright(pieces: &mut [Piece], (width, height): (u32, u32)) -> (f32, f32) {
+/// Turns the picture by quarters until most letters are upright; returns how many, clockwise, and its width and height then.
+fn turn_upright(pieces: &mut [Piece], (width, height): (u32, u32)) -> (u32, (f32, f32)) {
     let (width, height) = (width as f32, height as f32);
     let mut directions = [0.0_f32; 4];
     for piece in pieces.iter() {
@@ -168,7 +168,7 @@ fn turn_upright(pieces: &mut [Piece], (width, height): (u32, u32)) -> (f32, f32)
     }
     let most = (0..4).max_by(|one, other| directions[*one].total_cmp(&directions[*other])).unwrap_or(0);
     if directions[most] <= directions[0] {
-        return (width, height);
+        return (0, (width, height));
     }
     for corner in pieces.iter_mut().flat_map(|piece| &mut piece.corners) {
         let VertexOut { x, y } = *corner;
@@ -178,7 +178,8 @@ fn turn_upright(pieces: &mut [Piece], (width, height): (u32, u32)) -> (f32, f32)
             _ => (height - y, x),
         };
     }
-    if most == 2 { (width, height) } else { (height, width) }
+    // Letters that go down have been turned clockwise once; the rest of the circle turns them back.
+    (4 - most as u32, if most == 2 { (width, height) } else { (height, width) })
 }
 
 /// Turns the picture back by the mean slope of its words.
@@ -289,13 +290,13 @@ mod tests {
             word("zwei", turned(200.0, 20.0, 100.0), "LINE_BREAK"),
         ]);
         let found = words(&answer, 1, (300, 600), 72).unwrap();
-        assert_eq!((found.width, found.height), (600.0, 300.0));
+        assert_eq!((found.width, found.height, found.turns), (600.0, 300.0, 3));
         assert_eq!(found.words[0].area, (50.0, 20.0, 150.0, 60.0));
         assert_eq!(found.words[1].area, (200.0, 20.0, 300.0, 60.0));
     }
 
     #[test]
-    fn what_is_no_text_is_told_apart() {
+    fn text_is_distinguished_from_other_marks() {
         assert_eq!(words(b"{\"responses\":[{}]}", 1, (10, 10), 72).unwrap().words, []);
         assert_eq!(words(b"{\"responses\":[{\"error\":{\"code\":7}}]}", 1, (10, 10), 72), Err(Some(7)));
         assert_eq!(words(b"<html>", 1, (10, 10), 72), Err(None));

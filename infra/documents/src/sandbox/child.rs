@@ -1,4 +1,5 @@
-//! The process that parses: reads documents from its standard input one after the other until that ends.
+//! The process that parses one document, which it reads from its standard input. It ends with it, so that nothing of a document
+//! is left for the next one.
 
 use std::{
     cell::RefCell,
@@ -11,39 +12,44 @@ use crate::{
     detect,
     failure::Failure,
     ocr::{Link, Recognised, Task},
-    reader::{Reader, Request},
+    reader::{Abilities, Reader, Request},
 };
 
-/// Runs until the parent closes the pipe.
+/// Reads a document and ends.
 ///
 /// # Errors
 /// When the restrictions cannot be taken, or the pipe breaks.
 pub fn run() -> io::Result<()> {
+    signalbox_confinement::close_inherited()?;
     // A document that makes any thread panic has won against this process, but not against its parent.
     std::panic::set_hook(Box::new(|_| abort()));
     let mut from = io::stdin().lock();
     let mut to = io::stdout().lock();
     let Some(Hello { places, limits }) = frames::read(&mut from)? else { return Ok(()) };
     let mut reader = Reader::new(&places, limits);
-    restrict::restrict(&places, limits)?;
-    frames::write(&mut to, &FromChild::Ready(reader.abilities()))?;
-    while let Some(message) = frames::read(&mut from)? {
-        let ToChild::Read { name, mime_type, options, remote_languages, bytes } = message else {
-            return Err(io::ErrorKind::InvalidData.into());
-        };
-        let bytes = take(&mut from, bytes)?;
-        restrict::allow_cpu(limits.cpu_seconds)?;
-        let request = Request {
-            bytes,
-            name: &name,
-            mime_type: mime_type.as_deref().and_then(detect::known),
-            options: &options,
-            remote_languages: &remote_languages,
-        };
-        let answer = read(&mut reader, request, &mut from, &mut to);
-        frames::write(&mut to, &answer)?;
+    let protection = restrict::restrict(&places, limits)?;
+    let abilities = Abilities { protection, ..reader.abilities() };
+    frames::write(&mut to, &FromChild::Ready(abilities))?;
+    let Some(message) = frames::read(&mut from)? else { return Ok(()) };
+    let ToChild::Read { name, mime_type, options, remote_languages, bytes } = message else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    if protection.seccomp && !protection.landlock {
+        // Which files may be opened is not limited, so what this document may need is loaded, and nothing after that.
+        reader.prepare(&options);
+        signalbox_confinement::forbid_opening()?;
     }
-    Ok(())
+    let bytes = take(&mut from, bytes)?;
+    restrict::allow_cpu(limits.cpu_seconds)?;
+    let request = Request {
+        bytes,
+        name: &name,
+        mime_type: mime_type.as_deref().and_then(detect::known),
+        options: &options,
+        remote_languages: &remote_languages,
+    };
+    let answer = read(&mut reader, request, &mut from, &mut to);
+    frames::write(&mut to, &answer)
 }
 
 fn take(from: &mut impl Read, bytes: u64) -> io::Result<Vec<u8>> {
@@ -57,13 +63,13 @@ fn take(from: &mut impl Read, bytes: u64) -> io::Result<Vec<u8>> {
 fn read(reader: &mut Reader, request: Request<'_>, from: &mut dyn Read, to: &mut dyn Write) -> FromChild {
     // Progress and pictures go over the same pipe, one after the other.
     let pipe = RefCell::new(to);
-    let mut told = 0;
+    let mut reported = 0;
     let mut progress = |done: usize, all: usize| {
-        // Told a hundred times at most: a book has many pages.
+        // Reported a hundred times at most: a book has many pages.
         let step = done * 100 / all.max(1);
-        if all > 1 && step > told {
-            told = step;
-            // Whoever does not listen will notice the end.
+        if all > 1 && step > reported {
+            reported = step;
+            // A parent that has gone closes the pipe, which ends this process later.
             let _ = frames::write(&mut **pipe.borrow_mut(), &FromChild::Progress { done, all });
         }
     };
@@ -83,9 +89,9 @@ struct Pipe<'a, 'w> {
 impl Link for Pipe<'_, '_> {
     fn send(&mut self, task: Task) -> Result<(), Failure> {
         let Task { page, image } = task;
-        let told = FromChild::Picture { page, width: image.width, height: image.height, dpi: image.dpi };
+        let picture = FromChild::Picture { page, width: image.width, height: image.height, dpi: image.dpi };
         let mut to = self.to.borrow_mut();
-        frames::write(&mut **to, &told).map_err(broken)?;
+        frames::write(&mut **to, &picture).map_err(broken)?;
         to.write_all(&image.pixels).and_then(|()| to.flush()).map_err(broken)
     }
 
@@ -93,6 +99,14 @@ impl Link for Pipe<'_, '_> {
         frames::write(&mut **self.to.borrow_mut(), &FromChild::Recognise).map_err(broken)?;
         match frames::read(self.from).map_err(broken)? {
             Some(ToChild::Words(answer)) => answer,
+            _ => Err(broken(io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    fn admit(&mut self) -> Result<(), Failure> {
+        frames::write(&mut **self.to.borrow_mut(), &FromChild::Admit).map_err(broken)?;
+        match frames::read(self.from).map_err(broken)? {
+            Some(ToChild::Admitted(answer)) => answer,
             _ => Err(broken(io::ErrorKind::InvalidData.into())),
         }
     }

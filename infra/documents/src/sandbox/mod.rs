@@ -1,6 +1,7 @@
-//! Every document is parsed in a process of its own kind: limited, without network, replaced when it dies.
+//! Every document is parsed in a process of its own: limited, without network, ended afterwards.
 
 mod child;
+mod fair;
 mod frames;
 mod pool;
 mod restrict;
@@ -9,6 +10,7 @@ mod worker;
 use serde::{Deserialize, Serialize};
 
 pub use child::run as run_child;
+pub use fair::{FairPlaces, Full, Place, Share, Sizes};
 pub(crate) use pool::{Job, Pool, PoolOptions};
 pub use pool::{PoolError, Progress};
 
@@ -28,7 +30,7 @@ struct Hello {
     limits: Limits,
 }
 
-/// What the parent says.
+/// A message of the parent.
 #[derive(Debug, Serialize, Deserialize)]
 enum ToChild {
     /// Read the document whose bytes follow.
@@ -39,11 +41,13 @@ enum ToChild {
         remote_languages: Vec<String>,
         bytes: u64,
     },
-    /// What is on the pictures since the last answer.
+    /// The words on the pictures since the last answer.
     Words(Result<Vec<Recognised>, Failure>),
+    /// The answer to [`FromChild::Admit`].
+    Admitted(Result<(), Failure>),
 }
 
-/// What a child says.
+/// A message of a child.
 #[derive(Debug, Serialize, Deserialize)]
 enum FromChild {
     /// Limits hold; these are the abilities.
@@ -61,6 +65,8 @@ enum FromChild {
     },
     /// Recognise the pictures.
     Recognise,
+    /// This process is about to recognise pages itself, which takes long; it waits for the answer.
+    Admit,
     Done(Box<Parsed>),
     Failed(Failure),
 }

@@ -1,16 +1,23 @@
-//! A few children that wait for documents, so that starting one is nobody's delay.
+//! A few children that wait for a document each. The next one is started while a document is read, so that callers do not
+//! wait for a start.
 
 use std::{
     collections::VecDeque,
     io,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
-use tokio::{io::AsyncRead, sync::Semaphore, time::timeout};
+use tokio::{io::AsyncRead, time::timeout};
 
-use super::worker::{Ended, Worker};
+use super::{
+    FairPlaces, Share, Sizes,
+    worker::{Admission, Ended, Worker},
+};
 use crate::{
     engines::Places,
     extraction::Parsed,
@@ -20,27 +27,24 @@ use crate::{
     services::GoogleVision,
 };
 
-/// After how many documents a child is replaced, lest small leaks add up.
-const DOCUMENTS: usize = 500;
-
-/// What a pool is made of.
+/// The settings of a pool.
 #[derive(Debug, Clone)]
 pub(crate) struct PoolOptions {
     /// The program that parses.
     pub(crate) program: PathBuf,
-    /// What makes it do so.
+    /// The arguments that make the program a parser.
     pub(crate) arguments: Vec<String>,
     /// Where its libraries are.
     pub(crate) places: Places,
-    /// What one document may take.
+    /// Limits of one document.
     pub(crate) limits: Limits,
     /// Children, and so documents, at the same time.
     pub(crate) children: usize,
     /// How long a document may wait for a child.
-    pub(crate) patience: Duration,
+    pub(crate) queue_timeout: Duration,
 }
 
-/// Told of pages done, of all.
+/// Called with the number of pages done and of all pages.
 pub type Progress<'a> = &'a mut (dyn FnMut(usize, usize) + Send);
 
 /// A document to be read.
@@ -49,15 +53,15 @@ pub(crate) struct Job<'a, R> {
     pub(crate) bytes: R,
     /// How many.
     pub(crate) length: u64,
-    /// What it is called.
+    /// Name of the file.
     pub(crate) name: &'a str,
-    /// What it is, if that is not to be found out from the bytes.
+    /// The type of the bytes, if it cannot be detected.
     pub(crate) mime_type: Option<&'static str>,
-    /// What is asked for.
     pub(crate) options: &'a Options,
     /// The service that recognises, if the options name one.
     pub(crate) recognise: Option<&'a GoogleVision>,
-    /// Told of pages done.
+    /// The principal that holds the place.
+    pub(crate) share: &'a Share,
     pub(crate) progress: Progress<'a>,
 }
 
@@ -78,8 +82,20 @@ pub(crate) struct Pool {
 struct Inner {
     options: PoolOptions,
     idle: Mutex<VecDeque<Worker>>,
-    places: Semaphore,
+    /// Children that are being started.
+    starting: AtomicUsize,
+    /// For documents whose text is only to be taken out: milliseconds, mostly. They share the processors.
+    reading: FairPlaces,
+    recognition: Recognition,
     abilities: Abilities,
+}
+
+/// The places of documents whose pages are recognised: seconds a page.
+pub(super) struct Recognition {
+    pub(super) places: FairPlaces,
+    /// For those that wait for one. Each keeps its process and its bytes meanwhile; when these are taken too, a document
+    /// waits at its place for reading.
+    pub(super) waiting: FairPlaces,
 }
 
 impl Pool {
@@ -89,9 +105,25 @@ impl Pool {
     /// [`PoolError`].
     pub(crate) async fn start(options: PoolOptions) -> Result<Self, PoolError> {
         let first = Worker::start(&options).await?;
-        let (places, more) = (Semaphore::new(options.children.max(1)), options.children.saturating_sub(1));
+        let (children, more) = (options.children.max(1), options.children.saturating_sub(1));
+        let reading = FairPlaces::new(Sizes {
+            places: 2 * children,
+            anonymous_each: children,
+            anonymous: 2 * children,
+        });
+        let anonymous_each = children.div_ceil(2);
+        let recognition = Recognition {
+            places: FairPlaces::new(Sizes { places: children, anonymous_each, anonymous: children }),
+            waiting: FairPlaces::new(Sizes {
+                places: 4 * children,
+                anonymous_each: 2 * children,
+                anonymous: 3 * children,
+            }),
+        };
         let abilities = first.abilities.clone();
-        let inner = Inner { options, idle: Mutex::new(VecDeque::from([first])), places, abilities };
+        let idle = Mutex::new(VecDeque::from([first]));
+        let starting = AtomicUsize::new(0);
+        let inner = Inner { options, idle, starting, reading, recognition, abilities };
         let pool = Self { inner: Arc::new(inner) };
         (0..more).for_each(|_| pool.refill());
         Ok(pool)
@@ -102,7 +134,6 @@ impl Pool {
         self.inner.options.children.max(1)
     }
 
-    /// What the children can do.
     pub(crate) fn abilities(&self) -> &Abilities {
         &self.inner.abilities
     }
@@ -113,9 +144,15 @@ impl Pool {
     /// [`Failure`], of this document alone.
     pub(crate) async fn extract<R: AsyncRead + Unpin>(&self, job: Job<'_, R>) -> Result<Parsed, Failure> {
         let busy = || Failure::unavailable("too many documents are being read: try again in a moment");
-        let place = timeout(self.inner.options.patience, self.inner.places.acquire()).await;
-        let _place = place.map_err(|_| busy())?.map_err(|_| busy())?;
+        let queue_timeout = self.inner.options.queue_timeout;
+        let place = timeout(queue_timeout, self.inner.reading.take(job.share)).await;
+        let place = place.map_err(|_| busy())?.map_err(|_| busy())?;
+        let recognition = &self.inner.recognition;
+        let admission =
+            Admission { share: job.share, place: Some(place), recognition, timeout: queue_timeout };
         let idle = self.inner.idle().pop_front();
+        // The child ends with its document.
+        self.refill();
         let mut worker = match idle {
             Some(worker) => worker,
             None => Worker::start(&self.inner.options).await.map_err(|error| {
@@ -124,28 +161,31 @@ impl Pool {
             })?,
         };
         let wall = Duration::from_secs(self.inner.options.limits.wall_seconds);
-        match worker.read(job, wall).await {
-            Ended::Said(ended) if worker.done < DOCUMENTS => {
-                self.inner.idle().push_back(worker);
-                ended.map(|parsed| *parsed)
-            }
+        match worker.read(job, admission, wall).await {
             Ended::Said(ended) => {
-                self.refill();
+                // Reaped beside the answer.
+                tokio::spawn(async move { worker.kill().await });
                 ended.map(|parsed| *parsed)
             }
-            Ended::Died(failure) => {
+            Ended::Crashed(failure) => {
                 tracing::warn!(%failure, "a document ended the process that parsed it");
-                self.refill();
                 Err(failure)
             }
         }
     }
 
-    /// Starts another child beside what goes on.
+    /// Starts another child in the background, unless enough are idle or starting.
     fn refill(&self) {
         let inner = self.inner.clone();
+        let waiting = inner.idle().len() + inner.starting.fetch_add(1, Ordering::Relaxed);
+        if waiting >= inner.options.children.max(1) {
+            inner.starting.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
         tokio::spawn(async move {
-            match Worker::start(&inner.options).await {
+            let started = Worker::start(&inner.options).await;
+            inner.starting.fetch_sub(1, Ordering::Relaxed);
+            match started {
                 Ok(worker) => {
                     let mut idle = inner.idle();
                     if idle.len() < inner.options.children {

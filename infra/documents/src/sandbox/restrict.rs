@@ -1,4 +1,4 @@
-//! What a parsing process gives up before it sees a document.
+//! The rights that a parsing process drops before it sees a document.
 
 use std::{io, path::PathBuf};
 
@@ -6,15 +6,15 @@ use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
     time::{ClockId, clock_gettime},
 };
-use signalbox_confinement::Confinement;
+use signalbox_confinement::{Confinement, Protection};
 
 use crate::{engines::Places, reader::Limits};
 
 /// Where fonts are described.
 const FONTS: &str = "/etc/fonts";
 
-/// Takes the restrictions that hold for all documents.
-pub(super) fn restrict(places: &Places, limits: Limits) -> io::Result<()> {
+/// Takes the restrictions, and reports which the kernel has.
+pub(super) fn restrict(places: &Places, limits: Limits) -> io::Result<Protection> {
     let engines = [&places.pdfium, &places.tessdata].into_iter().flatten().cloned();
     let readable = engines.chain([PathBuf::from(FONTS)]).collect();
     Confinement { memory_bytes: limits.memory_bytes, readable, becomes_another: false }.confine()

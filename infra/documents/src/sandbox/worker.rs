@@ -2,11 +2,14 @@
 
 use std::{
     io,
+    pin::pin,
     process::{ExitStatus, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use futures::future::try_join_all;
+use rustix::process::{Pid, setpriority_process};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -14,8 +17,8 @@ use tokio::{
 };
 
 use super::{
-    FromChild, Hello, ToChild, frames,
-    pool::{Job, PoolOptions},
+    FromChild, Full, Hello, Place, Share, ToChild, frames,
+    pool::{Job, PoolOptions, Recognition},
 };
 use crate::{
     extraction::Parsed,
@@ -31,6 +34,15 @@ const START: Duration = Duration::from_secs(20);
 /// How long a child that closed its pipe may take to end.
 const END: Duration = Duration::from_secs(2);
 
+/// Most documents are read in this time. One that takes longer, such as a large picture that is prepared for recognition, gives
+/// way to everything that takes milliseconds.
+const QUICK: Duration = Duration::from_millis(250);
+/// The priority that its main thread then has; its other threads inherit it.
+const NICE: i32 = 10;
+
+/// How often a stopped clock is looked at.
+const CHECK: Duration = Duration::from_secs(1);
+
 /// Pixels of a picture for a service: more than any of them takes.
 const MAX_PIXELS: u64 = 1 << 28;
 
@@ -40,16 +52,14 @@ pub(super) struct Worker {
     to: ChildStdin,
     from: ChildStdout,
     pub(super) abilities: Abilities,
-    /// Documents that it has read.
-    pub(super) done: usize,
 }
 
 /// How reading ended.
 pub(super) enum Ended {
-    /// The child said so and is ready for the next.
+    /// The child said so, and ends.
     Said(Result<Box<Parsed>, Failure>),
     /// The child is gone.
-    Died(Failure),
+    Crashed(Failure),
 }
 
 impl Worker {
@@ -70,25 +80,39 @@ impl Worker {
             frames::receive(&mut from).await
         };
         match timeout(START, ready).await?? {
-            FromChild::Ready(abilities) => Ok(Self { child, to, from, abilities, done: 0 }),
+            FromChild::Ready(abilities) => Ok(Self { child, to, from, abilities }),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 
     /// Has a document read; `wall` is the time that it may take.
-    pub(super) async fn read<R: AsyncRead + Unpin>(&mut self, job: Job<'_, R>, wall: Duration) -> Ended {
-        self.done += 1;
-        let deadline = Instant::now() + wall;
-        match timeout_at(deadline, self.talk(job)).await {
-            Ok(Ok(ended)) => Ended::Said(ended),
-            Ok(Err(Broken::Input)) => {
-                self.kill().await;
-                Ended::Died(Failure::unreadable())
+    pub(super) async fn read<R: AsyncRead + Unpin>(
+        &mut self,
+        job: Job<'_, R>,
+        admission: Admission<'_>,
+        wall: Duration,
+    ) -> Ended {
+        let (clock, id) = (WallClock::start(wall), self.child.id());
+        let talk = async {
+            let mut talk = pin!(self.talk(job, admission, &clock));
+            match timeout(QUICK, &mut talk).await {
+                Ok(ended) => ended,
+                Err(_) => {
+                    give_way(id);
+                    talk.await
+                }
             }
-            Ok(Err(Broken::Pipe)) => Ended::Died(self.reason().await),
-            Err(_) => {
+        };
+        match clock.limit(talk).await {
+            Some(Ok(ended)) => Ended::Said(ended),
+            Some(Err(Broken::Input)) => {
                 self.kill().await;
-                Ended::Died(Failure::Timeout { seconds: wall.as_secs() })
+                Ended::Crashed(Failure::unreadable())
+            }
+            Some(Err(Broken::Pipe)) => Ended::Crashed(self.reason().await),
+            None => {
+                self.kill().await;
+                Ended::Crashed(Failure::Timeout { seconds: wall.as_secs() })
             }
         }
     }
@@ -96,6 +120,8 @@ impl Worker {
     async fn talk<R: AsyncRead + Unpin>(
         &mut self,
         mut job: Job<'_, R>,
+        mut admission: Admission<'_>,
+        clock: &WallClock,
     ) -> Result<Result<Box<Parsed>, Failure>, Broken> {
         let read = ToChild::Read {
             name: job.name.to_owned(),
@@ -116,6 +142,10 @@ impl Worker {
                 FromChild::Recognise => {
                     let words = recognise(job.recognise, std::mem::take(&mut pictures), job.options).await;
                     frames::send(&mut self.to, &ToChild::Words(words)).await?;
+                }
+                FromChild::Admit => {
+                    let admitted = clock.stopped(admission.recognise()).await;
+                    frames::send(&mut self.to, &ToChild::Admitted(admitted)).await?;
                 }
                 FromChild::Done(parsed) => return Ok(Ok(parsed)),
                 FromChild::Failed(failure) => return Ok(Err(failure)),
@@ -168,6 +198,100 @@ impl Worker {
     }
 }
 
+/// Lowers the priority of a child's main thread, for good: each child reads one document.
+fn give_way(id: Option<u32>) {
+    if let Some(id) = id.and_then(|id| Pid::from_raw(id.cast_signed()))
+        && let Err(error) = setpriority_process(Some(id), NICE)
+    {
+        tracing::debug!(%error, "the priority of a parser was not lowered");
+    }
+}
+
+/// The places that a document holds while it is read.
+pub(super) struct Admission<'a> {
+    pub(super) share: &'a Share,
+    /// Held from the beginning; given up when the document recognises, or waits to.
+    pub(super) place: Option<Place>,
+    pub(super) recognition: &'a Recognition,
+    /// Longest wait for it.
+    pub(super) timeout: Duration,
+}
+
+impl Admission<'_> {
+    /// Waits for a place of recognition, so that pages that take minutes hold up no document that takes milliseconds.
+    async fn recognise(&mut self) -> Result<(), Failure> {
+        let busy = || Failure::unavailable("too many pictures are being recognised: try again in a moment");
+        let Recognition { places, waiting } = self.recognition;
+        if let Some(place) = places.try_take(self.share) {
+            self.place = Some(place);
+            return Ok(());
+        }
+        let turn = async {
+            let waits = waiting.take(self.share).await?;
+            self.place = None;
+            let place = places.take(self.share).await?;
+            drop(waits);
+            Ok::<_, Full>(place)
+        };
+        let place = timeout(self.timeout, turn).await.map_err(|_| busy())?.map_err(|_| busy())?;
+        self.place = Some(place);
+        Ok(())
+    }
+}
+
+/// The time that a document may take, without that in which it waits for its turn.
+struct WallClock {
+    state: Mutex<Wall>,
+}
+
+/// When a document's time is over.
+#[derive(Clone, Copy)]
+enum Wall {
+    Running { deadline: Instant },
+    Stopped { left: Duration },
+}
+
+impl WallClock {
+    fn start(wall: Duration) -> Self {
+        Self { state: Mutex::new(Wall::Running { deadline: Instant::now() + wall }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, Wall> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `waiting`, which is bounded by itself, off this clock.
+    async fn stopped<T>(&self, waiting: impl Future<Output = T>) -> T {
+        let left = match *self.state() {
+            Wall::Running { deadline } => deadline.saturating_duration_since(Instant::now()),
+            Wall::Stopped { left } => left,
+        };
+        *self.state() = Wall::Stopped { left };
+        let result = waiting.await;
+        *self.state() = Wall::Running { deadline: Instant::now() + left };
+        result
+    }
+
+    /// The result of `work`; `None` when its time is over.
+    async fn limit<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            let until = match *self.state() {
+                Wall::Running { deadline } => deadline,
+                Wall::Stopped { .. } => Instant::now() + CHECK,
+            };
+            if let Ok(result) = timeout_at(until, &mut work).await {
+                return Some(result);
+            }
+            if let Wall::Running { deadline } = *self.state()
+                && deadline <= Instant::now()
+            {
+                return None;
+            }
+        }
+    }
+}
+
 /// Has all `pictures` recognised at the same time.
 async fn recognise(
     service: Option<&GoogleVision>,
@@ -180,7 +304,7 @@ async fn recognise(
     try_join_all(asked).await
 }
 
-/// What broke while a child was talked to.
+/// Failures of the conversation with a child.
 enum Broken {
     /// The document.
     Input,

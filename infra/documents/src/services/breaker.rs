@@ -1,7 +1,7 @@
 //! Leaves a service alone that fails again and again: callers are answered at once, and it can recover.
 //!
-//! After [`FAILURES`] calls in a row that failed it is open: nobody calls. After [`PAUSE`] one caller may try; if that
-//! works, all may again, else another pause begins.
+//! After [`FAILURES`] consecutive failures it is open and rejects calls. After [`RETRY_DELAY`] one trial call is
+//! allowed; if it succeeds, the breaker closes, otherwise it stays open for another delay.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// Failures in a row after which it opens.
 pub(super) const FAILURES: u32 = 5;
 /// How long it stays open before one call may try.
-pub(super) const PAUSE: Duration = Duration::from_secs(20);
+pub(super) const RETRY_DELAY: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub(super) struct Breaker {
@@ -70,13 +70,17 @@ impl Breaker {
     }
 
     fn open(&self, state: &mut State) {
-        tracing::warn!(service = self.name, pause_seconds = PAUSE.as_secs(), "a service is left alone");
-        *state = State::Open { until: Instant::now() + PAUSE };
+        tracing::warn!(
+            service = self.name,
+            retry_delay_seconds = RETRY_DELAY.as_secs(),
+            "circuit breaker opened after repeated failures"
+        );
+        *state = State::Open { until: Instant::now() + RETRY_DELAY };
     }
 }
 
 impl Permit<'_> {
-    /// Tells how the call ended.
+    /// Reports the outcome of the call.
     pub(super) fn settle(mut self, worked: bool) {
         self.settled = true;
         let mut state = self.breaker.state();
@@ -123,12 +127,12 @@ mod tests {
         assert!(!breaker.is_open());
         fail(&breaker, 1);
         assert!(breaker.is_open() && breaker.admit().is_none());
-        advance(PAUSE).await;
+        advance(RETRY_DELAY).await;
         let trying = breaker.admit().unwrap();
         assert!(breaker.admit().is_none());
         trying.settle(false);
         assert!(breaker.admit().is_none());
-        advance(PAUSE).await;
+        advance(RETRY_DELAY).await;
         breaker.admit().unwrap().settle(true);
         fail(&breaker, FAILURES - 1);
         assert!(breaker.admit().is_some());
@@ -141,7 +145,7 @@ mod tests {
         fail(&breaker, FAILURES);
         late.settle(true);
         assert!(breaker.is_open());
-        advance(PAUSE).await;
+        advance(RETRY_DELAY).await;
         drop(breaker.admit().unwrap());
         assert!(breaker.admit().is_some());
     }

@@ -1,6 +1,6 @@
 //! Google Cloud Vision recognises text: `images:annotate` with `DOCUMENT_TEXT_DETECTION`,
-//! <https://cloud.google.com/vision/docs/reference/rest/v1/images/annotate>. A picture goes there as JPEG, one request each;
-//! words come back with places and confidences.
+//! <https://cloud.google.com/vision/docs/reference/rest/v1/images/annotate>. Each picture is sent as JPEG in one
+//! request; the answer has words with places and confidences.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use image::{ExtendedColorType, codecs::jpeg::JpegEncoder};

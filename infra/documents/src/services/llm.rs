@@ -135,7 +135,7 @@ fn meaning(text: &str) -> usize {
     text.chars().filter(|letter| letter.is_alphanumeric()).count()
 }
 
-/// What the model said, without a fence around all of it.
+/// The model's answer, without a code fence around all of it.
 fn content(answer: &Answer) -> Result<String, String> {
     if !answer.status.is_success() {
         tracing::warn!(status = answer.status.as_u16(), "the language model refused a piece of a document");

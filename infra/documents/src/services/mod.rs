@@ -1,4 +1,4 @@
-//! What the parent asks over the network: Tika, Google Cloud Vision, a language model. Children have no network.
+//! Network services called by the parent: Tika, Google Cloud Vision, a language model. Children have no network.
 //!
 //! Every call has a limit of time and of bytes. A service that fails again and again is left alone for a while: see
 //! [`breaker`].
@@ -27,7 +27,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// A service behind HTTP.
 pub(crate) struct Service {
-    /// What it is called in messages.
+    /// Name of the service in messages.
     name: &'static str,
     address: String,
     client: Client,
@@ -35,7 +35,6 @@ pub(crate) struct Service {
     breaker: Breaker,
 }
 
-/// What it answered.
 #[derive(Debug)]
 struct Answer {
     status: StatusCode,
@@ -68,7 +67,7 @@ impl Service {
             .build()
             .map_err(unusable)?;
         let address = address.trim_end_matches('/').to_owned();
-        // An address that is no address is told at the start.
+        // A malformed address is reported at startup.
         client.get(&address).build().map_err(unusable)?;
         let limit = Duration::from_secs(seconds.max(1));
         Ok(Self { name, address, client, limit, breaker: Breaker::new(name) })
@@ -106,7 +105,7 @@ impl Service {
         }
     }
 
-    /// What a caller is told when there was no answer; the log has the cause.
+    /// The failure shown to callers when a service does not answer; the log has the cause.
     fn unavailable(&self, error: &CallError) -> Failure {
         tracing::warn!(service = self.name, cause = ?error, "a service did not answer");
         Failure::unavailable(format!("{} is not available: {error}; try again in a moment", self.name))

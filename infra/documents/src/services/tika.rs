@@ -1,7 +1,7 @@
 //! Apache Tika, a server that reads many more types: <https://cwiki.apache.org/confluence/display/TIKA/TikaServer>.
 //!
-//! A document goes there in one request, as it is read, and comes back as XHTML, which a child of this process reads like
-//! any other page: the parent parses nothing.
+//! A document is streamed to Tika in one request and returned as XHTML, which a child of this process reads like any
+//! other page: the parent parses nothing.
 
 use std::{
     io,
@@ -30,7 +30,7 @@ const PIECES: usize = 4;
 /// How long the question whether it is there may take, and how long its answer holds.
 const PROBE: Duration = Duration::from_millis(500);
 const HOLDS: Duration = Duration::from_secs(15);
-/// What stands for a document without any content.
+/// The page of a document without any content.
 const EMPTY_PAGE: &[u8] = b"<html></html>";
 
 /// A Tika server.
@@ -39,7 +39,7 @@ pub(crate) struct Tika {
     seen: Mutex<Option<(Instant, bool)>>,
 }
 
-/// What it made of a document.
+/// The result for a document.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Page {
     /// XHTML.
@@ -106,7 +106,7 @@ impl Tika {
     }
 }
 
-/// Sends the document piece by piece; an answer that comes before its end is no error.
+/// Streams the document; an answer that arrives before the document's end is accepted.
 async fn send<R: AsyncRead + Unpin>(
     bytes: &mut R,
     length: u64,
@@ -119,7 +119,7 @@ async fn send<R: AsyncRead + Unpin>(
             Ok(read) if read > 0 => left -= read as u64,
             ended => {
                 let kind = ended.err().map_or(io::ErrorKind::UnexpectedEof, |error| error.kind());
-                // Breaks the request, lest half a document be taken for a whole one.
+                // Breaks the request, so that half a document is not taken for a whole one.
                 let _ = to.send(Err(kind.into())).await;
                 return Err(kind.into());
             }

@@ -1,11 +1,11 @@
 //! Markdown after CommonMark, with the pipe tables of GitHub.
 
-use std::fmt::Write;
+use std::{borrow::Cow, fmt::Write};
 
 use super::Metadata;
 use crate::block::{Block, Content, Item};
 
-/// What front matter shows, in this order.
+/// The fields of front matter, in this order.
 const FIELDS: [&str; 5] = ["title", "author", "subject", "content_type", "pages"];
 
 /// Front matter with values that YAML reads as they are; empty when nothing is known.
@@ -71,19 +71,36 @@ fn push(text: &mut String, content: &Content) {
 
 fn push_items(text: &mut String, ordered: bool, items: &[Item]) {
     let mut count = 0;
+    // Column at which the text of each open level starts: nested items are indented to it.
+    let mut columns: Vec<usize> = Vec::new();
     for (index, item) in items.iter().enumerate() {
         if index > 0 {
             text.push('\n');
         }
-        let words = escape(&item.text.replace('\n', " "), true);
-        let indent = item.level * if ordered { 3 } else { 2 };
-        let _ = if ordered && item.level == 0 {
-            count = item.number.unwrap_or(count + 1);
-            write!(text, "{count}. {words}")
-        } else {
-            write!(text, "{:indent$}- {words}", "")
+        columns.truncate(item.level);
+        let indent = columns.last().copied().unwrap_or(0);
+        let number = item.marker.as_deref().filter(|marker| is_number(marker));
+        let marker = match (number, &item.marker) {
+            (Some(number), _) => number.to_owned(),
+            (None, None) if ordered && item.level == 0 => {
+                count = item.number.unwrap_or(count + 1);
+                format!("{count}.")
+            }
+            _ => "-".to_owned(),
         };
+        let words = if number.is_some() { Cow::Borrowed(item.text.as_str()) } else { item.marked_text() };
+        let words = escape(&words.replace('\n', " "), true);
+        let _ = write!(text, "{:indent$}{marker} {words}", "");
+        columns.resize(item.level, indent);
+        columns.push(indent + marker.len() + 1);
     }
+}
+
+/// Whether markdown takes it for the number of an item.
+fn is_number(marker: &str) -> bool {
+    marker.strip_suffix(['.', ')']).is_some_and(|number| {
+        (1..=9).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 fn push_table(text: &mut String, rows: &[Vec<String>]) {
@@ -105,9 +122,9 @@ fn push_table(text: &mut String, rows: &[Vec<String>]) {
 }
 
 /// Escapes what markdown would read as something else, and no more: a plain text stays plain.
-fn escape(text: &str, begins_line: bool) -> String {
+fn escape(text: &str, is_line_start: bool) -> String {
     let mut escaped = String::with_capacity(text.len() + 8);
-    if begins_line && looks_like_a_block(text) {
+    if is_line_start && looks_like_a_block(text) {
         let marker = text
             .find(['.', ')'])
             .filter(|at| text[..*at].bytes().all(|byte| byte.is_ascii_digit()) && *at > 0);
@@ -148,9 +165,7 @@ fn is_word(byte: Option<u8>) -> bool {
 /// Whether a line would be a heading, list, quotation or rule.
 fn looks_like_a_block(line: &str) -> bool {
     let first = line.split(' ').next().unwrap_or_default();
-    let number = first.strip_suffix(['.', ')']).is_some_and(|number| {
-        (1..=9).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
-    });
+    let number = is_number(first);
     let heading = !first.is_empty() && first.len() <= 6 && first.bytes().all(|byte| byte == b'#');
     let rule = line.len() >= 3 && line.bytes().all(|byte| matches!(byte, b'-' | b'=' | b' '));
     (line.contains(' ') && (number || heading || matches!(first, "-" | "+")))
@@ -173,15 +188,27 @@ mod tests {
     #[test]
     fn blocks_are_written_as_markdown() {
         let items = vec![
-            Item { level: 0, number: None, text: "one".to_owned() },
-            Item { level: 1, number: None, text: "inner".to_owned() },
+            Item { text: "one".to_owned(), ..Item::default() },
+            Item { level: 1, text: "inner".to_owned(), ..Item::default() },
         ];
+        let marked = |level: usize, marker: &str| Item {
+            level,
+            marker: Some(marker.to_owned()),
+            text: "x".to_owned(),
+            ..Item::default()
+        };
+        let numbered = |number: u64| Item { number: Some(number), text: "x".to_owned(), ..Item::default() };
+        let lettered = vec![numbered(10), marked(1, "1)"), marked(1, "b)"), marked(2, "1."), marked(0, "A.")];
         let cells = |row: &[&str]| row.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
         let table = vec![cells(&["a", "b|c"]), cells(&["1"])];
         for (content, expected) in [
             (Content::Heading { level: 2, text: "A *B*".to_owned() }, "## A \\*B\\*"),
             (Content::Paragraph("one\ntwo".to_owned()), "one  \ntwo"),
             (Content::List { ordered: false, items }, "- one\n  - inner"),
+            (
+                Content::List { ordered: true, items: lettered },
+                "10. x\n    1) x\n    - b) x\n      1. x\n- A. x",
+            ),
             (Content::Table(table), "| a | b\\|c |\n| --- | --- |\n| 1 |  |"),
             (Content::ImageRef("p".to_owned()), "![p]()"),
         ] {

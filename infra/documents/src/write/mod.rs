@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::{block::Block, options::OutputFormat};
 
-/// What is known of a document besides its text: title, author and the like.
+/// Properties of a document besides its text: title, author and the like.
 pub type Metadata = BTreeMap<String, Value>;
 
-/// What is told of a page.
+/// Properties of a page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PageNote {
     /// From 1.

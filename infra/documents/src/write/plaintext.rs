@@ -44,7 +44,9 @@ fn push_items(text: &mut String, ordered: bool, items: &[Item]) {
         }
         let indent = item.level * 2;
         // Writing to a string does not fail.
-        let _ = if ordered && item.level == 0 {
+        let _ = if let Some(marker) = &item.marker {
+            write!(text, "{:indent$}{marker} {}", "", item.text)
+        } else if ordered && item.level == 0 {
             count = item.number.unwrap_or(count + 1);
             write!(text, "{count}. {}", item.text)
         } else {

@@ -1,8 +1,8 @@
-//! Whatever a receiver does, the client stays bounded.
+//! The client stays bounded, whatever a receiver does.
 
 use signalbox_egress::{Egress, EgressError, Policy};
 
-use crate::receiver::{Manner, Receiver};
+use crate::receiver::{Behaviour, Receiver};
 
 fn egress() -> Egress {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -20,7 +20,7 @@ async fn the_status_is_given_back_and_the_connection_used_again() {
         ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 200),
         ("HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", 500),
     ] {
-        let (egress, receiver) = (egress(), Receiver::start("127.0.0.1:0", Manner::Answer(answer)).await);
+        let (egress, receiver) = (egress(), Receiver::start("127.0.0.1:0", Behaviour::Answer(answer)).await);
         for _ in 0..3 {
             assert_eq!(post(&egress, &receiver.url()).await.unwrap(), status);
         }
@@ -31,51 +31,52 @@ async fn the_status_is_given_back_and_the_connection_used_again() {
 #[tokio::test]
 async fn a_redirect_is_an_answer_like_another() {
     let elsewhere =
-        Receiver::start("127.0.0.1:0", Manner::Answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")).await;
+        Receiver::start("127.0.0.1:0", Behaviour::Answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
+            .await;
     let answer = format!("HTTP/1.1 307 Away\r\nLocation: {}\r\nContent-Length: 0\r\n\r\n", elsewhere.url());
-    let receiver = Receiver::start("127.0.0.1:0", Manner::Answer(answer.leak())).await;
+    let receiver = Receiver::start("127.0.0.1:0", Behaviour::Answer(answer.leak())).await;
     assert_eq!(post(&egress(), &receiver.url()).await.unwrap(), 307);
     assert_eq!((receiver.requests(), elsewhere.requests()), (1, 0));
 }
 
 #[tokio::test]
 async fn of_an_endless_body_next_to_nothing_is_read() {
-    let receiver = Receiver::start("127.0.0.1:0", Manner::Flood).await;
+    let receiver = Receiver::start("127.0.0.1:0", Behaviour::Flood).await;
     assert_eq!(post(&egress(), &receiver.url()).await.unwrap(), 200);
-    // What the sockets' buffers held; the rest of the gigabyte was never sent.
+    // The sockets' buffers held this much; the rest of the gigabyte was never sent.
     assert!(receiver.flooded() < 64 << 20, "{} bytes were sent", receiver.flooded());
 }
 
 #[tokio::test]
-async fn a_download_is_read_as_far_as_it_is_wanted() {
+async fn a_download_is_read_only_as_far_as_needed() {
     use futures::{StreamExt, TryStreamExt};
-    let get = async |manner| {
-        let receiver = Receiver::start("127.0.0.1:0", manner).await;
+    let get = async |behaviour| {
+        let receiver = Receiver::start("127.0.0.1:0", behaviour).await;
         let answer = egress().get(&receiver.url().parse().unwrap()).await.unwrap();
         (receiver, answer)
     };
-    let (_receiver, answer) = get(Manner::Answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")).await;
+    let (_receiver, answer) = get(Behaviour::Answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")).await;
     assert_eq!((answer.status().as_u16(), answer.length()), (200, Some(2)));
     assert_eq!(answer.into_stream().try_collect::<Vec<_>>().await.unwrap().concat(), b"ok");
-    let (receiver, answer) = get(Manner::Flood).await;
+    let (receiver, answer) = get(Behaviour::Flood).await;
     let mut body = std::pin::pin!(answer.into_stream());
     body.next().await.unwrap().unwrap();
     assert!(receiver.flooded() < 64 << 20, "{} bytes were sent", receiver.flooded());
     let away = "HTTP/1.1 302 Away\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n";
-    assert_eq!(get(Manner::Answer(away)).await.1.status().as_u16(), 302);
+    assert_eq!(get(Behaviour::Answer(away)).await.1.status().as_u16(), 302);
 }
 
 #[tokio::test]
 async fn a_reset_is_an_error_and_the_request_is_not_repeated() {
-    let receiver = Receiver::start("127.0.0.1:0", Manner::Reset).await;
+    let receiver = Receiver::start("127.0.0.1:0", Behaviour::Reset).await;
     let error = post(&egress(), &receiver.url()).await.unwrap_err();
     assert!(matches!(error, EgressError::Transport(_)), "{error}");
     assert_eq!(receiver.requests(), 1);
 }
 
 #[tokio::test]
-async fn nobody_listening_is_an_error() {
-    let receiver = Receiver::start("127.0.0.1:0", Manner::Hang).await;
+async fn a_refused_connection_is_an_error() {
+    let receiver = Receiver::start("127.0.0.1:0", Behaviour::Hang).await;
     let url = receiver.url();
     drop(receiver);
     // The listener is closed when its task has been dropped.
@@ -86,7 +87,7 @@ async fn nobody_listening_is_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_receiver_that_hangs_is_given_up_after_ten_seconds() {
-    let receiver = Receiver::start("127.0.0.1:0", Manner::Hang).await;
+    let receiver = Receiver::start("127.0.0.1:0", Behaviour::Hang).await;
     let begun = tokio::time::Instant::now();
     let error = post(&egress(), &receiver.url()).await.unwrap_err();
     assert!(matches!(error, EgressError::Timeout), "{error}");
@@ -95,7 +96,7 @@ async fn a_receiver_that_hangs_is_given_up_after_ten_seconds() {
 
 #[tokio::test]
 async fn an_address_that_is_not_allowed_is_never_connected_to() {
-    let receiver = Receiver::start("127.0.0.1:0", Manner::Hang).await;
+    let receiver = Receiver::start("127.0.0.1:0", Behaviour::Hang).await;
     let egress = Egress::new(Policy::default()).unwrap();
     let port = receiver.address.port();
     for host in [

@@ -1,4 +1,4 @@
-//! A DNS server that answers every question for a name with the next of its answers, and a resolver that asks it.
+//! A DNS server that answers every query for a name with the next of its answers, and a resolver that uses it.
 
 use std::{
     collections::VecDeque,
@@ -37,7 +37,7 @@ impl DnsServer {
             while let Ok((length, from)) = socket.recv_from(&mut packet).await {
                 let question = &packet[..length];
                 let kind = u16::from_be_bytes([question[length - 4], question[length - 3]]);
-                // A lookup asks for A and then for AAAA.
+                // A lookup queries A and then AAAA.
                 if kind == A && counted.fetch_add(1, Ordering::SeqCst) > 0 && answers.len() > 1 {
                     answers.pop_front();
                 }

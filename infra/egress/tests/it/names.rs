@@ -1,13 +1,13 @@
-//! A name is resolved once, and the connection goes to an address that was checked.
+//! A name is resolved once, and the client connects to an address that was checked.
 
 use signalbox_egress::{Class, Egress, EgressError, Policy};
 
 use crate::{
     dns::DnsServer,
-    receiver::{Manner, Receiver},
+    receiver::{Behaviour, Receiver},
 };
 
-const OK: Manner = Manner::Answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+const OK: Behaviour = Behaviour::Answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
 
 /// Reaches 127.0.0.2 and the public Internet, by the names that `dns` knows.
 fn egress(dns: &DnsServer) -> Egress {
@@ -31,9 +31,9 @@ async fn a_name_that_is_bound_anew_after_the_check_gains_nothing() {
     let inner = Receiver::start(&format!("127.0.0.1:{port}"), OK).await;
     let dns = DnsServer::start(&[&["127.0.0.2"], &["127.0.0.1"]]).await;
     assert_eq!(post(&egress(&dns), port).await.unwrap(), 200);
-    // One look: the address that was checked is the one that was connected to.
+    // One lookup: the connected address is the one that was checked.
     assert_eq!((dns.lookups(), allowed.requests(), inner.connections()), (1, 1, 0));
-    // The next connection looks again, and is refused.
+    // The next connection resolves again, and is refused.
     let answer = post(&egress(&dns), port).await;
     assert!(denied_as(Class::Loopback)(&answer), "{answer:?}");
     assert_eq!((dns.lookups(), inner.connections()), (2, 0));

@@ -14,13 +14,13 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// What a receiver does with a request.
+/// A receiver's reaction to a request.
 #[derive(Clone, Copy)]
-pub enum Manner {
+pub enum Behaviour {
     Answer(&'static str),
     Hang,
     Reset,
-    /// Says 200, and then sends zeros as long as somebody reads.
+    /// Answers 200, and then sends zeros as long as the client reads.
     Flood,
 }
 
@@ -38,14 +38,14 @@ struct Counts {
 }
 
 impl Receiver {
-    pub async fn start(at: &str, manner: Manner) -> Self {
+    pub async fn start(at: &str, behaviour: Behaviour) -> Self {
         let listener = TcpListener::bind(at).await.unwrap();
         let (address, counts) = (listener.local_addr().unwrap(), Arc::<Counts>::default());
         let shared = counts.clone();
         let server = tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 shared.connections.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(serve(socket, manner, shared.clone()));
+                tokio::spawn(serve(socket, behaviour, shared.clone()));
             }
         });
         Self { address, counts, server }
@@ -74,14 +74,14 @@ impl Drop for Receiver {
     }
 }
 
-async fn serve(mut socket: TcpStream, manner: Manner, counts: Arc<Counts>) {
+async fn serve(mut socket: TcpStream, behaviour: Behaviour, counts: Arc<Counts>) {
     while read_request(&mut socket).await {
         counts.requests.fetch_add(1, Ordering::SeqCst);
-        match manner {
-            Manner::Answer(answer) => socket.write_all(answer.as_bytes()).await.unwrap(),
-            Manner::Hang => std::future::pending().await,
-            Manner::Reset => return socket.set_zero_linger().unwrap(),
-            Manner::Flood => {
+        match behaviour {
+            Behaviour::Answer(answer) => socket.write_all(answer.as_bytes()).await.unwrap(),
+            Behaviour::Hang => std::future::pending().await,
+            Behaviour::Reset => return socket.set_zero_linger().unwrap(),
+            Behaviour::Flood => {
                 socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1073741824\r\n\r\n").await.unwrap();
                 let zeros = vec![0; 64 * 1024];
                 while socket.write_all(&zeros).await.is_ok() {
@@ -93,7 +93,7 @@ async fn serve(mut socket: TcpStream, manner: Manner, counts: Arc<Counts>) {
     }
 }
 
-/// Reads up to the empty line and as many bytes more as the header says, if it does.
+/// Reads up to the empty line and the announced length of the body, if any.
 async fn read_request(socket: &mut TcpStream) -> bool {
     let mut read = Vec::new();
     loop {

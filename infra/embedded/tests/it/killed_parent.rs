@@ -1,4 +1,4 @@
-//! What reaches the servers when their parent is interrupted or killed.
+//! The signals that servers receive when their parent is interrupted or killed.
 
 use std::env;
 use std::io::{BufRead, BufReader};

@@ -28,7 +28,7 @@ fn runs(number: u32) -> bool {
 async fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let begun = Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "waited in vain: {what}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "timed out: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

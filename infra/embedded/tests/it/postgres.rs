@@ -45,7 +45,7 @@ async fn data_outlive_a_stop_and_a_start() {
 async fn a_new_server_is_durable_private_and_checked() {
     let place = tempfile::tempdir().unwrap();
     let postgres = Postgres::start(options(place.path())).await.unwrap();
-    let wanted = [
+    let expected = [
         ("fsync", "on"),
         ("synchronous_commit", "on"),
         ("data_checksums", "on"),
@@ -56,7 +56,7 @@ async fn a_new_server_is_durable_private_and_checked() {
         ("unix_socket_directories", ""),
         ("jit", "off"),
     ];
-    for (name, value) in wanted {
+    for (name, value) in expected {
         assert_eq!(setting(&postgres, name).await, value, "{name}");
     }
     assert_eq!(mode(&place.path().join("password")), 0o600);

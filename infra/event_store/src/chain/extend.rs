@@ -1,4 +1,5 @@
 use chrono::{DateTime, Utc};
+use signalbox_boxed::boxed;
 use sqlx::PgPool;
 
 use super::{
@@ -12,8 +13,10 @@ pub enum ChainError {
     /// The database refused or did not answer.
     #[error("the hash chain cannot be written: {0}")]
     Database(#[from] sqlx::Error),
-    /// The log skips a position, which it never does by itself.
-    #[error("the log has a gap: after position {after} comes {found}; `signalbox log verify` says more")]
+    /// The log skips a position, which appends never cause.
+    #[error(
+        "the log has a gap: position {after} is followed by {found}; `signalbox log verify` reports more"
+    )]
     Gap {
         /// Position read last.
         after: i64,
@@ -22,11 +25,12 @@ pub enum ChainError {
     },
 }
 
-/// Chains the events that are not chained yet, at most `limit`; gives back how many. When two do it at the same time, one of
+/// Chains the events that are not chained yet, at most `limit`; returns how many. When two do it at the same time, one of
 /// them has done nothing.
 ///
 /// # Errors
 /// [`ChainError`]; nothing was written then.
+#[boxed]
 pub async fn extend_chain(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<usize, ChainError> {
     let (position, mut hash) = match chain_head(pool).await? {
         Some(head) => (head.position, head.hash),

@@ -1,43 +1,71 @@
 use std::fmt;
 
-use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
-use sqlx::{FromRow, PgExecutor};
+use sqlx::{FromRow, PgExecutor, Row, ValueRef, postgres::PgRow};
 
 /// Length of a hash in bytes.
 pub(super) const LENGTH: usize = 32;
-/// Comes first in what is hashed, so that these hashes are of nothing else.
+/// Prefix of the hashed bytes; separates these hashes from all others.
 const DOMAIN: &[u8] = b"signalbox event 1\n";
 
 /// The hash of an event and of all before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hash([u8; LENGTH]);
 
-/// All columns of an event, as they stand in the table.
-#[derive(Debug, Clone, FromRow)]
+/// From PostgreSQL's epoch, 2000-01-01, to that of Unix, in microseconds.
+const EPOCH: i64 = 946_684_800_000_000;
+
+/// All columns of an event, as the bytes stored in the table: every event can be hashed, whether or not this program
+/// can read it.
+#[derive(Debug, Clone)]
 pub(super) struct Columns {
     pub(super) position: i64,
-    aggregate_type: String,
-    aggregate_id: String,
+    aggregate_type: Vec<u8>,
+    aggregate_id: Vec<u8>,
     sequence: i64,
-    event_type: String,
-    event_version: String,
-    payload: String,
-    metadata: String,
-    recorded_at: DateTime<Utc>,
+    event_type: Vec<u8>,
+    event_version: Vec<u8>,
+    payload: Vec<u8>,
+    metadata: Vec<u8>,
+    /// Microseconds since the epoch of Unix.
+    recorded_at: i64,
+}
+
+impl FromRow<'_, PgRow> for Columns {
+    fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
+        let bytes = |column: &str| -> Result<Vec<u8>, sqlx::Error> {
+            let value = row.try_get_raw(column)?;
+            let bytes = if value.is_null() { Ok(&b""[..]) } else { value.as_bytes() };
+            bytes.map(<[u8]>::to_vec).map_err(sqlx::Error::Decode)
+        };
+        // Infinity and times outside of any calendar are hashed as PostgreSQL sends them.
+        let time = bytes("recorded_at")?;
+        let time = time.try_into().map_err(|_| sqlx::Error::Decode("a time has eight bytes".into()))?;
+        Ok(Self {
+            position: row.try_get("position")?,
+            aggregate_type: bytes("aggregate_type")?,
+            aggregate_id: bytes("aggregate_id")?,
+            sequence: row.try_get("sequence")?,
+            event_type: bytes("event_type")?,
+            event_version: bytes("event_version")?,
+            payload: bytes("payload")?,
+            metadata: bytes("metadata")?,
+            recorded_at: i64::from_be_bytes(time).wrapping_add(EPOCH),
+        })
+    }
 }
 
 impl Hash {
-    /// What comes before the first event.
+    /// The hash before the first event.
     pub(super) const START: Self = Self([0; LENGTH]);
 
-    /// The hash of the event that comes after this one, if it stands at `position`. Texts go with their lengths, so that no two
-    /// events give the same bytes.
+    /// The hash of `event`, which follows this one, at `position`. Texts are prefixed with their lengths, so that no
+    /// two events yield the same bytes.
     pub(super) fn then_at(self, position: i64, event: &Columns) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(DOMAIN);
         hasher.update(self.0);
-        for number in [position, event.sequence, event.recorded_at.timestamp_micros()] {
+        for number in [position, event.sequence, event.recorded_at] {
             hasher.update(number.to_be_bytes());
         }
         let texts = [
@@ -50,12 +78,12 @@ impl Hash {
         ];
         for text in texts {
             hasher.update((text.len() as u64).to_be_bytes());
-            hasher.update(text.as_bytes());
+            hasher.update(text);
         }
         Self(hasher.finalize().into())
     }
 
-    /// The hash of the event that comes after this one.
+    /// The hash of `event`, which follows this one.
     pub(super) fn then(self, event: &Columns) -> Self {
         self.then_at(event.position, event)
     }
@@ -85,7 +113,7 @@ pub(super) async fn read_columns(
 ) -> Result<Vec<Columns>, sqlx::Error> {
     sqlx::query_as(
         "SELECT position, aggregate_type, aggregate_id, sequence, event_type, event_version,
-                payload::text AS payload, metadata::text AS metadata, recorded_at
+                payload::text AS payload, metadata::text AS metadata, timestamptz_send(recorded_at) AS recorded_at
            FROM events WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3",
     )
     .bind(position)
@@ -104,14 +132,14 @@ mod tests {
     fn the_hash_of_an_event_stays_the_same_for_ever() {
         let event = Columns {
             position: 1,
-            aggregate_type: "user".to_owned(),
-            aggregate_id: "01900000-0000-7000-8000-000000000001".to_owned(),
+            aggregate_type: b"user".to_vec(),
+            aggregate_id: b"01900000-0000-7000-8000-000000000001".to_vec(),
             sequence: 2,
-            event_type: "user_renamed".to_owned(),
-            event_version: "1".to_owned(),
-            payload: r#"{"to": "ä"}"#.to_owned(),
-            metadata: r#"{"actor": "system:test"}"#.to_owned(),
-            recorded_at: DateTime::from_timestamp_micros(1_760_000_000_123_456).unwrap(),
+            event_type: b"user_renamed".to_vec(),
+            event_version: b"1".to_vec(),
+            payload: r#"{"to": "ä"}"#.as_bytes().to_vec(),
+            metadata: br#"{"actor": "system:test"}"#.to_vec(),
+            recorded_at: 1_760_000_000_123_456,
         };
         let hash = Hash::START.then(&event).to_string();
         assert_eq!(hash, "51584307f0b9ab10db726f029ed03d9f3373a2b15274487dcf7e964a947683a8");

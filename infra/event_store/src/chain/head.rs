@@ -2,11 +2,12 @@ use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use signalbox_boxed::boxed;
 use sqlx::{PgPool, Row};
 
 use super::Hash;
 
-/// What stands before the 32 bytes of an Ed25519 key in its DER form (RFC 8410).
+/// The bytes before the 32 bytes of an Ed25519 key in DER form (RFC 8410).
 const PUBLIC_KEY_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// The end of the hash chain: stands for the log up to its position, and for nothing else.
@@ -32,7 +33,7 @@ pub struct SignedHead {
     /// Ed25519 signature, in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
-    /// The key that checks it, in base64; whoever checks has to know it from elsewhere.
+    /// The public key of the signature, in base64. A verifier must have it from another source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
 }
@@ -40,11 +41,11 @@ pub struct SignedHead {
 /// Why a head was not signed or is not believed.
 #[derive(Debug, thiserror::Error)]
 pub enum HeadError {
-    /// The file is no private key.
-    #[error("this is no Ed25519 private key in PEM: `openssl genpkey -algorithm ed25519` makes one")]
+    /// The file is not a private key.
+    #[error("this is not an Ed25519 private key in PEM: `openssl genpkey -algorithm ed25519` makes one")]
     PrivateKey,
-    /// The file is no public key.
-    #[error("this is no Ed25519 public key in PEM: `openssl pkey -pubout` gives it")]
+    /// The file is not a public key.
+    #[error("this is not an Ed25519 public key in PEM: `openssl pkey -pubout` writes it")]
     PublicKey,
     /// There is no signature to check.
     #[error("the published head is not signed")]
@@ -58,6 +59,7 @@ pub enum HeadError {
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn chain_head(pool: &PgPool) -> Result<Option<Head>, sqlx::Error> {
     let row = sqlx::query(
         "SELECT last_position, substr(hashes, octet_length(hashes) - 31) AS hash, written_at
@@ -89,7 +91,7 @@ impl Head {
     /// [`HeadError::PrivateKey`].
     pub fn sign(&self, pem: &str) -> Result<SignedHead, HeadError> {
         let der = decode_pem(pem).ok_or(HeadError::PrivateKey)?;
-        // What OpenSSL writes has no public key beside it to compare with.
+        // OpenSSL's files have no public key to compare with.
         let key = Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).map_err(|_| HeadError::PrivateKey)?;
         let mut head = self.unsigned();
         head.signature = Some(STANDARD.encode(key.sign(&head.signed_text())));

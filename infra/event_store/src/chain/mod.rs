@@ -1,8 +1,8 @@
 //! Evidence of tampering: a chain of hashes beside the log.
 //!
-//! The hash of an event is made of the hash of the one before and of all columns of the event. [`extend_chain`] follows the
-//! log and writes them into `log_chain`, so that no append waits for it; [`verify_chain`] reads both again and names the first event
-//! that is not as it was. Whoever rewrites log and chain together is caught by a [`Head`] that was published before.
+//! An event's hash covers the previous hash and all columns of the event. [`extend_chain`] follows the log and writes
+//! hashes into `log_chain`, so that no append waits for it; [`verify_chain`] reads both again and reports the first
+//! event that differs. A [`Head`] that was published before reveals a rewrite of log and chain together.
 
 mod extend;
 mod hash;

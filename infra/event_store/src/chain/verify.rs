@@ -12,16 +12,16 @@ use crate::head_position;
 /// Events that are in memory at a time.
 const BATCH: i64 = 1000;
 
-/// What was found.
+/// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verification {
     /// Newest position of the log, when the check began.
     pub head: i64,
     /// Position up to which the events were compared with the chain.
     pub verified: i64,
-    /// Events at the end that are not in the chain yet; only that none is missing was checked.
+    /// Events at the end that are not in the chain yet; they were only checked for gaps.
     pub unchained: i64,
-    /// The first that is not as it was; none if all is well.
+    /// The first fault, if any.
     pub fault: Option<Fault>,
 }
 
@@ -34,7 +34,7 @@ pub enum Fault {
         /// The position.
         position: i64,
     },
-    /// The event is not what it was when it was chained.
+    /// The event differs from the chained one.
     Altered {
         /// Its position.
         position: i64,
@@ -63,7 +63,7 @@ pub enum Fault {
         /// Position of the published head.
         published: i64,
     },
-    /// Log and chain fit each other, but not the head that was published: both were written anew.
+    /// Log and chain fit each other, but not the head that was published: both were written again.
     NotAsPublished {
         /// Position of the published head.
         position: i64,
@@ -98,8 +98,8 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Compares the log with its chain and with a `published` head, from the first event on, until the first fault. `progress` is
-/// told how far it has come, of how much.
+/// Compares the log with its chain and with a `published` head, from the first event to the first fault. `progress`
+/// receives the position reached and the last position.
 ///
 /// # Errors
 /// The database's error.
@@ -130,7 +130,7 @@ pub async fn verify_chain(
     Ok(Verification { head, verified: check.verified, unchained: head - check.verified, fault })
 }
 
-/// How far the check has come.
+/// State of the verification.
 struct Check<'a> {
     position: i64,
     /// Of the event there, made of all events.
@@ -148,7 +148,7 @@ enum Unlike {
 }
 
 impl Check<'_> {
-    /// Compares the next events with what the chain says of them.
+    /// Compares the next events with their hashes in the chain.
     fn compare(&mut self, events: &[Columns], hashes: &[Hash]) -> Result<(), Unlike> {
         for (index, event) in events.iter().enumerate() {
             let position = self.position + 1;
@@ -156,7 +156,7 @@ impl Check<'_> {
                 return Err(Unlike::Fault(Fault::Missing { position }));
             }
             let hash = self.hash.then(event);
-            // What is not chained yet has nothing to be compared with.
+            // Events that are not chained yet have nothing to be compared with.
             if let Some(chained) = hashes.get(index) {
                 if hash != *chained {
                     return Err(Unlike::At(index));
@@ -171,7 +171,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// What is wrong with the end, after the last event.
+    /// The fault at the end, after the last event.
     async fn end(&self, links: &mut Links<'_>, head: i64) -> Result<Option<Fault>, sqlx::Error> {
         let position = self.position + 1;
         if position <= head {
@@ -182,14 +182,15 @@ impl Check<'_> {
         {
             return Ok(Some(Fault::CutOff { position, published: published.position }));
         }
-        // The chain follows the log, so what it has beyond it was there, unless it has just been appended.
-        let goes_on = links.read(self.position, 1).await?.is_ok_and(|hashes| !hashes.is_empty());
-        let is_missing = goes_on && head_position(links.pool).await? < position;
+        // The chain follows the log, so hashes beyond the log's end prove missing events, unless they have just been
+        // appended.
+        let has_more = links.read(self.position, 1).await?.is_ok_and(|hashes| !hashes.is_empty());
+        let is_missing = has_more && head_position(links.pool).await? < position;
         Ok(is_missing.then_some(Fault::Missing { position }))
     }
 }
 
-/// What became of the first of `events`, which does not have the first of `hashes`; `before` is the hash before it.
+/// Explains why the first of `events` does not have the first of `hashes`; `before` is the previous hash.
 async fn explain(
     pool: &PgPool,
     before: Hash,
@@ -201,7 +202,7 @@ async fn explain(
         return Ok(Fault::Reordered { position, recorded_at });
     }
     Ok(match (events.get(1), hashes.get(1)) {
-        // The next one follows the event as it is, and not what the chain says of it.
+        // The next hash continues from the event as it is now, and not from its own entry in the chain.
         (Some(next), Some(hash)) if before.then(&events[0]).then(next) == *hash => {
             Fault::ChainAltered { position }
         }
@@ -231,7 +232,7 @@ async fn place_of(pool: &PgPool, event: &Columns) -> Result<Option<i64>, sqlx::E
 /// Reads the chain in order.
 struct Links<'a> {
     pool: &'a PgPool,
-    /// First position of the row that comes next.
+    /// First position of the next row.
     next: i64,
     /// The row that was read last, and its first position.
     row: Option<(i64, Vec<u8>)>,
@@ -242,13 +243,13 @@ impl Links<'_> {
     async fn read(&mut self, position: i64, count: usize) -> Result<Result<Vec<Hash>, Fault>, sqlx::Error> {
         let mut hashes = Vec::with_capacity(count);
         while hashes.len() < count {
-            let wanted = position + 1 + hashes.len() as i64;
-            if wanted >= self.next && !self.fetch().await? {
+            let target = position + 1 + hashes.len() as i64;
+            if target >= self.next && !self.fetch().await? {
                 break;
             }
             let Some((first, bytes)) = &self.row else { break };
-            let Ok(skip) = usize::try_from(wanted - first) else {
-                return Ok(Err(Fault::ChainBroken { position: wanted }));
+            let Ok(skip) = usize::try_from(target - first) else {
+                return Ok(Err(Fault::ChainBroken { position: target }));
             };
             let more = bytes.chunks_exact(LENGTH).skip(skip).filter_map(Hash::from_bytes);
             hashes.extend(more.take(count - hashes.len()));
@@ -256,7 +257,7 @@ impl Links<'_> {
         Ok(Ok(hashes))
     }
 
-    /// Takes the next row; false when there is none.
+    /// Fetches the next row; false at the end.
     async fn fetch(&mut self) -> Result<bool, sqlx::Error> {
         let row = sqlx::query(
             "SELECT first_position, last_position, hashes FROM log_chain

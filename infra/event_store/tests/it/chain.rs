@@ -40,7 +40,7 @@ async fn fault(pool: &PgPool) -> Option<Fault> {
     verify(pool, None).await.fault
 }
 
-/// What somebody can do who rules over the database.
+/// Changes the log as an attacker with access to the database could.
 async fn tamper(pool: &PgPool, statement: &str) {
     let mut transaction = signalbox_database::begin(pool, "BEGIN").await.unwrap();
     transaction.execute("SET LOCAL session_replication_role = replica").await.unwrap();
@@ -49,7 +49,7 @@ async fn tamper(pool: &PgPool, statement: &str) {
 }
 
 #[tokio::test]
-async fn a_log_that_nobody_touched_is_as_it_was() {
+async fn an_unchanged_log_verifies() {
     let pool = signalbox_database::connect(&fresh_database().await, 4).await.unwrap();
     let empty = Verification { head: 0, verified: 0, unchained: 0, fault: None };
     assert_eq!(verify(&pool, None).await, empty);
@@ -58,14 +58,14 @@ async fn a_log_that_nobody_touched_is_as_it_was() {
     let lagging = Verification { head: EVENTS, verified: 700, unchained: EVENTS - 700, fault: None };
     assert_eq!(verify(&pool, None).await, lagging);
     chain(&pool).await;
-    let mut told = Vec::new();
-    let whole = verify_chain(&pool, None, |position, of| told.push((position, of))).await.unwrap();
+    let mut progress = Vec::new();
+    let whole = verify_chain(&pool, None, |position, of| progress.push((position, of))).await.unwrap();
     assert_eq!(whole, Verification { head: EVENTS, verified: EVENTS, unchained: 0, fault: None });
-    assert_eq!(told.last(), Some(&(EVENTS, EVENTS)));
+    assert_eq!(progress.last(), Some(&(EVENTS, EVENTS)));
 }
 
 #[tokio::test]
-async fn two_who_chain_at_the_same_time_make_one_chain() {
+async fn two_concurrent_writers_make_one_chain() {
     let pool = signalbox_database::connect(&fresh_database().await, 8).await.unwrap();
     make_events(&pool, EVENTS).await;
     while head_position(&pool).await.unwrap()
@@ -122,7 +122,7 @@ async fn one_deleted_event_is_found_and_named() {
         let pool = chained_log().await;
         tamper(&pool, &format!("DELETE FROM events WHERE position = {position}")).await;
         assert_eq!(fault(&pool).await, Some(Fault::Missing { position }));
-        // Not even together with what was written about it.
+        // Not even together with their chain entries.
         tamper(&pool, &format!("DELETE FROM log_chain WHERE last_position >= {position}")).await;
         assert_eq!(fault(&pool).await, Some(Fault::Missing { position }));
     }
@@ -158,14 +158,14 @@ async fn a_change_of_the_chain_is_no_change_of_an_event() {
 }
 
 #[tokio::test]
-async fn who_writes_log_and_chain_anew_is_caught_by_a_published_head() {
+async fn a_published_head_reveals_a_rewrite_of_log_and_chain() {
     let pool = chained_log().await;
     let published = chain_head(&pool).await.unwrap().unwrap().sign(PRIVATE_KEY).unwrap();
     let written = serde_json::to_string(&published).unwrap();
     let published: SignedHead = serde_json::from_str(&written).unwrap();
     published.check(PUBLIC_KEY).unwrap();
     assert_eq!(verify(&pool, Some(&published)).await.fault, None);
-    // It stays true when the log goes on.
+    // The head stays valid when the log grows.
     tamper(&pool, "DELETE FROM log_chain WHERE first_position > 1").await;
     assert_eq!(verify(&pool, Some(&published)).await.fault, None);
     tamper(&pool, "UPDATE events SET event_version = '2' WHERE position = 1500; TRUNCATE log_chain").await;

@@ -34,6 +34,7 @@ fn spec(source_agent: AgentRef, destination_agent: AgentRef) -> JobSpec {
         source_path: "/out/report.csv".to_owned(),
         destination_path: "/in/report.csv".to_owned(),
         schedule: None,
+        timezone: None,
         enabled: true,
         retry: Retry::default(),
         overlap: Overlap::Skip,
@@ -57,7 +58,7 @@ async fn an_address_is_given_to_one_user_at_a_time() {
 }
 
 #[tokio::test]
-async fn of_users_who_want_one_name_at_the_same_moment_one_gets_it() {
+async fn only_one_of_concurrent_users_gets_a_name() {
     let log = Log::start().await;
     let other = log.other_process();
     for round in 0..10 {

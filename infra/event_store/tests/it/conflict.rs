@@ -8,7 +8,7 @@ use sqlx::Executor;
 
 use crate::log::{Log, assert_rejected, rename};
 
-/// Every change must have been decided on what the one before it left.
+/// Every change must have been decided on the result of the one before it.
 fn assert_no_lost_update(events: &[UserEvent]) {
     let mut name = "start".to_owned();
     for event in events {
@@ -23,7 +23,7 @@ fn assert_no_lost_update(events: &[UserEvent]) {
 async fn commands_of_several_processes_on_one_stream_are_decided_on_the_newest_state() {
     let log = Log::start().await;
     let id = log.user("start", Role::Viewer).await;
-    // Each process has the next command as soon as one is carried out, so that somebody always comes second.
+    // Each process sends its next command as soon as one is carried out, so that conflicts happen all the time.
     let processes = (0..4).map(|process| {
         let log = log.other_process();
         async move {
@@ -51,7 +51,7 @@ async fn commands_of_one_process_on_one_stream_both_take_effect() {
 }
 
 #[tokio::test]
-async fn a_command_that_always_comes_second_is_given_up_after_fifty_retries() {
+async fn a_command_is_abandoned_after_fifty_conflicts() {
     let log = Log::start().await;
     let id = log.user("start", Role::Viewer).await;
     log.pool.execute(ALWAYS_CONFLICT).await.unwrap();

@@ -18,7 +18,7 @@ async fn terminate(log: &Log, backend: i32) {
 }
 
 #[tokio::test]
-async fn a_command_whose_connection_dies_is_unavailable_and_succeeds_once_when_repeated() {
+async fn a_command_on_a_lost_connection_succeeds_once_repeated() {
     let log = Log::start().await;
     let (id, command) = (log.clock.new_id(), metadata());
     let held = log.hold_head().await;

@@ -10,7 +10,7 @@ use std::{
 use chrono::DateTime;
 use serde_json::Value;
 use signalbox_domain::{
-    automation::{Consignment, Health, ReportedReading, Rule, Webhook},
+    automation::{DeliveryBatch, Health, ReportedReading, Rule, Webhook},
     extraction::ExtractionJob,
     fleet::{Firmware, PluginInstance, PluginPackage},
     identity::{ApiToken, Session, User},
@@ -82,7 +82,7 @@ fn rewritten(event: &RecordedEvent) -> Value {
         Rule::TYPE => through::<Rule>(event),
         ReportedReading::TYPE => through::<ReportedReading>(event),
         Webhook::TYPE => through::<Webhook>(event),
-        Consignment::TYPE => through::<Consignment>(event),
+        DeliveryBatch::TYPE => through::<DeliveryBatch>(event),
         Health::TYPE => through::<Health>(event),
         ExtractionJob::TYPE => through::<ExtractionJob>(event),
         PluginPackage::TYPE => through::<PluginPackage>(event),

@@ -21,7 +21,7 @@ async fn session(log: &Log) -> Uuid {
 }
 
 #[tokio::test]
-async fn a_command_whose_sender_died_before_the_reply_is_answered_as_the_first_time() {
+async fn a_repetition_after_a_lost_reply_gets_the_first_answer() {
     let log = Log::start().await;
     let id = session(&log).await;
     let command = metadata();
@@ -70,7 +70,7 @@ async fn one_creation_from_eight_tasks_makes_one_user() {
 }
 
 #[tokio::test]
-async fn a_repeated_deletion_is_not_told_that_the_user_is_gone() {
+async fn a_repeated_deletion_succeeds_again() {
     let log = Log::start().await;
     let id = log.user("ada", Role::Viewer).await;
     let command = metadata();

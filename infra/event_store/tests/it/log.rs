@@ -68,7 +68,8 @@ impl Log {
     }
 
     pub(crate) async fn events(&self) -> Vec<RecordedEvent> {
-        read_after(&self.pool, 0, 1_000_000).await.unwrap()
+        let mut connection = self.pool.acquire().await.unwrap();
+        read_after(&mut connection, 0, 1_000_000).await.unwrap().events
     }
 
     pub(crate) async fn stream<D: Decider>(&self, id: Uuid) -> Vec<D::Event> {

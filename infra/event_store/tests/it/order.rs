@@ -1,11 +1,13 @@
 use std::collections::{BTreeMap, HashMap};
 
+use chrono::TimeDelta;
 use futures::future::join_all;
+use signalbox_clock::Clock;
 use signalbox_domain::{
     identity::{Role, Session, SessionCommand, User, UserChanges, UserCommand},
     kernel::UserId,
 };
-use signalbox_event_store::{RecordedEvent, head_position, read_after};
+use signalbox_event_store::{Appender, RecordedEvent, head_position, read_after};
 use signalbox_test_support::{metadata, seconds};
 use sqlx::Executor;
 use tokio::time::timeout;
@@ -33,7 +35,8 @@ async fn follow(log: &Log, total: usize) -> Vec<RecordedEvent> {
     let mut seen: Vec<RecordedEvent> = Vec::new();
     while seen.len() < total {
         let after = seen.len() as i64;
-        let events = read_after(&log.pool, after, 50).await.unwrap();
+        let mut connection = log.pool.acquire().await.unwrap();
+        let events = read_after(&mut connection, after, 50).await.unwrap().events;
         for (event, expected) in events.iter().zip(after + 1..) {
             assert_eq!(event.position, expected, "the reader saw a gap");
         }
@@ -169,4 +172,15 @@ async fn the_announced_head_does_not_go_back_when_a_command_is_repeated() {
         assert_eq!(task.await.unwrap().unwrap().position, Some(1));
     }
     assert_eq!(log.appender.heads().borrow()["user"], 2);
+}
+
+/// Sweeps delete by the age of events: with a clock that was days behind, results were too old on arrival.
+#[tokio::test]
+async fn events_of_a_process_whose_clock_is_behind_are_of_the_servers_time() {
+    let log = Log::start().await;
+    let clock = Clock::shifted(TimeDelta::days(-30));
+    let behind = Log { appender: Appender::start(log.pool.clone(), clock), ..log.clone() };
+    behind.user("late", Role::Viewer).await;
+    let events = log.events().await;
+    assert!((log.clock.now() - events[0].recorded_at).abs() < TimeDelta::hours(1), "{events:?}");
 }

@@ -41,7 +41,7 @@ async fn what_a_few_streams_cost_does_not_grow_with_the_log() {
             if round == READS {
                 append_users(&log, USERS).await;
             }
-            let events = read_streams(&reader, User::TYPE, &few, &["user_created"]).await.unwrap();
+            let events = read_streams(&reader, User::TYPE, &few, &["user_created"]).await.unwrap().events;
             assert_eq!(events.iter().map(|event| event.aggregate_id).collect::<Vec<_>>(), few);
         }
         reader.close().await;

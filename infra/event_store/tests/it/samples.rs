@@ -1,5 +1,5 @@
-//! One value of every event of the domain. A new event does not compile until it has its place here, and then its
-//! golden file and its projection are asked for by the tests that enumerate these.
+//! One value of every event of the domain. A new event does not compile until it has its place here, and then the
+//! tests that enumerate these require its golden file and its projection.
 
 #[path = "samples_extraction.rs"]
 mod extraction;
@@ -17,7 +17,7 @@ use cqrs_es::DomainEvent;
 use serde_json::Value;
 use signalbox_domain::{
     automation::{
-        Condition, Consignment, DatapointPlace, EventType, Firing, Health, NewRule, Operator, Reading,
+        Condition, DatapointPlace, DeliveryBatch, EventType, Firing, Health, NewRule, Operator, Reading,
         ReadingEvent, ReportedReading, Rule, RuleAction, RuleEvent, RuleSpec, Webhook,
     },
     extraction::ExtractionJob,
@@ -65,7 +65,7 @@ pub(crate) fn all() -> Vec<Sample> {
         samples::<Rule>(after_rule),
         samples::<ReportedReading>(after_reading),
         samples::<Webhook>(webhooks::after_webhook),
-        samples::<Consignment>(webhooks::after_consignment),
+        samples::<DeliveryBatch>(webhooks::after_delivery_batch),
         samples::<Health>(webhooks::after_health),
         samples::<ExtractionJob>(extraction::after_job),
         samples::<PluginPackage>(plugins::after_package),
@@ -169,10 +169,12 @@ fn after_api_token(event: Option<&ApiTokenEvent>) -> Option<ApiTokenEvent> {
             name: "press".to_owned(),
             secret_sha256: sha256(),
             expires_at: Some(time()),
+            controller: None,
         }));
     };
     match event {
-        ApiTokenEvent::ApiTokenCreated(_) => Some(ApiTokenEvent::ApiTokenRevoked),
+        ApiTokenEvent::ApiTokenCreated(_) => Some(ApiTokenEvent::ApiTokenControllerNoted),
+        ApiTokenEvent::ApiTokenControllerNoted => Some(ApiTokenEvent::ApiTokenRevoked),
         ApiTokenEvent::ApiTokenRevoked => None,
     }
 }
@@ -207,6 +209,9 @@ fn after_agent(event: Option<&AgentEvent>) -> Option<AgentEvent> {
         }
         AgentEvent::AgentConnected { .. } => Some(AgentEvent::AgentDescribed(system())),
         AgentEvent::AgentDescribed(_) => {
+            Some(AgentEvent::AgentWarningChanged { warning: Some("used twice".to_owned()) })
+        }
+        AgentEvent::AgentWarningChanged { .. } => {
             Some(AgentEvent::AgentDisconnected { session, reason: "closed".to_owned() })
         }
         AgentEvent::AgentDisconnected { .. } => Some(AgentEvent::AgentDeleted { name: "printer".to_owned() }),
@@ -240,6 +245,7 @@ fn job_spec(name: &str) -> JobSpec {
         source_path: "/out/".to_owned(),
         destination_path: "/in/".to_owned(),
         schedule: Some(Schedule { cron: "0 30 2 * * *".to_owned(), timezone: "Europe/Berlin".to_owned() }),
+        timezone: None,
         enabled: true,
         retry: Retry { max_attempts: 4, backoff_seconds: 9 },
         overlap: Overlap::Queue,
@@ -273,7 +279,7 @@ fn new_transfer() -> NewTransfer {
         owner: UserId(id(7)),
         job: Some(JobRef { id: JobId(id(5)), number: 5 }),
         kind: JobType::Push,
-        source_agent: agent(1),
+        source_agent: Some(agent(1)),
         destination_agent: agent(2),
         source_path: "/out/report.csv".to_owned(),
         destination_path: "/in/report.csv".to_owned(),
@@ -296,7 +302,7 @@ fn after_transfer(event: Option<&TransferEvent>) -> Option<TransferEvent> {
         }
         TransferEvent::TransferProgressed { .. } => Some(TransferEvent::FilesStaged { files: vec![file()] }),
         TransferEvent::FilesStaged { .. } => {
-            Some(TransferEvent::TransferStaged { files: 1, size: 1234, sha256: sha256() })
+            Some(TransferEvent::TransferStaged { files: 1, size: 1234, sha256: sha256(), unreported: false })
         }
         TransferEvent::TransferStaged { .. } => Some(TransferEvent::TransferRequeued {
             attempt: 1,

@@ -29,6 +29,7 @@ fn new() -> NewExtractionJob {
             receiver: WebhookId(id(4)),
             url,
             sealed_secret: "v1.key.bm9uY2U".to_owned(),
+            no_loopback: false,
         }),
     }
 }

@@ -1,6 +1,6 @@
 use signalbox_domain::{
     automation::{
-        AttemptResult, Begun, CallbackDelivery, ConsignmentEvent, Ended, EventType, HealthEvent,
+        AttemptResult, Begun, CallbackDelivery, DeliveryBatchEvent, Ended, EventType, HealthEvent,
         HealthReport, HealthStatus, NewDelivery, NewWebhook, Replay, Requeued, Verdict, WebhookEvent,
         WebhookSpec,
     },
@@ -38,7 +38,7 @@ pub(super) fn after_webhook(event: Option<&WebhookEvent>) -> Option<WebhookEvent
     }
 }
 
-pub(super) fn after_consignment(event: Option<&ConsignmentEvent>) -> Option<ConsignmentEvent> {
+pub(super) fn after_delivery_batch(event: Option<&DeliveryBatchEvent>) -> Option<DeliveryBatchEvent> {
     let (delivery, claim, webhook) = (DeliveryId(id(1)), id(2), WebhookId(id(3)));
     let Some(event) = event else {
         let deliveries = vec![NewDelivery {
@@ -47,24 +47,25 @@ pub(super) fn after_consignment(event: Option<&ConsignmentEvent>) -> Option<Cons
             event_type: "experiment.started".to_owned(),
             body: r#"{"type":"experiment.started"}"#.to_owned(),
         }];
-        return Some(ConsignmentEvent::DeliveriesQueued { webhook, deliveries });
+        return Some(DeliveryBatchEvent::DeliveriesQueued { webhook, deliveries });
     };
     match event {
-        ConsignmentEvent::DeliveriesQueued { .. } => {
+        DeliveryBatchEvent::DeliveriesQueued { .. } => {
             let body = r#"{"type":"extraction.completed"}"#.to_owned();
             let event_type = "extraction.completed".to_owned();
-            Some(ConsignmentEvent::CallbackQueued(CallbackDelivery {
+            Some(DeliveryBatchEvent::CallbackQueued(CallbackDelivery {
                 receiver: WebhookId(id(5)),
                 url: "https://example.org/hook".to_owned(),
                 sealed_secret: "v1.key.bm9uY2U".to_owned(),
+                no_loopback: false,
                 delivery: NewDelivery { id: DeliveryId(id(6)), event_id: id(4), event_type, body },
             }))
         }
-        ConsignmentEvent::CallbackQueued(_) => {
+        DeliveryBatchEvent::CallbackQueued(_) => {
             let attempts = vec![Begun { id: delivery, round: 1, attempt: 3 }];
-            Some(ConsignmentEvent::AttemptsBegun { claim, at: time(), attempts })
+            Some(DeliveryBatchEvent::AttemptsBegun { claim, at: time(), attempts })
         }
-        ConsignmentEvent::AttemptsBegun { .. } => {
+        DeliveryBatchEvent::AttemptsBegun { .. } => {
             let result = AttemptResult {
                 id: delivery,
                 started_at: time(),
@@ -74,13 +75,13 @@ pub(super) fn after_consignment(event: Option<&ConsignmentEvent>) -> Option<Cons
             };
             let attempts = vec![Ended { round: 1, attempt: 3, result, verdict: Verdict::DeadLetter }];
             let returned = vec![DeliveryId(id(8))];
-            Some(ConsignmentEvent::AttemptsEnded { claim, webhook, attempts, returned })
+            Some(DeliveryBatchEvent::AttemptsEnded { claim, webhook, attempts, returned })
         }
-        ConsignmentEvent::AttemptsEnded { .. } => {
+        DeliveryBatchEvent::AttemptsEnded { .. } => {
             let deliveries = vec![Requeued { id: delivery, round: 2 }];
-            Some(ConsignmentEvent::DeliveriesRequeued { at: time(), deliveries })
+            Some(DeliveryBatchEvent::DeliveriesRequeued { at: time(), deliveries })
         }
-        ConsignmentEvent::DeliveriesRequeued { .. } => None,
+        DeliveryBatchEvent::DeliveriesRequeued { .. } => None,
     }
 }
 

@@ -15,7 +15,7 @@ fn time(position: i64) -> DateTime<Utc> {
 /// Whether the event at a position fits.
 type Fits = fn(i64) -> bool;
 
-/// Filters, and the positions that each of them wants.
+/// Filters, and the positions that match each of them.
 fn filters() -> Vec<(LogFilter, Fits)> {
     let text = |text: &str| Some(text.to_owned());
     let any = LogFilter::default;
@@ -50,7 +50,7 @@ async fn found(pool: &PgPool, filter: &LogFilter, order: LogOrder, limit: i64) -
 #[tokio::test]
 async fn a_search_finds_what_fits_in_its_order() {
     let pool = signalbox_database::connect(&fresh_database().await, 2).await.unwrap();
-    // What is not in the index yet is found too; its stretches are of all lengths.
+    // Events that are not indexed yet are found too; the index has ranges of all lengths.
     for (count, steps) in [(40, 1), (EVENTS / 2, 20), (EVENTS, 0), (EVENTS, 20)] {
         make_events(&pool, count).await;
         for _ in 0..steps {
@@ -61,8 +61,8 @@ async fn a_search_finds_what_fits_in_its_order() {
 }
 
 async fn finds_all(pool: &PgPool, count: i64) {
-    for (filter, wanted) in filters() {
-        let expected: Vec<_> = (1..=count).filter(|n| wanted(*n)).collect();
+    for (filter, matches) in filters() {
+        let expected: Vec<_> = (1..=count).filter(|n| matches(*n)).collect();
         for limit in [10, 500] {
             let oldest: Vec<_> = expected.iter().take(limit as usize).copied().collect();
             assert_eq!(found(pool, &filter, LogOrder::OldestFirst, limit).await, oldest, "{filter:?}");
@@ -73,25 +73,25 @@ async fn finds_all(pool: &PgPool, count: i64) {
 }
 
 #[tokio::test]
-async fn two_who_index_at_the_same_time_make_one_index() {
+async fn two_concurrent_indexers_make_one_index() {
     let pool = signalbox_database::connect(&fresh_database().await, 8).await.unwrap();
     make_events(&pool, EVENTS).await;
-    let mut goes_on = true;
-    while goes_on {
+    let mut has_more = true;
+    while has_more {
         let done = tokio::join!(extend_index(&pool), extend_index(&pool), extend_index(&pool));
-        goes_on = done.0.unwrap() | done.1.unwrap() | done.2.unwrap();
+        has_more = done.0.unwrap() | done.1.unwrap() | done.2.unwrap();
     }
     let entries = "SELECT sum(cardinality(positions))::bigint FROM log_index WHERE field = 'actor'";
     assert_eq!(sqlx::query_scalar::<_, i64>(entries).fetch_one(&pool).await.unwrap(), EVENTS);
     finds_all(&pool, EVENTS).await;
 }
 
-/// With statistics of the tables and without: an index with the right order is used, whatever is known of them.
+/// With and without statistics of the tables, the index with the right order is used.
 #[tokio::test]
 async fn what_a_search_reads_does_not_grow_with_the_log() {
     let url = fresh_database().await;
     let watching = signalbox_database::connect(&url, 1).await.unwrap();
-    // A backend tells what it read when it ends, so what comes before ends before.
+    // A backend reports its statistics when it ends, so the earlier ones have to end first.
     let making = signalbox_database::connect(&url, 1).await.unwrap();
     make_events(&making, EVENTS).await;
     while extend_index(&making).await.unwrap() {}

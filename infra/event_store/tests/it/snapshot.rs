@@ -21,7 +21,7 @@ fn request() -> TransferCommand {
         owner: UserId(Uuid::nil()),
         job: None,
         kind: JobType::Push,
-        source_agent: SOURCE,
+        source_agent: Some(SOURCE),
         destination_agent: DESTINATION,
         source_path: "/tree/".to_owned(),
         destination_path: "/copy/".to_owned(),
@@ -84,7 +84,7 @@ async fn completed(log: &Log, id: Uuid) -> TransferEvent {
     log.stream::<Transfer>(id).await.pop().unwrap()
 }
 
-/// What plain replay makes of the end of the upload.
+/// The event at the end of the upload, decided on a state that was replayed without snapshots.
 async fn by_replay(log: &Log, id: Uuid) -> TransferEvent {
     log.replay::<Transfer>(id).await.decide(complete()).unwrap().remove(0)
 }

@@ -70,8 +70,8 @@ async fn what_is_imported_is_what_was_exported() {
         serde_json::from_str::<serde_json::Value>(line).unwrap();
     }
     let other = database().await;
-    let mut told = 0;
-    let imported = import(&other, archive.as_slice(), |done, all| told = done.min(all)).await.unwrap();
+    let mut progress = 0;
+    let imported = import(&other, archive.as_slice(), |done, all| progress = done.min(all)).await.unwrap();
     assert_eq!(imported, carried);
     for table in COMPARED {
         assert_eq!(rows(&other, table).await, rows(&pool, table).await, "{table}");
@@ -85,7 +85,7 @@ async fn what_is_imported_is_what_was_exported() {
 }
 
 #[tokio::test]
-async fn an_archive_goes_only_into_an_empty_system() {
+async fn an_archive_is_imported_only_into_an_empty_system() {
     let (archive, _) = archive_of(&odd_log().await).await;
     let used = odd_log().await;
     let refused = import(&used, archive.as_slice(), |_, _| {}).await;

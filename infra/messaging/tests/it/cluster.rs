@@ -30,11 +30,14 @@ async fn mail_outlives_the_leader_of_its_stream() {
 }
 
 #[tokio::test]
-async fn a_stream_gets_the_number_of_copies_that_is_wanted() {
+async fn a_stream_gets_the_configured_number_of_replicas() {
     let servers = TestServers::start_with_cluster().await;
     let copies = async |bus: &Bus| {
         let standings = bus.stream_standings().await.ok()?;
-        standings.iter().find(|stream| stream.name == "MAIL").map(|stream| (stream.wanted, stream.current))
+        standings
+            .iter()
+            .find(|stream| stream.name == "MAIL")
+            .map(|stream| (stream.configured, stream.current))
     };
     let plain = servers.bus.clone().with_replicas(1);
     eventually(seconds(20), async || Mailbox::open(&plain).await.is_ok()).await;

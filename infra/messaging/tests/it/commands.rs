@@ -33,7 +33,7 @@ async fn send(bus: &Bus, metadata: &Metadata) -> Result<CommandOutcome, Rejectio
     bus.send::<User>(ID, Some(2), metadata, &promote()).await
 }
 
-/// Serves on `bus`; the n-th command, from 0, gets the answer that `answer` has for it, or none.
+/// Serves on `bus`; the n-th command, from 0, gets the result of `answer` for it, or no answer.
 async fn serve(
     bus: &Bus,
     answer: impl Fn(usize) -> Option<CommandReply> + Send + Sync + 'static,
@@ -89,12 +89,12 @@ async fn a_rejection_is_handed_back_at_once() {
 }
 
 #[tokio::test]
-async fn a_command_waits_for_somebody_who_serves() {
+async fn a_command_waits_for_a_handler() {
     let servers = TestServers::start().await;
     let command = metadata();
     let mut sending = sending(&servers.bus, &command);
     let early = timeout(Duration::from_millis(200), &mut sending).await;
-    assert!(early.is_err(), "answered although nobody serves: {early:?}");
+    assert!(early.is_err(), "answered without a handler: {early:?}");
     let mut received = serve(&servers.another_bus().await, |_| Some(CommandReply::Done(DONE))).await;
     assert_eq!(timeout(seconds(5), sending).await.unwrap().unwrap().unwrap(), DONE);
     assert_eq!(received.recv().await.unwrap().metadata, command);
@@ -120,7 +120,7 @@ async fn a_command_that_got_unavailable_or_no_answer_is_sent_again_under_its_id(
 }
 
 #[tokio::test]
-async fn a_command_that_nobody_answers_is_unavailable_after_its_deadline() {
+async fn an_unanswered_command_is_unavailable_after_its_deadline() {
     let servers = TestServers::start().await;
     // The ten seconds pass as fast as the sender can ask.
     tokio::time::pause();
@@ -142,7 +142,7 @@ async fn a_command_survives_the_death_of_the_server() {
     servers.finish().await;
 }
 
-/// What was lost with a server is not waited for: no clock moves here but by this test.
+/// Commands lost with a server fail at once: only this test moves the clock.
 #[tokio::test]
 async fn a_command_lost_with_its_server_is_sent_again_as_soon_as_there_is_another() {
     let servers = TestServers::start_with_cluster().await;
@@ -157,7 +157,7 @@ async fn a_command_lost_with_its_server_is_sent_again_as_soon_as_there_is_anothe
 
     is_deaf.store(true, Ordering::SeqCst);
     tokio::time::pause();
-    // Time goes on by itself only while nothing blocks.
+    // Paused time advances by itself only while no thread blocks.
     let (end, blocking) = std::sync::mpsc::channel::<()>();
     let blocked = spawn_blocking(move || blocking.recv());
     let command = metadata();
@@ -191,7 +191,7 @@ async fn two_processes_share_the_commands() {
     for bus in [&one, &other] {
         received.push(serve(bus, |_| Some(CommandReply::Done(DONE))).await);
     }
-    // Both take part before the counting begins.
+    // Both subscribe before the counting starts.
     for receiver in &mut received {
         eventually(seconds(30), async || {
             send(&servers.bus, &metadata()).await.unwrap();
@@ -237,5 +237,17 @@ async fn the_trace_of_a_request_travels_with_its_command() {
     let command = timeout(seconds(5), commands.next()).await.unwrap().unwrap();
     sending.abort();
     assert_eq!(command.headers.unwrap().get("traceparent").unwrap().as_str(), trace);
+    servers.finish().await;
+}
+
+#[tokio::test]
+async fn a_command_that_is_refused_here_counts_as_no_answer() {
+    let servers = TestServers::start().await;
+    // More than any server here takes.
+    let name = "x".repeat(9 << 20);
+    let rename = UserCommand::Change(UserChanges { username: Some(name), ..Default::default() });
+    let refused = servers.bus.send::<User>(ID, None, &metadata(), &rename).await.unwrap_err();
+    assert_eq!(refused.code, "too_large");
+    assert_eq!(servers.bus.since_answer(), None);
     servers.finish().await;
 }

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use async_nats::jetstream::{self, stream};
 use serde_json::json;
 use signalbox_domain::kernel::AgentId;
 use signalbox_messaging::{Mail, MailMessage, Mailbox};
@@ -18,7 +19,7 @@ async fn open(servers: &TestServers) -> Mailbox {
     Mailbox::open(&servers.bus).await.unwrap()
 }
 
-/// What the agent gets; `None` within a short time is nothing.
+/// The agent's next message; `None` if none arrives within a short time.
 async fn fetch(mailbox: &Mailbox, agent: AgentId) -> Vec<Mail> {
     mailbox.fetch(agent, 10, SHORT).await.unwrap()
 }
@@ -31,7 +32,7 @@ fn ids(mails: &[Mail]) -> Vec<i64> {
     mails.iter().map(|mail| mail.id).collect()
 }
 
-/// Takes all that waits, so that the test leaves nothing behind.
+/// Receives all pending messages, so that the test leaves none.
 async fn finish(servers: TestServers, mailbox: Mailbox) {
     for agent in [PRESS, STORE] {
         mailbox.remove(agent).await.unwrap();
@@ -160,7 +161,7 @@ async fn messages_outlive_the_death_of_the_server() {
     servers.nats.kill().await;
     servers.nats.restart().await;
     eventually(seconds(10), async || servers.bus.is_connected()).await;
-    // What a killed server knew of deliveries may be lost: it may give the first message again, never drop one.
+    // A killed server may lose the record of deliveries: it may deliver the first message again, but never drop one.
     let mut mails = Vec::new();
     while !texts(&mails).contains(&"waiting") {
         let more = mailbox.fetch(PRESS, 10, seconds(5)).await.unwrap();
@@ -173,7 +174,7 @@ async fn messages_outlive_the_death_of_the_server() {
 }
 
 #[tokio::test]
-async fn posting_goes_on_after_the_server_has_lost_everything() {
+async fn posting_works_after_the_server_has_lost_everything() {
     let servers = TestServers::start().await;
     let mailbox = open(&servers).await;
     mailbox.post(PRESS, "lost", &message("lost")).await.unwrap();
@@ -208,7 +209,7 @@ async fn an_agent_that_waits_while_the_server_loses_everything_gets_later_messag
     };
     servers.nats.wipe().await;
     eventually(seconds(10), async || servers.bus.is_connected()).await;
-    // Whether it fails or ends empty, it ends, and the agent asks again.
+    // Whether it fails or ends empty, it ends, and the agent polls again.
     let _ = tokio::time::timeout(seconds(20), waiting).await.unwrap().unwrap();
     mailbox.post(PRESS, "new", &message("new")).await.unwrap();
     assert_eq!(texts(&fetch(&mailbox, PRESS).await), ["new"]);
@@ -231,5 +232,29 @@ async fn a_removed_mailbox_is_empty_and_may_be_used_again() {
     assert!(mailbox.holds(STORE, "other").await.unwrap());
     mailbox.post(PRESS, "one", &message("new")).await.unwrap();
     assert_eq!(texts(&fetch(&mailbox, PRESS).await), ["new"]);
+    finish(servers, mailbox).await;
+}
+
+/// Replaces the stream by one that, as after a full disk, answers and acknowledges nothing.
+async fn mute(servers: &TestServers) {
+    let jetstream = jetstream::new(servers.nats.client().await);
+    let _ = jetstream.delete_stream("MAIL").await;
+    let mute = stream::Config {
+        name: "MAIL".to_owned(),
+        subjects: vec!["mail.agent.>".to_owned()],
+        no_ack: true,
+        ..stream::Config::default()
+    };
+    jetstream.create_stream(mute).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_that_stores_nothing_is_made_anew() {
+    let servers = TestServers::start().await;
+    mute(&servers).await;
+    let mailbox = open(&servers).await;
+    mailbox.post(PRESS, "one", &message("one")).await.unwrap_err();
+    eventually(seconds(60), async || mailbox.post(PRESS, "two", &message("two")).await.is_ok()).await;
+    assert_eq!(texts(&fetch(&mailbox, PRESS).await), ["two"]);
     finish(servers, mailbox).await;
 }

@@ -8,14 +8,19 @@ fn one_of_each() -> Vec<Wakeup> {
     let id = Uuid::from_u128(7);
     vec![
         Wakeup::LogAppended { position: 7, aggregates: vec!["job".to_owned()] },
-        Wakeup::ReadAdvanced { projection: "transfer".to_owned(), position: 7, aggregates: Vec::new() },
-        Wakeup::AgentSession { agent: id, session: id },
+        Wakeup::ReadAdvanced {
+            projection: "transfer".to_owned(),
+            position: 7,
+            aggregates: Vec::new(),
+            has_set_aside: false,
+        },
+        Wakeup::AgentSession { agent: id, session: id, version: 7 },
         Wakeup::TestEcho { request_id: "seven".to_owned() },
         Wakeup::TransferStopped { transfer: id },
     ]
 }
 
-/// Sent until it is heard: a subscription takes a moment to reach the server.
+/// Sent repeatedly until received: a subscription takes a moment to reach the server.
 fn ready() -> Wakeup {
     Wakeup::TestEcho { request_id: "ready".to_owned() }
 }

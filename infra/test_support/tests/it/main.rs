@@ -27,7 +27,7 @@ async fn every_test_has_a_migrated_database_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_bus_comes_back_after_its_server_was_killed() {
+async fn a_bus_reconnects_after_its_server_was_killed() {
     let servers = TestServers::start().await;
     servers.nats.kill().await;
     eventually(seconds(10), async || !servers.bus.is_connected()).await;

@@ -1,17 +1,19 @@
 //! Rows of chunks: how they are named, read and written.
 
+use std::collections::HashSet;
+
 use chrono::NaiveDate;
 use signalbox_datapoint_log::{
     ChunkPoint,
-    codec::{encode_chunk, encode_samples, samples},
+    codec::{CodecError, decode_chunk, encode_chunk, encode_samples, samples},
 };
 use sqlx::{FromRow, PgConnection};
 
-use super::SeriesError;
+use super::{SeriesError, incomplete::note_damaged};
 
 /// Points of a row at most.
 pub(super) const MAX_ROW: usize = 65_536;
-/// Samples in the row itself, for rows of so many points.
+/// Number of samples in the row itself, for rows of up to so many points.
 const BRIEF: (usize, usize) = (8, 65);
 /// Samples beside the row.
 const DIGEST: (usize, usize) = (64, 1024);
@@ -46,6 +48,7 @@ pub(super) struct RowBytes {
     pub(super) channel: i32,
     pub(super) hour: i32,
     pub(super) day: NaiveDate,
+    pub(super) part: i32,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -53,6 +56,22 @@ impl RowBytes {
     pub(super) fn key(&self) -> ChunkKey {
         ChunkKey { channel: self.channel, hour: self.hour, day: self.day }
     }
+
+    /// The points, if the bytes are points; `None` of a damaged row, which is noted.
+    pub(super) fn points(&self) -> Option<Vec<ChunkPoint>> {
+        let Self { channel, hour, .. } = self;
+        readable(decode_chunk(&self.bytes), *channel, *hour)
+    }
+}
+
+/// The decoded value of a row of chunks. A damaged one is left out, and the answer counts it, see [`note_damaged`].
+pub(super) fn readable<T>(decoded: Result<T, CodecError>, channel: i32, hour: i32) -> Option<T> {
+    decoded
+        .inspect_err(|error| {
+            tracing::error!(%error, channel, hour, "a chunk of datapoints is damaged: rebuild the read model `datapoints`");
+            note_damaged();
+        })
+        .ok()
 }
 
 /// A row to be written.
@@ -83,6 +102,19 @@ impl Names {
     pub(super) fn is_empty(&self) -> bool {
         self.channels.is_empty()
     }
+
+    /// These but for some.
+    pub(super) fn without(self, excluded: &HashSet<(ChunkKey, i32)>) -> Self {
+        let mut rest = Self::default();
+        let places = self.channels.into_iter().zip(self.hours).zip(self.days).zip(self.parts);
+        for (((channel, hour), day), part) in places {
+            let key = ChunkKey { channel, hour, day };
+            if !excluded.contains(&(key, part)) {
+                rest.push(key, part);
+            }
+        }
+        rest
+    }
 }
 
 /// The heads of all rows of `chunks`, by part.
@@ -110,7 +142,7 @@ pub(super) async fn bytes_of(
         return Ok(Vec::new());
     }
     let sql = format!(
-        "SELECT c.channel, c.hour, c.day, c.{column} AS bytes
+        "SELECT c.channel, c.hour, c.day, c.part, c.{column} AS bytes
            FROM unnest($1, $2, $3, $4) AS w (channel, hour, day, part)
            JOIN {schema}.chunks c ON c.channel = w.channel AND c.hour = w.hour AND c.day = w.day AND c.part = w.part"
     );

@@ -1,11 +1,18 @@
 //! All points of a span of time, oldest first, a slice at a time: memory is bounded by the slice, however many points an
 //! hour or a second holds.
+//!
+//! Every slice is read in a snapshot of its own, so that a client that reads slowly holds no connection, and no
+//! snapshot that keeps PostgreSQL from pruning. The end of the log and of the time range are fixed when the export
+//! starts: later values are in no slice. Points that are deleted while the export runs are left out of the remaining
+//! slices.
 
-use std::collections::BTreeSet;
+use signalbox_boxed::boxed;
+use std::{collections::BTreeSet, time::Duration};
 
 use chrono::{DateTime, Utc};
-use signalbox_datapoint_log::micros;
+use signalbox_datapoint_log::{head, micros};
 use sqlx::PgPool;
+use tokio::time::sleep;
 
 use super::{
     Datapoint, HOUR, SeriesError, hour_of,
@@ -15,6 +22,9 @@ use super::{
 
 /// Points of a slice at most, but for those of one instant. An hour is read once for each of its slices.
 const SLICE: usize = 150_000;
+/// How often a slice waits for a lagging fold, and for how long.
+const RETRIES: usize = 30;
+const RETRY: Duration = Duration::from_secs(1);
 
 /// From when to when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,11 +35,10 @@ pub struct ExportSpan {
     pub to: Option<DateTime<Utc>>,
 }
 
-/// The points of a span as they were when the export began.
+/// The points of a span that were in the log when the export began.
 pub struct Export {
-    snapshot: Snapshot,
-    tail: Tail,
-    /// What is left of the span.
+    pool: PgPool,
+    /// The time range still to be exported.
     range: Range,
     /// Hours that are left.
     hours: BTreeSet<i32>,
@@ -37,21 +46,24 @@ pub struct Export {
 }
 
 impl Export {
-    /// Begins an export.
+    /// Starts an export.
     ///
     /// # Errors
     /// [`SeriesError`].
+    #[boxed]
     pub async fn begin(pool: &PgPool, span: ExportSpan) -> Result<Self, SeriesError> {
-        let range = Range { channels: None, from: Some(micros(span.from)), to: span.to.map(micros) };
-        let mut snapshot = Snapshot::open(pool).await?;
-        let mut tail = snapshot.tail().await?;
-        tail.points.retain(|point| range.contains(point));
+        let mut range = Range { from: Some(micros(span.from)), to: span.to.map(micros), ..Range::default() };
+        let mut snapshot = Snapshot::open_for_export(pool).await?;
+        let tail = snapshot.tail(range.from).await?;
+        range.upto = Some(head(snapshot.connection()).await?.position);
         let folded = hour_numbers(snapshot.connection(), &range).await?;
-        let hours = folded.into_iter().chain(tail.points.iter().map(|point| hour_of(point.point.time)));
-        Ok(Self { hours: hours.collect(), snapshot, tail, range, slice: SLICE })
+        snapshot.close().await?;
+        let new = tail.points.iter().filter(|point| range.contains(point));
+        let hours = folded.into_iter().chain(new.map(|point| hour_of(point.point.time))).collect();
+        Ok(Self { hours, pool: pool.clone(), range, slice: SLICE })
     }
 
-    /// Gives back `points` at a time.
+    /// returns `points` at a time.
     #[must_use]
     pub fn in_slices_of(mut self, points: usize) -> Self {
         self.slice = points;
@@ -62,11 +74,14 @@ impl Export {
     ///
     /// # Errors
     /// [`SeriesError`].
+    #[boxed]
     pub async fn next(&mut self) -> Result<Option<Vec<Datapoint>>, SeriesError> {
         let Some(hour) = self.hours.first().copied() else { return Ok(None) };
-        let connection = self.snapshot.connection();
+        let (mut snapshot, mut tail) = self.look().await?;
+        tail.points.retain(|point| self.range.contains(point));
         let (mut points, next) =
-            oldest_of_hour(connection, hour, &self.range, &self.tail, self.slice).await?;
+            oldest_of_hour(snapshot.connection(), hour, &self.range, &tail, self.slice).await?;
+        snapshot.close().await?;
         points.sort_unstable_by_key(|point| point.point.order());
         match next {
             Some(time) => self.range.from = Some(time),
@@ -76,5 +91,19 @@ impl Export {
             }
         }
         Ok(Some(points))
+    }
+
+    async fn look(&self) -> Result<(Snapshot, Tail), SeriesError> {
+        for _ in 0..RETRIES {
+            let mut snapshot = Snapshot::open_for_export(&self.pool).await?;
+            match snapshot.tail(self.range.from).await {
+                Err(SeriesError::Behind(_)) => snapshot.close().await?,
+                tail => return Ok((snapshot, tail?)),
+            }
+            sleep(RETRY).await;
+        }
+        let mut snapshot = Snapshot::open_for_export(&self.pool).await?;
+        let tail = snapshot.tail(self.range.from).await?;
+        Ok((snapshot, tail))
     }
 }

@@ -3,27 +3,33 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use chrono::NaiveDate;
-use signalbox_datapoint_log::{ChunkPoint, Entry, LogRow, Tombstone, add_day, codec::decode_chunk};
+use signalbox_datapoint_log::{ChunkPoint, Entry, LogRow, Tombstone, add_day, micros};
 use sqlx::PgConnection;
 
 use super::{
     Datapoint, SeriesError,
     chunk::{self, ChunkKey, MAX_ROW, Names, NewRow, RowHead},
+    current::{self, Ranked, current_of},
     hour_of,
+    incomplete::Skipped,
     latest::newest_in_chunks,
 };
 
-/// A row is merged with what follows it unless it is so many times as large: an hour keeps few rows, and no point is
-/// rewritten more often than the logarithm of their number.
+/// A row is merged with the following ones unless it is this many times as large: an hour keeps few rows, and no
+/// point is rewritten more often than the logarithm of their number.
 const LARGER: usize = 4;
 
-/// What rows of the log say, by chunk.
+/// Contents of log rows, by chunk.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) chunks: BTreeMap<ChunkKey, Changes>,
+    /// When rows of points arrived, by position, in microseconds since 1970.
+    pub(super) arrivals: HashMap<i64, i64>,
+    /// Rows that cannot be decoded.
+    pub(super) skipped: Vec<Skipped>,
 }
 
-/// What comes to a chunk, and what leaves it.
+/// Points added to a chunk, and deletions from it.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) points: Vec<ChunkPoint>,
@@ -31,12 +37,14 @@ pub(super) struct Changes {
 }
 
 impl Batch {
-    /// Takes in what `rows` say.
-    pub(super) fn of(rows: &[LogRow]) -> Result<Self, SeriesError> {
+    /// Groups the contents of `rows`; those that cannot be decoded are left out.
+    pub(super) fn of(rows: &[LogRow]) -> Self {
         let mut batch = Self::default();
         for row in rows {
-            match row.entry()? {
-                Entry::Points(points) => {
+            match row.entry() {
+                Err(error) => batch.skipped.push(Skipped::new(row.day, error)),
+                Ok(Entry::Points(points)) => {
+                    batch.arrivals.insert(row.position, micros(row.recorded_at));
                     for (point, index) in points.into_iter().zip(0..) {
                         let key =
                             ChunkKey { channel: point.channel, hour: hour_of(point.time), day: row.day };
@@ -46,7 +54,7 @@ impl Batch {
                         batch.chunks.entry(key).or_default().points.push(point);
                     }
                 }
-                Entry::Deleted(tombstone) => {
+                Ok(Entry::Deleted(tombstone)) => {
                     let changes = batch.chunks.entry(key_of(&tombstone)).or_default();
                     changes.deleted.insert((tombstone.position, tombstone.index));
                 }
@@ -57,17 +65,23 @@ impl Batch {
             points.retain(|point| !deleted.contains(&(point.position, point.index)));
             points.sort_unstable_by_key(ChunkPoint::order);
         }
-        Ok(batch)
+        batch
     }
 
-    /// The points that came, in no order.
+    /// The added points, in no order.
     pub(super) fn points(&self) -> impl Iterator<Item = Datapoint> {
         self.chunks.iter().flat_map(|(key, changes)| {
             changes.points.iter().map(|point| Datapoint { channel: key.channel, day: key.day, point: *point })
         })
     }
 
-    /// Days of the log that points came on.
+    /// The points with when they arrived.
+    pub(super) fn ranked(&self) -> impl Iterator<Item = Ranked> {
+        let arrived = |point: &Datapoint| self.arrivals.get(&point.point.position).copied();
+        self.points().map(move |point| Ranked::new(point, arrived(&point)))
+    }
+
+    /// Days of the log with added points.
     pub(super) fn days(&self) -> HashSet<NaiveDate> {
         self.chunks.keys().map(|key| key.day).collect()
     }
@@ -94,6 +108,7 @@ pub(super) async fn apply(
         rows.entry(head.key()).or_default().push(head);
     }
     let newest = newest_by_channel(&batch);
+    let current = current_of(batch.ranked());
     let deleted: Vec<(i32, i64, u32)> = batch
         .chunks
         .iter()
@@ -107,9 +122,20 @@ pub(super) async fn apply(
         let next = known.last().map_or(0, |head| head.part + 1);
         parts.insert(*key, merged.first().map_or(next, |head| head.part));
     }
+    let mut damaged = HashSet::new();
     for row in chunk::bytes_of(connection, schema, "points", &replaced).await? {
-        if let Some(changes) = batch.chunks.get_mut(&row.key()) {
-            changes.points.extend(decode_chunk(&row.bytes)?);
+        match (batch.chunks.get_mut(&row.key()), row.points()) {
+            (Some(changes), Some(points)) => changes.points.extend(points),
+            (_, None) => drop(damaged.insert((row.key(), row.part))),
+            (None, Some(_)) => {}
+        }
+    }
+    if !damaged.is_empty() {
+        // They stay as they are until a rebuild, and new points are written after them.
+        replaced = replaced.without(&damaged);
+        for (key, _) in damaged {
+            let next = rows.get(&key).and_then(|rows| rows.last()).map_or(0, |head| head.part + 1);
+            parts.insert(key, next);
         }
     }
     let new = batch.chunks.into_iter().flat_map(|(key, changes)| new_rows(key, parts[&key], changes));
@@ -117,11 +143,13 @@ pub(super) async fn apply(
     chunk::delete(connection, schema, &replaced).await?;
     chunk::insert(connection, schema, &new).await?;
     upsert_latest(connection, schema, newest.into_values()).await?;
-    forget_deleted(connection, schema, &deleted).await
+    current::upsert(connection, schema, current.into_values()).await?;
+    forget_deleted(connection, schema, &deleted).await?;
+    current::forget_deleted(connection, schema, &deleted).await
 }
 
-/// The rows that are written anew together with what came: the last ones, as far as none is much larger than all that
-/// follow it. A deletion takes all.
+/// The rows that are rewritten together with the new points: the last ones, as far as none is much larger than all
+/// that follow it. A deletion rewrites all.
 fn merged<'a>(rows: &'a [RowHead], changes: &Changes) -> &'a [RowHead] {
     if !changes.deleted.is_empty() {
         return rows;
@@ -192,33 +220,48 @@ async fn forget_deleted(
     schema: &str,
     deleted: &[(i32, i64, u32)],
 ) -> Result<(), SeriesError> {
-    if deleted.is_empty() {
-        return Ok(());
-    }
-    let sql = format!(
-        "DELETE FROM {schema}.latest l USING unnest($1::int[], $2::bigint[], $3::int[]) AS d (channel, position, index)
+    let statement = format!(
+        "DELETE FROM {schema}.latest l USING {DELETED}
           WHERE l.channel = d.channel AND l.position = d.position AND l.index = d.index RETURNING l.channel"
     );
-    let channels: Vec<i32> = sqlx::query_scalar(&sql)
+    let channels = channels_of(connection, &statement, deleted).await?;
+    renew_latest(connection, schema, &channels, NaiveDate::default()).await
+}
+
+/// The points that [`channels_of`] passes to a statement.
+pub(super) const DELETED: &str = "unnest($1::int[], $2::bigint[], $3::int[]) AS d (channel, position, index)";
+
+/// The channels that `statement` returns for the points `deleted`, which it calls [`DELETED`].
+pub(super) async fn channels_of(
+    connection: &mut PgConnection,
+    statement: &str,
+    deleted: &[(i32, i64, u32)],
+) -> Result<Vec<i32>, SeriesError> {
+    if deleted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let channels = sqlx::query_scalar(statement)
         .bind(deleted.iter().map(|place| place.0).collect::<Vec<_>>())
         .bind(deleted.iter().map(|place| place.1).collect::<Vec<_>>())
         .bind(deleted.iter().map(|place| place.2 as i32).collect::<Vec<_>>())
-        .fetch_all(&mut *connection)
+        .fetch_all(connection)
         .await?;
-    renew_latest(connection, schema, &channels).await
+    Ok(channels)
 }
 
-/// Looks up the newest points of `channels`, which have none now.
+/// Looks up the newest points of `channels`, which have none now, in rows of the log since `oldest`.
 pub(super) async fn renew_latest(
     connection: &mut PgConnection,
     schema: &str,
     channels: &[i32],
+    oldest: NaiveDate,
 ) -> Result<(), SeriesError> {
     let mut found = Vec::new();
     for channel in channels {
-        found.extend(newest_in_chunks(connection, schema, *channel, &HashSet::new()).await?);
+        found.extend(newest_in_chunks(connection, schema, *channel, (oldest, &HashSet::new())).await?);
     }
-    upsert_latest(connection, schema, found.into_iter()).await
+    upsert_latest(connection, schema, found.into_iter()).await?;
+    current::renew(connection, schema, channels, oldest).await
 }
 
 /// Makes the partitions that points of `days` need.

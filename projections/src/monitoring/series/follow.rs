@@ -1,22 +1,24 @@
 //! Keeps the chunks up to date.
 //!
-//! Reads the datapoint log from where it stands; writes chunks, newest points and its progress in one transaction, the
-//! progress by compare-and-set. It folds once a second, or as soon as many points wait: queries read the rest from the
-//! log, so nobody waits for it. If it dies, the next one goes on from the progress.
+//! Reads the datapoint log from its progress on; writes chunks, newest points and the progress in one transaction,
+//! the progress by compare-and-set. It folds once a second, or as soon as many points are pending: queries read the
+//! rest from the log, so they never wait for it. If it crashes, the next one continues from the progress.
 
-use std::{collections::HashSet, time::Duration};
+use signalbox_boxed::boxed;
+use std::{collections::HashSet, panic::AssertUnwindSafe, time::Duration};
 
-use chrono::{NaiveDate, TimeDelta};
-use signalbox_clock::Clock;
+use chrono::NaiveDate;
+use futures::FutureExt;
+use signalbox_database::{clear_fault, report_fault};
 use signalbox_datapoint_log::{LogRow, head, read_points_after};
 use sqlx::{Executor, PgConnection, PgPool};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    SeriesError,
+    SeriesError, current,
     fold::{Batch, apply, ensure_days},
-    retention::drop_old_days,
+    incomplete::{record_skipped, report_skipped},
     snapshot::{Progress, begin_fold},
 };
 use crate::{Lease, Leases, runner::END_HUNG};
@@ -26,13 +28,15 @@ const MANY: i64 = 100_000;
 /// Rows that are folded at once.
 const ROWS: i64 = 20_000;
 /// How long a few points wait.
-const PAUSE: Duration = Duration::from_secs(1);
-/// How often it looks.
+const FOLD_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
+/// Name among the parts of the installation.
+const PART: &str = "fold.datapoints";
 const LOOK: Duration = Duration::from_millis(100);
-/// How often old days are dropped.
-const RETENTION: Duration = Duration::from_secs(60);
+/// How often rows that cannot be decoded are reported.
+const REPORT: Duration = Duration::from_secs(30);
 
-/// What a step did.
+/// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FoldStep {
     /// There is nothing to fold.
@@ -44,60 +48,59 @@ pub enum FoldStep {
 /// The live fold of datapoints.
 pub struct Folder {
     pool: PgPool,
-    /// Days whose partitions are known to be there.
+    /// Days whose partitions certainly exist.
     days: HashSet<NaiveDate>,
+    /// Whether every channel has its current point, which an upgrade leaves to be looked up.
+    is_filled: bool,
 }
 
 impl Folder {
-    /// A fold that goes on from the stored progress.
+    /// A fold that continues from the stored progress.
     pub fn new(pool: PgPool) -> Self {
-        Self { pool, days: HashSet::new() }
+        Self { pool, days: HashSet::new(), is_filled: false }
     }
 
-    /// Folds until `stop`, as long as this process holds the lease; drops days that are older than `retention_days`, if
-    /// that is given.
-    pub async fn run(
-        pool: PgPool,
-        leases: Leases,
-        clock: Clock,
-        retention_days: Option<u32>,
-        stop: CancellationToken,
-    ) {
+    /// Folds until `stop`, as long as this process holds the lease.
+    #[boxed]
+    pub async fn run(pool: PgPool, leases: Leases, stop: CancellationToken) {
         let work = async {
+            let mut delay = FOLD_INTERVAL;
             loop {
                 let lease = leases.acquire("projection.datapoints").await;
-                if let Err(error) = Self::follow(&pool, &clock, retention_days, &lease).await {
-                    tracing::error!(%error, "the fold of datapoints starts over from its progress");
-                    sleep(Duration::from_secs(1)).await;
+                let follow = Self::follow(&pool, &lease, &mut delay);
+                // A panic ends no other read model of this process.
+                let error = match AssertUnwindSafe(follow).catch_unwind().await {
+                    Ok(Ok(())) => continue,
+                    Ok(Err(error)) => error.to_string(),
+                    Err(_) => "the fold panicked".to_owned(),
+                };
+                tracing::error!(error, "the fold of datapoints starts over from its progress");
+                if let Err(error) = report_fault(&pool, PART, &error).await {
+                    tracing::debug!(%error, "a fold that is stuck was not reported");
                 }
+                sleep(delay).await;
+                delay = (delay * 2).min(MAX_BACKOFF);
             }
         };
         tokio::select! { () = work => {}, () = stop.cancelled() => {} }
     }
 
-    async fn follow(
-        pool: &PgPool,
-        clock: &Clock,
-        retention_days: Option<u32>,
-        lease: &Lease,
-    ) -> Result<(), SeriesError> {
+    async fn follow(pool: &PgPool, lease: &Lease, delay: &mut Duration) -> Result<(), SeriesError> {
         let mut folder = Self::new(pool.clone());
-        let (mut folded, mut cleaned): (Option<Instant>, Option<Instant>) = (None, None);
-        let is_past = |moment: Option<Instant>, pause| moment.is_none_or(|moment| moment.elapsed() >= pause);
+        folder.step().await?;
+        *delay = FOLD_INTERVAL;
+        clear_fault(pool, PART).await?;
+        let (mut folded, mut reported): (Option<Instant>, Option<Instant>) = (None, None);
+        let is_past = |moment: Option<Instant>, delay| moment.is_none_or(|moment| moment.elapsed() >= delay);
         loop {
-            let is_due = is_past(folded, PAUSE) || folder.waiting().await? >= MANY;
+            let is_due = is_past(folded, FOLD_INTERVAL) || folder.waiting().await? >= MANY;
             if is_due && let FoldStep::Folded(points) = folder.step().await? {
                 folded = (points < MANY).then(Instant::now);
                 continue;
             }
-            if let Some(days) = retention_days
-                && is_past(cleaned, RETENTION)
-            {
-                let oldest = clock.now().date_naive() - TimeDelta::days(i64::from(days));
-                if let Err(error) = drop_old_days(pool, oldest).await {
-                    tracing::warn!(%error, "old days were not dropped; it is tried again");
-                }
-                cleaned = Some(Instant::now());
+            if is_past(reported, REPORT) {
+                report_skipped(&mut *pool.acquire().await?).await?;
+                reported = Some(Instant::now());
             }
             sleep(LOOK).await;
             if is_due && !lease.holds().await {
@@ -113,11 +116,15 @@ impl Folder {
         Ok(head(&mut *connection).await?.points - progress.total)
     }
 
-    /// Folds what waits, at most about 100,000 points.
+    /// Folds pending points, at most about 100,000.
     ///
     /// # Errors
     /// [`SeriesError`]; nothing has changed then.
+    #[boxed]
     pub async fn step(&mut self) -> Result<FoldStep, SeriesError> {
+        if !self.is_filled {
+            self.is_filled = current::fill(&self.pool).await?;
+        }
         let mut transaction = signalbox_database::begin(&self.pool, "BEGIN").await?;
         // Derived data, and hung folds end, as in the runner of the other projections.
         let (name, value) = END_HUNG;
@@ -153,14 +160,16 @@ pub(super) async fn step_in(
     let moved = sqlx::query(&sql)
         .bind(progress.position)
         .bind(last.position)
-        .bind(last.day.max(progress.day))
+        // Of the newest row, even if one before it has a later day: a clock may have been ahead.
+        .bind(last.day)
         .bind(last.total)
         .execute(&mut *connection)
         .await?;
     if moved.rows_affected() == 0 {
         return Err(SeriesError::Overtaken);
     }
-    let batch = Batch::of(&rows)?;
+    let batch = Batch::of(&rows);
+    record_skipped(&mut *connection, &batch.skipped).await?;
     let new: Vec<_> = batch.days().difference(days).copied().collect();
     ensure_days(&mut *connection, schema, new.iter().copied()).await?;
     days.extend(new);

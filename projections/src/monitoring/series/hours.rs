@@ -2,20 +2,22 @@
 //! so whole ones are passed over by their counts.
 
 use chrono::NaiveDate;
-use signalbox_datapoint_log::{ChunkPoint, codec::decode_chunk, moment};
+use signalbox_datapoint_log::ChunkPoint;
 use sqlx::{FromRow, PgConnection, Postgres, QueryBuilder};
 
 use super::{
     Datapoint, HOUR, SeriesError,
     chunk::{ChunkKey, Names, bytes_of},
-    hour_of,
+    first_day_since, hour_of,
     snapshot::Tail,
 };
 
+/// Matches up to which they are counted exactly.
+pub(super) const EXACT: i64 = 100_000;
 /// Points that are decoded at once at most, but for a single row.
 const AT_ONCE: i64 = 50_000;
 
-/// Which points are wanted; `None` means any.
+/// Conditions on points; `None` matches any value.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Range {
     pub(super) channels: Option<Vec<i32>>,
@@ -23,6 +25,8 @@ pub(super) struct Range {
     pub(super) from: Option<i64>,
     /// Before, in microseconds.
     pub(super) to: Option<i64>,
+    /// In rows of the log up to this one.
+    pub(super) upto: Option<i64>,
 }
 
 /// An hour that has points.
@@ -32,6 +36,9 @@ pub(super) struct Hour {
     pub(super) count: i64,
     min_time: i64,
     max_time: i64,
+    /// Whether `count` is a guess, see [`hours`].
+    #[sqlx(default)]
+    pub(super) is_estimated: bool,
 }
 
 /// A row of an hour, without its points.
@@ -47,8 +54,12 @@ pub(super) struct HourRow {
 
 impl Range {
     pub(super) fn contains(&self, point: &Datapoint) -> bool {
-        self.contains_time(point.point.time)
+        self.contains_point(&point.point)
             && self.channels.as_ref().is_none_or(|channels| channels.contains(&point.channel))
+    }
+
+    fn contains_point(&self, point: &ChunkPoint) -> bool {
+        self.contains_time(point.time) && self.upto.is_none_or(|upto| point.position <= upto)
     }
 
     fn contains_time(&self, time: i64) -> bool {
@@ -59,9 +70,17 @@ impl Range {
         self.contains_time(min_time) && self.contains_time(max_time)
     }
 
-    /// Points are measured no later than ten minutes after they came in, so older days of the log hold none.
     fn oldest_day(&self) -> Option<NaiveDate> {
-        self.from.map(|from| moment(from.saturating_sub(HOUR)).date_naive())
+        self.from.map(first_day_since)
+    }
+
+    /// About how many points of `hour` it contains; at least one.
+    fn estimate(&self, hour: &Hour) -> i64 {
+        let (first, last) = (hour.min_time, hour.max_time.saturating_add(1));
+        let begin = self.from.map_or(first, |from| from.clamp(first, last));
+        let end = self.to.map_or(last, |to| to.clamp(begin, last));
+        let part = (end - begin) as f64 / (last - first) as f64;
+        ((hour.count as f64 * part) as i64).max(1)
     }
 
     fn push_to(&self, query: &mut QueryBuilder<'_, Postgres>) {
@@ -81,22 +100,36 @@ impl Range {
     }
 }
 
-/// The hours that have points in `range`, newest first, with exact counts; the tail apart.
+/// The hours that have points in `range`, newest first, with their counts; the tail apart.
+///
+/// Hours that the range cuts are decoded and counted as long as there are [`EXACT`] points in all; of more, their part is
+/// estimated by the time that it takes of the hour.
 pub(super) async fn hours(
     connection: &mut PgConnection,
     range: &Range,
     tail: &Tail,
 ) -> Result<Vec<Hour>, SeriesError> {
-    let mut query = QueryBuilder::new(
-        "SELECT hour, sum(count)::bigint AS count, min(min_time) AS min_time, max(max_time) AS max_time FROM series.chunks",
-    );
+    // Of one channel there are few chunks; those of all are counted by hour.
+    let table = if range.channels.is_some() { "chunks" } else { "hours" };
+    let mut query = QueryBuilder::new(format!(
+        "SELECT hour, sum(count)::bigint AS count, min(min_time) AS min_time, max(max_time) AS max_time FROM series.{table}",
+    ));
     range.push_to(&mut query);
-    query.push(" GROUP BY hour ORDER BY hour DESC");
+    query.push(" GROUP BY hour HAVING sum(count) > 0 ORDER BY hour DESC");
     let mut hours: Vec<Hour> = query.build_query_as().fetch_all(&mut *connection).await?;
+    let most = hours.iter().map(|hour| hour.count).sum::<i64>();
     for hour in &mut hours {
-        let has_deleted = tail.deleted_in.iter().any(|(_, deleted, _)| *deleted == hour.hour);
-        // The first and the last hour may be cut, and points may have been deleted since.
-        if has_deleted || !range.contains_all(hour.min_time, hour.max_time) {
+        if range.contains_all(hour.min_time, hour.max_time) {
+            // The chunks still hold points that were deleted since.
+            let is_in = |(channel, deleted, _): &&(i32, i32, (i64, u32))| {
+                *deleted == hour.hour
+                    && range.channels.as_ref().is_none_or(|channels| channels.contains(channel))
+            };
+            hour.count -= tail.deleted_in.iter().filter(is_in).count() as i64;
+        } else if most > EXACT {
+            hour.count = range.estimate(hour);
+            hour.is_estimated = true;
+        } else {
             hour.count = 0;
             let mut rows = rows_of(connection, range, hour.hour).await?;
             while let Some(points) = next_points(connection, hour.hour, &mut rows, range, tail).await? {
@@ -113,7 +146,8 @@ pub(super) async fn hour_numbers(
     connection: &mut PgConnection,
     range: &Range,
 ) -> Result<Vec<i32>, SeriesError> {
-    let mut query = QueryBuilder::new("SELECT DISTINCT hour FROM series.chunks");
+    let table = if range.channels.is_some() { "chunks" } else { "hours" };
+    let mut query = QueryBuilder::new(format!("SELECT DISTINCT hour FROM series.{table}"));
     range.push_to(&mut query);
     Ok(query.build_query_scalar().fetch_all(connection).await?)
 }
@@ -135,7 +169,7 @@ pub(super) async fn rows_of(
     Ok(rows.into_iter().filter(overlaps).collect())
 }
 
-/// Takes some rows from the end of `rows` and gives back their points in `range`; `None` when there are no more rows.
+/// Takes some rows from the end of `rows` and returns their points in `range`; `None` when there are no more rows.
 pub(super) async fn next_points(
     connection: &mut PgConnection,
     hour: i32,
@@ -153,26 +187,26 @@ pub(super) async fn next_points(
     }
     let mut found = Vec::new();
     for row in bytes_of(connection, "series", "points", &names).await? {
-        let wanted = |point: &ChunkPoint| range.contains_time(point.time) && !tail.is_deleted(point);
-        let points = decode_chunk(&row.bytes)?.into_iter().filter(wanted);
+        let is_selected = |point: &ChunkPoint| range.contains_point(point) && !tail.is_deleted(point);
+        let points = row.points().unwrap_or_default().into_iter().filter(is_selected);
         found.extend(points.map(|point| Datapoint { channel: row.channel, day: row.day, point }));
     }
     Ok(Some(found))
 }
 
-/// The newest `wanted` points of an hour, in no order: rows are read only as long as they can hold newer points than those
-/// found.
+/// The newest `count` points of an hour, in no order: rows are read only as long as they can hold newer points than
+/// those found.
 pub(super) async fn newest_of_hour(
     connection: &mut PgConnection,
     hour: i32,
     range: &Range,
     tail: &Tail,
-    wanted: usize,
+    count: usize,
 ) -> Result<Vec<Datapoint>, SeriesError> {
     let mut rows = rows_of(connection, range, hour).await?;
     let mut found = Vec::new();
     loop {
-        let oldest = keep_newest(&mut found, wanted);
+        let oldest = keep_newest(&mut found, count);
         let rest_is_older = rows.last().is_none_or(|row| oldest.is_some_and(|oldest| row.max_time < oldest));
         if rest_is_older {
             return Ok(found);
@@ -182,29 +216,31 @@ pub(super) async fn newest_of_hour(
         let mut few = few;
         while let Some(points) = next_points(connection, hour, &mut few, range, tail).await? {
             found.extend(points);
-            keep_newest(&mut found, wanted);
+            keep_newest(&mut found, count);
         }
     }
 }
 
-/// The oldest points of an hour, about `wanted`, in no order, and the time at which the others begin, if there are any.
-/// Rows are read only as long as they can hold older points than those found. Points of one instant are not parted.
+/// The oldest points of an hour, about `count`, in no order, and the time at which the remaining ones start, if there
+/// are any. Rows are read only as long as they can hold older points than those found. Points of one instant stay
+/// together.
 pub(super) async fn oldest_of_hour(
     connection: &mut PgConnection,
     hour: i32,
     range: &Range,
     tail: &Tail,
-    wanted: usize,
+    count: usize,
 ) -> Result<(Vec<Datapoint>, Option<i64>), SeriesError> {
     let begin = i64::from(hour) * HOUR;
     let mut range = range.clone();
+    range.from = Some(range.from.map_or(begin, |from| from.max(begin)));
     range.to = Some(range.to.map_or(begin + HOUR, |to| to.min(begin + HOUR)));
     let mut found: Vec<_> = tail.points.iter().filter(|point| range.contains(point)).copied().collect();
     let mut rows = rows_of(connection, &range, hour).await?;
     rows.sort_unstable_by_key(|row| std::cmp::Reverse(row.min_time));
     let mut next = None;
     loop {
-        if let Some(time) = keep_oldest(&mut found, wanted) {
+        if let Some(time) = keep_oldest(&mut found, count) {
             (range.to, next) = (Some(time), Some(time));
             rows.retain(|row| row.min_time < time);
         }
@@ -215,31 +251,31 @@ pub(super) async fn oldest_of_hour(
     }
 }
 
-/// Leaves the oldest `wanted` of `points`, if there are more, and those of the same instant as the last of them; gives back
-/// the time at which those begin that were removed.
-fn keep_oldest(points: &mut Vec<Datapoint>, wanted: usize) -> Option<i64> {
-    if points.len() <= wanted {
+/// Keeps the oldest `count` of `points`, and those of the same instant as the last of them; returns the time of the
+/// earliest point removed.
+fn keep_oldest(points: &mut Vec<Datapoint>, count: usize) -> Option<i64> {
+    if points.len() <= count {
         return None;
     }
-    let (_, last, later) = points.select_nth_unstable_by_key(wanted - 1, |point| point.point.time);
+    let (_, last, later) = points.select_nth_unstable_by_key(count - 1, |point| point.point.time);
     let last = last.point.time;
     let next = later.iter().map(|point| point.point.time).filter(|time| *time > last).min()?;
     points.retain(|point| point.point.time < next);
     Some(next)
 }
 
-/// Leaves only the newest `wanted` of `points`; gives back the time of the oldest one if there are so many.
-pub(super) fn keep_newest(points: &mut Vec<Datapoint>, wanted: usize) -> Option<i64> {
-    if wanted == 0 {
+/// Keeps the newest `count` of `points`; returns the time of the oldest one if there are that many.
+pub(super) fn keep_newest(points: &mut Vec<Datapoint>, count: usize) -> Option<i64> {
+    if count == 0 {
         points.clear();
         return Some(i64::MAX);
     }
-    if points.len() < wanted {
+    if points.len() < count {
         return None;
     }
     let newest_first = |point: &Datapoint| std::cmp::Reverse(point.point.order());
-    let (_, last, _) = points.select_nth_unstable_by_key(wanted - 1, newest_first);
+    let (_, last, _) = points.select_nth_unstable_by_key(count - 1, newest_first);
     let time = last.point.time;
-    points.truncate(wanted);
+    points.truncate(count);
     Some(time)
 }

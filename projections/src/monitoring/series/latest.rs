@@ -1,11 +1,15 @@
-use std::collections::{BTreeMap, HashMap, HashSet};
+use signalbox_boxed::boxed;
+use std::collections::{BTreeMap, HashSet};
 
 use chrono::{DateTime, NaiveDate, Utc};
 use signalbox_datapoint_log::{ChunkPoint, codec::decode_chunk, micros, moment};
 use sqlx::{FromRow, PgConnection, PgPool};
 
 use super::{
-    Datapoint, HOUR, SeriesError, hour_of,
+    Datapoint, HOUR, SeriesError,
+    chunk::readable,
+    current::{self, Ranked, current_of},
+    hour_of,
     hours::{Range, newest_of_hour},
     snapshot::Snapshot,
 };
@@ -28,35 +32,21 @@ impl From<LatestRow> for Datapoint {
     }
 }
 
-/// The newest point of each channel that has any, by channel.
+/// The current point of each channel that has any, by channel: the newest by the earlier of when it was measured and when it
+/// arrived.
 ///
 /// # Errors
 /// [`SeriesError`].
+#[boxed]
 pub async fn latest(pool: &PgPool) -> Result<Vec<Datapoint>, SeriesError> {
     let mut snapshot = Snapshot::open(pool).await?;
-    let tail = snapshot.tail().await?;
-    let rows: Vec<LatestRow> =
-        sqlx::query_as("SELECT channel, time, value, day, position, index FROM series.latest")
-            .fetch_all(snapshot.connection())
-            .await?;
-    let mut newest: HashMap<i32, Datapoint> = HashMap::with_capacity(rows.len());
-    for row in rows {
-        let known = Datapoint::from(row);
-        let found = if tail.is_deleted(&known.point) {
-            newest_in_chunks(snapshot.connection(), "series", known.channel, &tail.deleted).await?
-        } else {
-            Some(known)
-        };
-        newest.extend(found.map(|point| (point.channel, point)));
-    }
-    for point in tail.points {
-        let known = newest.entry(point.channel).or_insert(point);
-        if known.point.order() < point.point.order() {
-            *known = point;
-        }
-    }
+    let tail = snapshot.tail(None).await?;
+    let folded = current::folded(snapshot.connection(), &tail).await?;
     snapshot.close().await?;
-    let mut found: Vec<_> = newest.into_values().collect();
+    let arrived = |point: &Datapoint| tail.arrivals.get(&point.point.position).copied();
+    let new = tail.points.iter().map(|point| Ranked::new(*point, arrived(point)));
+    let current = current_of(folded.into_iter().chain(new));
+    let mut found: Vec<_> = current.into_values().map(|ranked| ranked.point).collect();
     found.sort_unstable_by_key(|point| point.channel);
     Ok(found)
 }
@@ -66,6 +56,7 @@ pub async fn latest(pool: &PgPool) -> Result<Vec<Datapoint>, SeriesError> {
 ///
 /// # Errors
 /// [`SeriesError`].
+#[boxed]
 pub async fn newest_until(
     pool: &PgPool,
     channels: &[i32],
@@ -73,7 +64,7 @@ pub async fn newest_until(
 ) -> Result<Vec<Datapoint>, SeriesError> {
     let end = micros(time).saturating_add(1);
     let mut snapshot = Snapshot::open(pool).await?;
-    let mut tail = snapshot.tail().await?;
+    let mut tail = snapshot.tail(None).await?;
     tail.points.retain(|point| point.point.time < end && channels.contains(&point.channel));
     let mut newest: BTreeMap<i32, Datapoint> = BTreeMap::new();
     let mut keep = |point: Datapoint| {
@@ -90,7 +81,7 @@ pub async fn newest_until(
         before.clear();
         for (channel, hour) in hours {
             let from = Some(i64::from(hour) * HOUR);
-            let range = Range { channels: Some(vec![channel]), from, to: Some(end) };
+            let range = Range { channels: Some(vec![channel]), from, to: Some(end), ..Range::default() };
             let found = newest_of_hour(snapshot.connection(), hour, &range, &tail, 1).await?;
             if found.is_empty() {
                 before.insert(channel, hour);
@@ -110,8 +101,8 @@ async fn hours_before(
 ) -> Result<Vec<(i32, i32)>, SeriesError> {
     let (channels, hours): (Vec<i32>, Vec<i32>) = before.iter().unzip();
     let found = sqlx::query_as(
-        "SELECT wanted.channel, newest.hour FROM unnest($1, $2) AS wanted (channel, hour) CROSS JOIN LATERAL (
-             SELECT c.hour FROM series.chunks c WHERE c.channel = wanted.channel AND c.hour < wanted.hour
+        "SELECT requested.channel, newest.hour FROM unnest($1, $2) AS requested (channel, hour) CROSS JOIN LATERAL (
+             SELECT c.hour FROM series.chunks c WHERE c.channel = requested.channel AND c.hour < requested.hour
               ORDER BY c.hour DESC LIMIT 1) AS newest",
     );
     Ok(found.bind(channels).bind(hours).fetch_all(connection).await?)
@@ -121,30 +112,31 @@ async fn hours_before(
 ///
 /// # Errors
 /// [`SeriesError`].
+#[boxed]
 pub async fn last_time(pool: &PgPool) -> Result<Option<DateTime<Utc>>, SeriesError> {
     Ok(latest(pool).await?.iter().map(|point| point.point.time).max().map(moment))
 }
 
-/// The newest point of `channel` in the chunks that is not among `deleted`.
+/// The newest point of `channel` in the chunks of days since `oldest` that is not among `deleted`.
 pub(super) async fn newest_in_chunks(
     connection: &mut PgConnection,
     schema: &str,
     channel: i32,
-    deleted: &HashSet<(i64, u32)>,
+    (oldest, deleted): (NaiveDate, &HashSet<(i64, u32)>),
 ) -> Result<Option<Datapoint>, SeriesError> {
     let mut before = i32::MAX;
     loop {
         let sql = format!(
-            "SELECT hour, day, points FROM {schema}.chunks WHERE channel = $1
-                AND hour = (SELECT max(hour) FROM {schema}.chunks WHERE channel = $1 AND hour < $2)"
+            "SELECT hour, day, points FROM {schema}.chunks WHERE channel = $1 AND day >= $3
+                AND hour = (SELECT max(hour) FROM {schema}.chunks WHERE channel = $1 AND hour < $2 AND day >= $3)"
         );
         let rows: Vec<(i32, NaiveDate, Vec<u8>)> =
-            sqlx::query_as(&sql).bind(channel).bind(before).fetch_all(&mut *connection).await?;
+            sqlx::query_as(&sql).bind(channel).bind(before).bind(oldest).fetch_all(&mut *connection).await?;
         let Some((hour, ..)) = rows.first() else { return Ok(None) };
         before = *hour;
         let mut newest: Option<Datapoint> = None;
-        for (_, day, bytes) in rows {
-            let points = decode_chunk(&bytes)?.into_iter();
+        for (hour, day, bytes) in rows {
+            let points = readable(decode_chunk(&bytes), channel, hour).unwrap_or_default().into_iter();
             let kept = points.filter(|point| !deleted.contains(&(point.position, point.index)));
             for point in kept.map(|point| Datapoint { channel, day, point }) {
                 if newest.is_none_or(|known| known.point.order() < point.point.order()) {

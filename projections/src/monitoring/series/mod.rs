@@ -6,10 +6,12 @@
 //! few times. Large rows carry samples of 8 and 64 parts, so that a long window costs what it returns.
 
 mod chunk;
+mod current;
 mod export;
 mod fold;
 mod follow;
 mod hours;
+mod incomplete;
 mod latest;
 mod list;
 mod rebuild;
@@ -20,15 +22,16 @@ mod thin;
 mod window;
 
 use chrono::NaiveDate;
-use signalbox_datapoint_log::{ChunkPoint, Place, UnreadableRow, codec::CodecError};
+use signalbox_datapoint_log::{ChunkPoint, Place, moment};
 
 pub use export::{Export, ExportSpan};
 pub use follow::{FoldStep, Folder};
+pub use incomplete::{Counts, counting, counting_skipped, note_skipped};
 pub use latest::{last_time, latest, newest_until};
-pub use list::{ListFilter, list};
+pub use list::{ListFilter, Listed, list};
 pub use rebuild::{SeriesReport, compare_series_watched, rebuild_series, rebuild_series_watched};
 pub use recorded::recorded;
-pub use retention::drop_old_days;
+pub use retention::{LoggedDay, days_before, drop_in_turn, drop_old_days, is_turn};
 pub use window::{Aggregate, Window, series};
 
 /// A point of a channel with its place in the log.
@@ -55,30 +58,30 @@ pub enum SeriesError {
     /// The database refused or did not answer.
     #[error("datapoints cannot be read or written: {0}")]
     Database(#[from] sqlx::Error),
-    /// A row of the log is not readable.
-    #[error(transparent)]
-    Row(#[from] UnreadableRow),
-    /// A chunk is not readable; a rebuild makes it anew.
-    #[error("a chunk is damaged: {0}")]
-    Chunk(#[from] CodecError),
     /// Another process has folded meanwhile.
     #[error("another process folds datapoints")]
     Overtaken,
-    /// The log skips a position, which it never does by itself.
-    #[error("the datapoint log has a gap: after position {after} comes {found}")]
+    /// The log skips a position, which appends never cause.
+    #[error("the datapoint log has a gap: position {after} is followed by {found}")]
     Gap {
         /// Position read last.
         after: i64,
         /// Position found next.
         found: i64,
     },
-    /// More has come in than a query may fold by itself.
+    /// More points are pending than a query may fold by itself.
     #[error("{0} datapoints are not folded yet")]
     Behind(i64),
 }
 
 /// Microseconds of an hour.
 pub(crate) const HOUR: i64 = 3_600_000_000;
+
+/// The first day of the log that may hold points measured at `time` or later. Points are measured no later than ten
+/// minutes after their arrival, by the clock of a gateway; the clock that names the day may be a day behind.
+pub(crate) fn first_day_since(time: i64) -> NaiveDate {
+    moment(time.saturating_sub(25 * HOUR)).date_naive()
+}
 
 /// The hour that `time` is in, counted from 1970.
 pub(crate) fn hour_of(time: i64) -> i32 {

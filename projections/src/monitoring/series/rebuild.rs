@@ -1,8 +1,9 @@
 //! Folds the whole log again beside the live chunks, compares, and swaps.
 //!
-//! Which rows a chunk has depends on when it was folded, so points are compared, not rows. The live fold waits only for the
-//! swap.
+//! The rows of a chunk depend on the times of its folds, so points are compared, not rows. The live fold waits only
+//! for the swap.
 
+use signalbox_boxed::boxed;
 use std::collections::{BTreeMap, HashSet};
 
 use chrono::NaiveDate;
@@ -12,22 +13,24 @@ use sqlx::{Connection, Executor, PgConnection, PgPool, Row};
 
 use super::{
     SeriesError,
+    chunk::readable,
     follow::{FoldStep, step_in},
+    incomplete::recheck_skipped,
     snapshot::{Progress, begin_fold},
 };
 use crate::{
     Leases, Watcher,
-    rebuild::{Fate, lock_tables},
+    rebuild::{RebuildMode, lock_tables},
 };
 
 const BESIDE: &str = "read_rebuild_series";
 
-/// What a rebuild did.
+/// Result of a rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeriesReport {
     /// Points folded.
     pub points: i64,
-    /// Chunks and newest points that differed between those that were live and the new ones.
+    /// Chunks and newest points that differed between the live ones and the new ones.
     pub differences: i64,
 }
 
@@ -35,11 +38,12 @@ pub struct SeriesReport {
 ///
 /// # Errors
 /// [`SeriesError`]; the live chunks are untouched then.
+#[boxed]
 pub async fn rebuild_series(pool: &PgPool) -> Result<SeriesReport, SeriesError> {
     rebuild_series_watched(pool, &|_, _| {}).await
 }
 
-/// [`rebuild_series`] that tells how many of how many points have been folded.
+/// Like [`rebuild_series`]; reports how many of how many points have been folded.
 ///
 /// # Errors
 /// [`SeriesError`].
@@ -47,11 +51,11 @@ pub async fn rebuild_series_watched(
     pool: &PgPool,
     watcher: Watcher<'_>,
 ) -> Result<SeriesReport, SeriesError> {
-    build(pool, Fate::Live, watcher).await
+    build(pool, RebuildMode::Swap, watcher).await
 }
 
-/// Folds the chunks anew and says how they differ from the live ones, which stay as they are; tells how many of how many
-/// points have been folded.
+/// Folds the chunks again and reports how they differ from the live ones, which stay unchanged; reports how many of
+/// how many points have been folded.
 ///
 /// # Errors
 /// [`SeriesError`].
@@ -59,15 +63,15 @@ pub async fn compare_series_watched(
     pool: &PgPool,
     watcher: Watcher<'_>,
 ) -> Result<SeriesReport, SeriesError> {
-    build(pool, Fate::Dropped, watcher).await
+    build(pool, RebuildMode::Compare, watcher).await
 }
 
-async fn build(pool: &PgPool, fate: Fate, watcher: Watcher<'_>) -> Result<SeriesReport, SeriesError> {
+async fn build(pool: &PgPool, mode: RebuildMode, watcher: Watcher<'_>) -> Result<SeriesReport, SeriesError> {
     let _lease = Leases::new(pool).acquire("rebuild.datapoints").await;
     let mut connection = pool.acquire().await?.detach();
-    let result = build_and_compare(&mut connection, fate, watcher).await;
-    if result.is_err() || fate == Fate::Dropped {
-        // The next rebuild would drop it too; if the database is away, that is what is left to do.
+    let result = build_and_compare(&mut connection, mode, watcher).await;
+    if result.is_err() || mode == RebuildMode::Compare {
+        // Best effort if the database is down: the next rebuild drops it too.
         let _ = connection.execute(drop_statement(BESIDE).as_str()).await;
     }
     result
@@ -79,12 +83,13 @@ fn drop_statement(schema: &str) -> String {
 
 async fn build_and_compare(
     connection: &mut PgConnection,
-    fate: Fate,
+    mode: RebuildMode,
     watcher: Watcher<'_>,
 ) -> Result<SeriesReport, SeriesError> {
     connection.execute(drop_statement(BESIDE).as_str()).await?;
     sqlx::query("SELECT create_series($1)").bind(BESIDE).execute(&mut *connection).await?;
-    begin_where_the_log_begins(connection).await?;
+    sqlx::query("SELECT create_series_current($1)").bind(BESIDE).execute(&mut *connection).await?;
+    start_at_the_log_start(connection).await?;
     let mut days = HashSet::new();
     let all = head(&mut *connection).await?.points;
     while fold(connection, &mut days).await? != FoldStep::Idle {
@@ -97,11 +102,12 @@ async fn build_and_compare(
     let live = Progress::read(&mut transaction, "series").await?;
     let rebuilt = Progress::read(&mut transaction, BESIDE).await?;
     let differences = differences(&mut transaction, rebuilt.position == live.position).await?;
-    if fate == Fate::Live {
+    if mode == RebuildMode::Swap {
         // Every reader holds this one first.
         lock_tables(&mut transaction, &["series.progress".to_owned()]).await?;
         transaction.execute("DROP SCHEMA series CASCADE").await?;
         transaction.execute(format!("ALTER SCHEMA {BESIDE} RENAME TO series").as_str()).await?;
+        recheck_skipped(&mut transaction).await?;
     }
     transaction.commit().await?;
     Ok(SeriesReport { points: rebuilt.total, differences })
@@ -116,7 +122,7 @@ async fn fold(connection: &mut PgConnection, days: &mut HashSet<NaiveDate>) -> R
 }
 
 /// Retention may have dropped the first days.
-async fn begin_where_the_log_begins(connection: &mut PgConnection) -> Result<(), SeriesError> {
+async fn start_at_the_log_start(connection: &mut PgConnection) -> Result<(), SeriesError> {
     let statement = format!(
         "UPDATE {BESIDE}.progress p SET position = l.position - 1, total = l.total - l.points
            FROM (SELECT position, total, points FROM datapoint_log ORDER BY position LIMIT 1) l"
@@ -130,19 +136,21 @@ type Sums = BTreeMap<(i32, i32, NaiveDate), u64>;
 
 async fn differences(connection: &mut PgConnection, is_comparable: bool) -> Result<i64, SeriesError> {
     if !is_comparable {
-        // The live fold was behind: what it has not folded cannot be compared.
+        // The live fold lagged: points that it has not folded cannot be compared.
         return Ok(0);
     }
     let (live, rebuilt) = (sums(connection, "series").await?, sums(connection, BESIDE).await?);
     let keys: HashSet<_> = live.keys().chain(rebuilt.keys()).collect();
     let chunks = keys.into_iter().filter(|key| live.get(key) != rebuilt.get(key)).count() as i64;
-    let latest: i64 = sqlx::query_scalar(&format!(
-        "SELECT count(*) FROM ((TABLE series.latest EXCEPT TABLE {BESIDE}.latest)
-            UNION ALL (TABLE {BESIDE}.latest EXCEPT TABLE series.latest)) AS difference"
-    ))
-    .fetch_one(connection)
-    .await?;
-    Ok(chunks + latest)
+    let mut points = 0;
+    for table in ["latest", "current"] {
+        let sql = format!(
+            "SELECT count(*) FROM ((TABLE series.{table} EXCEPT TABLE {BESIDE}.{table})
+                UNION ALL (TABLE {BESIDE}.{table} EXCEPT TABLE series.{table})) AS difference"
+        );
+        points += sqlx::query_scalar::<_, i64>(&sql).fetch_one(&mut *connection).await?;
+    }
+    Ok(chunks + points)
 }
 
 async fn sums(connection: &mut PgConnection, schema: &str) -> Result<Sums, SeriesError> {
@@ -151,7 +159,10 @@ async fn sums(connection: &mut PgConnection, schema: &str) -> Result<Sums, Serie
     let mut rows = sqlx::query(&sql).fetch(connection);
     while let Some(row) = rows.try_next().await? {
         let sum = sums.entry((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)).or_default();
-        for point in decode_chunk(row.try_get(3)?)? {
+        // One that is damaged differs from any that is not.
+        for point in
+            readable(decode_chunk(row.try_get(3)?), row.try_get(0)?, row.try_get(1)?).unwrap_or_default()
+        {
             let mut mixed = point.time as u64 ^ point.value.to_bits().rotate_left(17);
             mixed ^= (point.position as u64).rotate_left(37) ^ u64::from(point.index).rotate_left(53);
             // Spread, so that the sum of two wrong points is not that of two right ones.

@@ -1,4 +1,5 @@
 use chrono::{DateTime, Utc};
+use signalbox_boxed::boxed;
 use signalbox_datapoint_log::micros;
 use sqlx::PgPool;
 
@@ -8,24 +9,31 @@ use super::{
     snapshot::Snapshot,
 };
 
-/// The points of a channel that were measured from `from` on and before `to`, in the order in which they came in; `None` when
-/// there are more than `most`.
+/// The points of a channel measured from `from` on and before `to`, in the order of their arrival; `None` if there
+/// are more than `most`.
 ///
 /// # Errors
 /// [`SeriesError`].
+#[boxed]
 pub async fn recorded(
     pool: &PgPool,
     channel: i32,
     (from, to): (DateTime<Utc>, DateTime<Utc>),
     most: usize,
 ) -> Result<Option<Vec<Datapoint>>, SeriesError> {
-    let range = Range { channels: Some(vec![channel]), from: Some(micros(from)), to: Some(micros(to)) };
+    let range = Range {
+        channels: Some(vec![channel]),
+        from: Some(micros(from)),
+        to: Some(micros(to)),
+        ..Range::default()
+    };
     let mut snapshot = Snapshot::open(pool).await?;
-    let mut tail = snapshot.tail().await?;
+    let mut tail = snapshot.tail(range.from).await?;
     tail.points.retain(|point| range.contains(point));
     let folded = hours(snapshot.connection(), &range, &tail).await?;
     let count = folded.iter().map(|hour| hour.count).sum::<i64>() as usize + tail.points.len();
     if count > most {
+        snapshot.close().await?;
         return Ok(None);
     }
     let mut found = tail.points.clone();
@@ -37,6 +45,10 @@ pub async fn recorded(
         }
     }
     snapshot.close().await?;
+    // The count may have been estimated.
+    if found.len() > most {
+        return Ok(None);
+    }
     found.sort_unstable_by_key(|point| (point.point.position, point.point.index));
     Ok(Some(found))
 }

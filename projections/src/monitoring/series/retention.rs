@@ -1,29 +1,174 @@
+//! Days of datapoints that are older than they are kept.
+
+use signalbox_boxed::boxed;
+use std::time::Duration;
+
 use chrono::NaiveDate;
-use signalbox_datapoint_log::{drop_days, drop_table_days};
-use sqlx::PgPool;
+use signalbox_database::{LEAP_INTERVAL, is_lock_conflict};
+use signalbox_datapoint_log::drop_table_days;
+use sqlx::{FromRow, PgConnection, PgPool};
+use tokio::time::sleep;
 
 use super::{
     SeriesError,
     fold::renew_latest,
+    incomplete::forget_skipped,
     snapshot::{Progress, begin_fold},
 };
 
-/// Drops the days before `oldest` from log and chunks; gives back how many partitions. Days that are not folded yet stay.
+/// Attempts to drop days that are being read. Each is cancelled after a quarter of a second, because all readers of
+/// datapoints queue behind it.
+const ATTEMPTS: u32 = 15;
+const RETRY_DELAY: Duration = Duration::from_secs(2);
+/// Days that one transaction drops: each takes locks on a dozen tables and indexes, of which PostgreSQL has room for some thousands.
+const GROUP: usize = 30;
+/// PostgreSQL's uptime between two runs, in seconds.
+const RUN_INTERVAL: i64 = LEAP_INTERVAL;
+
+/// A day of the log that is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct LoggedDay {
+    /// The day.
+    pub day: NaiveDate,
+    /// Datapoints that arrived on it, deleted ones included.
+    pub points: i64,
+}
+
+/// The days before `oldest` that are still kept, oldest first. Days that are not folded yet are left out.
+///
+/// The number of points of a day follows from its first and its last row, so it costs the same however many there
+/// are. For days whose rows alternate, because a clock was wrong, the points between are counted for each of them.
 ///
 /// # Errors
 /// [`SeriesError`].
+#[boxed]
+pub async fn days_before(pool: &PgPool, oldest: NaiveDate) -> Result<Vec<LoggedDay>, SeriesError> {
+    let days = sqlx::query_as(
+        "WITH days AS (
+             SELECT DISTINCT to_date(right(c.relname, 8), 'YYYYMMDD') AS day
+               FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+              WHERE i.inhparent IN ('datapoint_log'::regclass, 'datapoint_tombstones'::regclass, 'series.chunks'::regclass))
+         SELECT d.day, coalesce(last.total - first.total + first.points, 0)::bigint AS points
+           FROM days d
+           LEFT JOIN LATERAL (SELECT total, points FROM datapoint_log l WHERE l.day = d.day
+                               ORDER BY position LIMIT 1) AS first ON true
+           LEFT JOIN LATERAL (SELECT total FROM datapoint_log l WHERE l.day = d.day
+                               ORDER BY position DESC LIMIT 1) AS last ON true
+          WHERE d.day < least($1, (SELECT day FROM series.progress)) ORDER BY d.day",
+    )
+    .bind(oldest)
+    .fetch_all(pool)
+    .await?;
+    Ok(days)
+}
+
+/// Whether [`drop_in_turn`] may drop days now.
+///
+/// # Errors
+/// [`SeriesError`].
+#[boxed]
+pub async fn is_turn(pool: &PgPool) -> Result<bool, SeriesError> {
+    let run: Option<(i64, i64)> = sqlx::query_as(
+        "SELECT extract(epoch FROM clock_timestamp() - started)::bigint,
+                CASE WHEN r.server_started = started THEN r.ran_at ELSE 0 END
+           FROM ops.retention_runs r, pg_postmaster_start_time() AS started",
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(run.is_none_or(|(uptime, ran_at)| is_interval_over(uptime, ran_at)))
+}
+
+/// Whether [`RUN_INTERVAL`] has passed at `uptime` since the run at `ran_at`. One that is later than the present was recorded while
+/// PostgreSQL's clock was ahead: it counts as one at the server's start.
+fn is_interval_over(uptime: i64, ran_at: i64) -> bool {
+    let ran_at = if ran_at > uptime { 0 } else { ran_at };
+    uptime - ran_at >= RUN_INTERVAL
+}
+
+/// Like [`drop_old_days`], and records the run, so that the next one is an hour of PostgreSQL's uptime away. A run that fails is
+/// not recorded.
+///
+/// # Errors
+/// [`SeriesError`], as of [`drop_old_days`].
+#[boxed]
+pub async fn drop_in_turn(pool: &PgPool, oldest: NaiveDate) -> Result<i32, SeriesError> {
+    drop_days_of(pool, oldest, true).await
+}
+
+/// Drops the days before `oldest` from log and chunks; returns the number of partitions. Days that are not folded yet
+/// stay. While they are being read, it retries for half a minute.
+///
+/// # Errors
+/// [`SeriesError`]; of more than thirty days, some may be gone then.
+#[boxed]
 pub async fn drop_old_days(pool: &PgPool, oldest: NaiveDate) -> Result<i32, SeriesError> {
+    drop_days_of(pool, oldest, false).await
+}
+
+async fn drop_days_of(pool: &PgPool, oldest: NaiveDate, is_run: bool) -> Result<i32, SeriesError> {
+    let mut dropped = 0;
+    for days in days_before(pool, oldest).await?.chunks(GROUP) {
+        let Some(after) = days.last().and_then(|last| last.day.succ_opt()) else { continue };
+        dropped += drop_group(pool, after, is_run).await?;
+    }
+    Ok(dropped)
+}
+
+async fn drop_group(pool: &PgPool, oldest: NaiveDate, is_run: bool) -> Result<i32, SeriesError> {
+    for _ in 1..ATTEMPTS {
+        match drop_once(pool, oldest, is_run).await {
+            Err(SeriesError::Database(error)) if is_lock_conflict(&error) => sleep(RETRY_DELAY).await,
+            outcome => return outcome,
+        }
+    }
+    drop_once(pool, oldest, is_run).await
+}
+
+/// All of it or nothing. The tables that are read all the time are locked at the end, and for as short as that takes.
+async fn drop_once(pool: &PgPool, oldest: NaiveDate, is_run: bool) -> Result<i32, SeriesError> {
     let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
     begin_fold(&mut transaction).await?;
     let progress = Progress::read(&mut transaction, "series").await?;
     let oldest = oldest.min(progress.day);
-    let dropped = drop_table_days(&mut *transaction, "series.chunks", oldest).await?;
+    if is_run {
+        note_run(&mut transaction).await?;
+    }
     let channels: Vec<i32> = sqlx::query_scalar("DELETE FROM series.latest WHERE day < $1 RETURNING channel")
         .bind(oldest)
         .fetch_all(&mut *transaction)
         .await?;
-    renew_latest(&mut transaction, "series", &channels).await?;
+    renew_latest(&mut transaction, "series", &channels, oldest).await?;
+    sqlx::query("DELETE FROM series.hours WHERE day < $1").bind(oldest).execute(&mut *transaction).await?;
+    forget_skipped(&mut transaction, oldest).await?;
+    let mut dropped = 0;
+    for table in ["series.chunks", "datapoint_log", "datapoint_tombstones"] {
+        dropped += drop_table_days(&mut *transaction, table, oldest).await?;
+    }
     transaction.commit().await?;
-    // The log last: should this fail, the chunks have gone first, and the next attempt takes the rest.
-    Ok(dropped + drop_days(pool, oldest).await?)
+    Ok(dropped)
+}
+
+async fn note_run(connection: &mut PgConnection) -> Result<(), SeriesError> {
+    sqlx::query(
+        "INSERT INTO ops.retention_runs AS r (server_started, ran_at)
+         SELECT s, extract(epoch FROM clock_timestamp() - s)::bigint FROM pg_postmaster_start_time() AS s
+             ON CONFLICT (one) DO UPDATE SET server_started = excluded.server_started, ran_at = excluded.ran_at",
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_a_clock_that_was_set_right_keeps_no_later_one_waiting() {
+        let (day, years) = (24 * 3600, 345_600_000);
+        assert!(is_interval_over(day, years));
+        assert!(!is_interval_over(RUN_INTERVAL - 1, years));
+        assert!(!is_interval_over(day, day - RUN_INTERVAL + 1));
+        assert!(is_interval_over(day, day - RUN_INTERVAL));
+    }
 }

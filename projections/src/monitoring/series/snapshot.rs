@@ -1,15 +1,19 @@
 //! Chunks and the tail of the log as they are at one moment.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use chrono::NaiveDate;
+use signalbox_database::Class;
 use signalbox_datapoint_log::{ChunkPoint, head, read_points_after};
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, Transaction};
 
-use super::{Datapoint, SeriesError, fold::Batch};
+use super::{Datapoint, SeriesError, first_day_since, fold::Batch, incomplete::note_skipped};
 
-/// Points that a query folds by itself at most; more wait for the projection.
+/// Limit of the points that a query folds by itself; beyond it, it waits for the projection.
 const MAX_TAIL: i64 = 2_000_000;
+
+const BEGIN: &str =
+    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE series.progress IN ACCESS SHARE MODE";
 
 /// How far the log has been folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
@@ -19,7 +23,7 @@ pub(super) struct Progress {
     pub(super) total: i64,
 }
 
-/// Waits until no rebuild and no other fold is under way, holding nothing else meanwhile.
+/// Waits until no rebuild and no other fold is in progress, holding nothing else meanwhile.
 pub(super) async fn begin_fold(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('fold.datapoints', 0))")
         .execute(connection)
@@ -38,12 +42,14 @@ impl Progress {
     }
 }
 
-/// A transaction that sees one moment. Its first statement keeps the tables from being swapped by a rebuild, and what it
-/// sees is settled after that: else it might find tables whose rows are younger than it, see
+/// A transaction with one snapshot. Its first statement locks the tables against the swap of a rebuild, and the
+/// snapshot is taken after that: otherwise it might read tables whose rows are newer than the snapshot, see
 /// `a_rebuild_while_points_come_in_loses_none`.
-pub(super) struct Snapshot(Transaction<'static, Postgres>);
+pub(super) struct Snapshot {
+    transaction: Transaction<'static, Postgres>,
+}
 
-/// What is in the log and not in the chunks yet.
+/// Points of the log that are not in the chunks yet.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     /// In no order; without those that were deleted since.
@@ -52,6 +58,8 @@ pub(super) struct Tail {
     pub(super) deleted: HashSet<(i64, u32)>,
     /// Channels and hours of those.
     pub(super) deleted_in: Vec<(i32, i32, (i64, u32))>,
+    /// When the rows of `points` arrived, by position, in microseconds since 1970.
+    pub(super) arrivals: HashMap<i64, i64>,
 }
 
 impl Tail {
@@ -62,31 +70,48 @@ impl Tail {
 
 impl Snapshot {
     pub(super) async fn open(pool: &PgPool) -> Result<Self, SeriesError> {
-        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE series.progress IN ACCESS SHARE MODE";
-        Ok(Self(signalbox_database::begin(pool, begin).await?))
+        let transaction = signalbox_database::begin(pool, BEGIN).await?;
+        Ok(Self { transaction })
+    }
+
+    /// One of an export's slices, which may take longer than other queries.
+    pub(super) async fn open_for_export(pool: &PgPool) -> Result<Self, SeriesError> {
+        let transaction = signalbox_database::begin_as(pool, Class::Export, BEGIN).await?;
+        Ok(Self { transaction })
     }
 
     pub(super) fn connection(&mut self) -> &mut PgConnection {
-        &mut self.0
+        &mut self.transaction
     }
 
-    /// What the chunks do not hold yet.
-    pub(super) async fn tail(&mut self) -> Result<Tail, SeriesError> {
-        let progress = Progress::read(&mut self.0, "series").await?;
-        let end = head(&mut *self.0).await?;
+    /// Points that the chunks do not hold yet. `from` is the earliest requested measurement time, if that is bounded:
+    /// unreadable rows that may hold points since then are counted for the answer.
+    pub(super) async fn tail(&mut self, from: Option<i64>) -> Result<Tail, SeriesError> {
+        let oldest = from.map_or(NaiveDate::MIN, first_day_since);
+        let unreadable: Vec<(i64, NaiveDate)> =
+            sqlx::query_as("SELECT position, day FROM ops.unreadable_rows")
+                .fetch_all(&mut *self.transaction)
+                .await?;
+        let progress = Progress::read(&mut self.transaction, "series").await?;
+        let is_meant = |(position, day): &(i64, NaiveDate)| *position <= progress.position && *day >= oldest;
+        let skipped = unreadable.iter().filter(|row| is_meant(row)).count();
+        note_skipped(skipped);
+        let end = head(&mut *self.transaction).await?;
         if end.position == progress.position {
             return Ok(Tail::default());
         }
         if end.points - progress.total > MAX_TAIL {
             return Err(SeriesError::Behind(end.points - progress.total));
         }
-        let rows = read_points_after(&mut *self.0, progress.end(), MAX_TAIL, i64::MAX).await?;
-        let batch = Batch::of(&rows)?;
-        let mut tail = Tail { points: batch.points().collect(), ..Tail::default() };
+        let rows = read_points_after(&mut self.transaction, progress.end(), MAX_TAIL, i64::MAX).await?;
+        let batch = Batch::of(&rows);
+        note_skipped(skipped + batch.skipped.iter().filter(|row| row.day >= oldest).count());
+        let (points, arrivals) = (batch.points().collect(), batch.arrivals.clone());
+        let mut tail = Tail { points, arrivals, ..Tail::default() };
         for (key, changes) in &batch.chunks {
             for place in &changes.deleted {
                 tail.deleted.insert(*place);
-                // Points that came and went within the tail are in no chunk.
+                // Points that were added and deleted within the tail are in no chunk.
                 if place.0 <= progress.position {
                     tail.deleted_in.push((key.channel, key.hour, *place));
                 }
@@ -96,6 +121,6 @@ impl Snapshot {
     }
 
     pub(super) async fn close(self) -> Result<(), SeriesError> {
-        Ok(self.0.commit().await?)
+        Ok(self.transaction.commit().await?)
     }
 }

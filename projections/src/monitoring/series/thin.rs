@@ -3,10 +3,10 @@ use signalbox_datapoint_log::{ChunkPoint, codec::Sample};
 
 use super::Datapoint;
 
-/// What becomes of points that are not shown.
+/// The treatment of points that are not shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Aggregate {
-    /// They are left out; every so many-th is shown.
+    /// They are left out; every n-th point is shown.
     #[default]
     None,
     /// Each shown value is the mean of the points that it stands for.
@@ -15,7 +15,7 @@ pub enum Aggregate {
     Min,
     /// The greatest of them is shown.
     Max,
-    /// Both are shown, in the order in which they came.
+    /// Both are shown, in the order of time.
     MinMax,
 }
 
@@ -23,7 +23,7 @@ pub enum Aggregate {
 #[derive(Debug, Clone)]
 pub(super) enum Entry {
     Point(Datapoint),
-    /// So many of which only the first one is known.
+    /// This many points, of which only the first one is known.
     Many(u32, Datapoint),
     Sample {
         channel: i32,
@@ -37,7 +37,7 @@ impl Entry {
         self.first().point.order()
     }
 
-    /// The point, if it is one by itself.
+    /// The point, if it is a single one.
     pub(super) fn point(&self) -> Option<Datapoint> {
         match self {
             Self::Point(point) => Some(*point),
@@ -90,7 +90,7 @@ pub(super) fn thin(
     }
     match aggregate {
         Aggregate::None => every_nth(entries, last, total, most),
-        _ => buckets(entries, total, most, aggregate),
+        _ => buckets(entries, last, total, most, aggregate),
     }
 }
 
@@ -100,9 +100,9 @@ fn every_nth(entries: &[Entry], last: Datapoint, total: usize, most: usize) -> V
     let (mut passed, mut rest) = (0, entries.iter());
     let mut entry = rest.next();
     for nth in 0..most - 1 {
-        let wanted = nth * total / most;
+        let target = nth * total / most;
         while let Some(known) = entry
-            && passed + known.count() <= wanted
+            && passed + known.count() <= target
         {
             passed += known.count();
             entry = rest.next();
@@ -118,9 +118,17 @@ fn every_nth(entries: &[Entry], last: Datapoint, total: usize, most: usize) -> V
     found
 }
 
-fn buckets(entries: &[Entry], total: usize, most: usize, aggregate: Aggregate) -> Vec<Datapoint> {
+/// The values of the buckets, in order of time, and the last point.
+fn buckets(
+    entries: &[Entry],
+    last: Datapoint,
+    total: usize,
+    most: usize,
+    aggregate: Aggregate,
+) -> Vec<Datapoint> {
+    let most = most - 1;
     let count = if aggregate == Aggregate::MinMax { (most / 2).max(1) } else { most };
-    let (mut found, mut passed) = (Vec::with_capacity(most), 0);
+    let (mut found, mut passed) = (Vec::with_capacity(most + 1), 0);
     let mut rest = entries;
     while let Some(first) = rest.first() {
         let bucket = passed * count / total;
@@ -156,6 +164,12 @@ fn buckets(entries: &[Entry], total: usize, most: usize, aggregate: Aggregate) -
             }
         }
         rest = &rest[taken..];
+    }
+    // Samples of late values overlap others in time, so the extremes of neighbouring buckets may be in any order.
+    found.sort_by_key(|point| point.point.order());
+    if found.last() != Some(&last) {
+        found.retain(|point| point.point.order() != last.point.order());
+        found.push(last);
     }
     found
 }
@@ -197,11 +211,40 @@ mod tests {
     #[test]
     fn aggregates_stand_for_what_they_leave_out() {
         let entries = singles(20);
-        assert_eq!(thinned(&entries, 19, 10, Aggregate::Min)[..3], [0.0, 2.0, 4.0]);
-        assert_eq!(thinned(&entries, 19, 10, Aggregate::Max)[..3], [1.0, 3.0, 5.0]);
-        assert_eq!(thinned(&entries, 19, 10, Aggregate::Avg)[..3], [0.5, 2.5, 4.5]);
-        let both = thinned(&entries, 19, 10, Aggregate::MinMax);
+        assert_eq!(thinned(&entries, 19, 11, Aggregate::Min)[..3], [0.0, 2.0, 4.0]);
+        assert_eq!(thinned(&entries, 19, 11, Aggregate::Max)[..3], [1.0, 3.0, 5.0]);
+        assert_eq!(thinned(&entries, 19, 11, Aggregate::Avg)[..3], [0.5, 2.5, 4.5]);
+        let both = thinned(&entries, 19, 11, Aggregate::MinMax);
         assert_eq!(both, [0.0, 3.0, 4.0, 7.0, 8.0, 11.0, 12.0, 15.0, 16.0, 19.0]);
+    }
+
+    #[test]
+    fn newest_point_is_the_last_of_every_aggregate() {
+        for aggregate in [Aggregate::Avg, Aggregate::Min, Aggregate::Max, Aggregate::MinMax] {
+            for total in [11, 12, 20, 99, 1000] {
+                let shown = thin(&singles(total), Some(datapoint(point(total - 1))), 10, aggregate);
+                assert_eq!(shown.last(), Some(&datapoint(point(total - 1))), "{aggregate:?} {total}");
+            }
+        }
+    }
+
+    #[test]
+    fn aggregates_of_overlapping_samples_are_in_order_of_time() {
+        let day = NaiveDate::default();
+        // Late values: the second half of the points was measured within the time of the first half.
+        let first: Vec<_> = (0..3200).map(|index| point(2 * index)).collect();
+        let second: Vec<_> =
+            (0..3200).map(|index| ChunkPoint { position: 2, ..point(2 * index + 1) }).collect();
+        let sampled = [first, second].into_iter().flat_map(|points| samples(&points, 8));
+        let mut entries: Vec<_> =
+            sampled.map(|sample| Entry::Sample { channel: 1, day, sample: Box::new(sample) }).collect();
+        entries.sort_by_key(Entry::order);
+        let last = datapoint(ChunkPoint { position: 2, ..point(6399) });
+        for aggregate in [Aggregate::Avg, Aggregate::Min, Aggregate::Max, Aggregate::MinMax] {
+            let shown = thin(&entries, Some(last), 10, aggregate);
+            assert!(shown.is_sorted_by_key(|point| point.point.time), "{aggregate:?}: {shown:?}");
+            assert_eq!(shown.last(), Some(&last), "{aggregate:?}");
+        }
     }
 
     #[test]
@@ -214,8 +257,8 @@ mod tests {
             .collect();
         let shown = thinned(&entries, 6399, 32, Aggregate::None);
         assert_eq!((shown.len(), shown[0], shown[1], shown[31]), (32, 0.0, 200.0, 6399.0));
-        assert_eq!(thinned(&entries, 6399, 32, Aggregate::Max)[..2], [199.0, 399.0]);
-        assert_eq!(thinned(&entries, 6399, 32, Aggregate::Avg)[..2], [99.5, 299.5]);
+        assert_eq!(thinned(&entries, 6399, 33, Aggregate::Max)[..2], [199.0, 399.0]);
+        assert_eq!(thinned(&entries, 6399, 33, Aggregate::Avg)[..2], [99.5, 299.5]);
     }
 
     #[test]

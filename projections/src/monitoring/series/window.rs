@@ -1,20 +1,21 @@
-//! Points of a few channels since a moment, thinned out. What is read is bounded by what is wanted, not by what the window
-//! holds: where many points fall between two wanted ones, samples stand for them.
+//! Points of a few channels since a point in time, thinned out. The cost is bounded by the number of requested
+//! points, not by the size of the window: where many points fall between two requested ones, samples replace them.
 
+use signalbox_boxed::boxed;
 use std::collections::{BTreeMap, HashSet};
 
 use chrono::{DateTime, NaiveDate, Utc};
 use signalbox_datapoint_log::{
     ChunkPoint,
     codec::{decode_chunk, decode_firsts, decode_samples},
-    micros, moment,
+    micros,
 };
 use sqlx::{FromRow, PgConnection, PgPool};
 
 use super::{
-    Datapoint, HOUR, SeriesError,
-    chunk::{ChunkKey, Names, bytes_of},
-    hour_of,
+    Datapoint, SeriesError,
+    chunk::{ChunkKey, Names, bytes_of, readable},
+    first_day_since, hour_of,
     latest::folded_latest,
     snapshot::{Snapshot, Tail},
     thin::{Entry, thin},
@@ -22,7 +23,7 @@ use super::{
 
 pub use super::thin::Aggregate;
 
-/// Up to so many points of a channel are all read, and thinned out exactly.
+/// Up to this many points of a channel are all read, and thinned out exactly.
 const EXACT: i64 = 8192;
 /// Samples that a row carries itself, and beside it.
 const BRIEF: i64 = 8;
@@ -32,7 +33,7 @@ const LEAST_DIGEST: i32 = 1024;
 /// Rows that begin before the window and are larger are cut by their samples.
 const LARGE: i32 = 8192;
 
-/// What is wanted.
+/// The request.
 #[derive(Debug, Clone)]
 pub struct Window {
     /// Integers of the channels.
@@ -41,7 +42,7 @@ pub struct Window {
     pub from: DateTime<Utc>,
     /// Points of each channel at most.
     pub max_points: usize,
-    /// What becomes of the points in between.
+    /// The treatment of the points in between.
     pub aggregate: Aggregate,
 }
 
@@ -70,10 +71,11 @@ enum Detail {
 ///
 /// # Errors
 /// [`SeriesError`].
+#[boxed]
 pub async fn series(pool: &PgPool, window: &Window) -> Result<BTreeMap<i32, Vec<Datapoint>>, SeriesError> {
     let from = micros(window.from);
     let mut snapshot = Snapshot::open(pool).await?;
-    let tail = snapshot.tail().await?;
+    let tail = snapshot.tail(Some(from)).await?;
     let rows = rows(snapshot.connection(), window, from).await?;
     let mut entries: BTreeMap<i32, Vec<Entry>> =
         window.channels.iter().map(|channel| (*channel, Vec::new())).collect();
@@ -90,7 +92,7 @@ pub async fn series(pool: &PgPool, window: &Window) -> Result<BTreeMap<i32, Vec<
     let thinned = entries.into_iter().map(|(channel, mut entries)| {
         // Rows were read in their order, so there are long runs, which the stable sort is quick with.
         entries.sort_by_key(Entry::order);
-        // Samples show where a row begins, so the newest of all points is looked up.
+        // Samples show the start of a row, so the newest point is looked up separately.
         let known = newest.iter().find(|point| point.channel == channel);
         let known = known.filter(|point| point.point.time >= from && !tail.is_deleted(&point.point)).copied();
         let last =
@@ -101,8 +103,7 @@ pub async fn series(pool: &PgPool, window: &Window) -> Result<BTreeMap<i32, Vec<
 }
 
 async fn rows(connection: &mut PgConnection, window: &Window, from: i64) -> Result<Vec<Row>, SeriesError> {
-    // Points are measured no later than ten minutes after they came in.
-    let day = moment(from.saturating_sub(HOUR)).date_naive();
+    let day = first_day_since(from);
     let mut rows: Vec<Row> = sqlx::query_as(
         "SELECT channel, hour, day, part, count, min_time, brief,
                 CASE WHEN brief IS NULL THEN points END AS points
@@ -136,54 +137,57 @@ async fn read_rows(
             entries.extend(found);
         }
     };
-    let as_points = |channel: i32, day: NaiveDate, bytes: &[u8]| -> Result<Vec<Entry>, SeriesError> {
-        let wanted = |point: &ChunkPoint| point.time >= from && !tail.is_deleted(point);
-        let points = decode_chunk(bytes)?.into_iter().filter(wanted);
-        Ok(points.map(|point| Entry::Point(Datapoint { channel, day, point })).collect())
+    let as_points = |ChunkKey { channel, hour, day }: ChunkKey, bytes: &[u8]| -> Vec<Entry> {
+        let is_selected = |point: &ChunkPoint| point.time >= from && !tail.is_deleted(point);
+        let points = readable(decode_chunk(bytes), channel, hour).unwrap_or_default();
+        let points = points.into_iter().filter(is_selected);
+        points.map(|point| Entry::Point(Datapoint { channel, day, point })).collect()
     };
-    let as_samples = |channel: i32, day: NaiveDate, bytes: &[u8]| -> Result<Vec<Entry>, SeriesError> {
+    let as_samples = |ChunkKey { channel, hour, day }: ChunkKey, bytes: &[u8]| -> Vec<Entry> {
         if window.aggregate == Aggregate::None {
             // Only first points are shown.
-            let firsts = decode_firsts(bytes)?.into_iter().filter(|(_, first)| first.time >= from);
-            return Ok(firsts
+            let firsts = readable(decode_firsts(bytes), channel, hour).unwrap_or_default();
+            let firsts = firsts.into_iter().filter(|(_, first)| first.time >= from);
+            return firsts
                 .map(|(count, point)| Entry::Many(count, Datapoint { channel, day, point }))
-                .collect());
+                .collect();
         }
-        let samples = decode_samples(bytes)?.into_iter().filter(|sample| sample.first.time >= from);
-        Ok(samples.map(|sample| Entry::Sample { channel, day, sample: Box::new(sample) }).collect())
+        let samples = readable(decode_samples(bytes), channel, hour).unwrap_or_default();
+        let samples = samples.into_iter().filter(|sample| sample.first.time >= from);
+        samples.map(|sample| Entry::Sample { channel, day, sample: Box::new(sample) }).collect()
     };
     let (mut whole, mut digests) = (Names::default(), Names::default());
     for row in rows {
+        let key = ChunkKey { channel: row.channel, hour: row.hour, day: row.day };
         if let Some(bytes) = &row.points {
-            add(row.channel, as_points(row.channel, row.day, bytes)?);
+            add(row.channel, as_points(key, bytes));
             continue;
         }
-        let key = ChunkKey { channel: row.channel, hour: row.hour, day: row.day };
         let is_changed = changed.contains(&(row.channel, row.hour));
         match detail(&row, window, from, totals[&row.channel], is_changed) {
             Detail::Points => whole.push(key, row.part),
             Detail::Digest => digests.push(key, row.part),
             Detail::Brief => {
                 let bytes = row.brief.unwrap_or_default();
-                add(row.channel, as_samples(row.channel, row.day, &bytes)?);
+                add(row.channel, as_samples(key, &bytes));
             }
         }
     }
     for row in bytes_of(connection, "series", "points", &whole).await? {
-        add(row.channel, as_points(row.channel, row.day, &row.bytes)?);
+        add(row.channel, as_points(row.key(), &row.bytes));
     }
     for row in bytes_of(connection, "series", "digest", &digests).await? {
-        add(row.channel, as_samples(row.channel, row.day, &row.bytes)?);
+        add(row.channel, as_samples(row.key(), &row.bytes));
     }
     Ok(())
 }
 
 fn detail(row: &Row, window: &Window, from: i64, total: i64, is_changed: bool) -> Detail {
-    let wanted = i64::from(row.count) * window.max_points as i64 / total.max(1) + 1;
+    let share = i64::from(row.count) * window.max_points as i64 / total.max(1) + 1;
     let is_cut = row.min_time < from && row.count <= LARGE;
-    if total <= EXACT || is_cut || is_changed || wanted > DIGEST {
+    if total <= EXACT || is_cut || is_changed || share > DIGEST {
         Detail::Points
-    } else if wanted <= BRIEF {
+    } else if share <= BRIEF {
         Detail::Brief
     } else if row.count >= LEAST_DIGEST {
         Detail::Digest

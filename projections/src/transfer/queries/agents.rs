@@ -1,19 +1,20 @@
-//! What gateway and workers ask about agents and their tokens.
+//! Queries about agents and their tokens.
 
 use chrono::{DateTime, Utc};
+use signalbox_boxed::boxed;
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::Filter;
 use crate::{
-    page::{Page, and_eq, and_like, list},
+    page::{Listed, Order, Page, Sorting, and_eq, and_like, list},
     transfer::{AgentRow, AgentTokenRow},
 };
 
 /// An agent as its presence was last noted. The presence is kept by the gateways beside the log.
 const AGENTS: &str = "SELECT a.id, a.number, a.name, a.agent_type, a.description, a.status, a.version_text, a.hostname, a.system,
        a.ip_address, a.capabilities, a.transport_mode, a.session, a.connected_at,
-       greatest(a.last_seen, p.last_seen) AS last_seen, a.version, a.created_at, a.updated_at";
+       greatest(a.last_seen, p.last_seen) AS last_seen, a.warning, a.version, a.created_at, a.updated_at";
 const FROM_AGENTS: &str =
     " FROM read.agents a LEFT JOIN ops.agent_presence p ON p.agent_id = a.id AND p.session = a.session";
 
@@ -21,6 +22,7 @@ const FROM_AGENTS: &str =
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn agent(pool: &PgPool, number: i64) -> Result<Option<AgentRow>, sqlx::Error> {
     sqlx::query_as(&format!("{AGENTS}{FROM_AGENTS} WHERE a.number = $1"))
         .bind(number)
@@ -32,6 +34,7 @@ pub async fn agent(pool: &PgPool, number: i64) -> Result<Option<AgentRow>, sqlx:
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn agent_by_id(pool: &PgPool, id: Uuid) -> Result<Option<AgentRow>, sqlx::Error> {
     sqlx::query_as(&format!("{AGENTS}{FROM_AGENTS} WHERE a.id = $1")).bind(id).fetch_optional(pool).await
 }
@@ -40,6 +43,7 @@ pub async fn agent_by_id(pool: &PgPool, id: Uuid) -> Result<Option<AgentRow>, sq
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn removed_agent(pool: &PgPool, number: i64) -> Result<Option<Uuid>, sqlx::Error> {
     sqlx::query_scalar("SELECT id FROM read.removed_numbers WHERE kind = 'agent' AND number = $1")
         .bind(number)
@@ -47,12 +51,27 @@ pub async fn removed_agent(pool: &PgPool, number: i64) -> Result<Option<Uuid>, s
         .await
 }
 
-/// A page of agents by name, and how many there are.
+impl Listed for AgentRow {
+    const SORTING: Sorting = Sorting::newest_first(
+        ("created_at", "a.number"),
+        &[("name", "a.name"), ("status", "a.status")],
+        "a.number",
+    )
+    .by("a.name");
+}
+
+/// A page of agents and how many there are.
 ///
 /// # Errors
 /// The database's error.
-pub async fn agents(pool: &PgPool, filter: &Filter, page: Page) -> Result<(Vec<AgentRow>, i64), sqlx::Error> {
-    list(pool, AGENTS, "a.name, a.number", page, |query| {
+#[boxed]
+pub async fn agents(
+    pool: &PgPool,
+    filter: &Filter,
+    order: Order,
+    page: Page,
+) -> Result<(Vec<AgentRow>, i64), sqlx::Error> {
+    list(pool, AGENTS, order, page, |query| {
         query.push(FROM_AGENTS).push(" WHERE true");
         and_eq(query, "a.status", filter.status.as_deref());
         and_eq(query, "a.agent_type", filter.kind.as_deref());
@@ -65,6 +84,7 @@ pub async fn agents(pool: &PgPool, filter: &Filter, page: Page) -> Result<(Vec<A
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn agent_keys(pool: &PgPool, numbers: &[i64]) -> Result<Vec<(i64, Uuid)>, sqlx::Error> {
     sqlx::query_as("SELECT number, id FROM read.agents WHERE number = ANY($1)")
         .bind(numbers)
@@ -76,6 +96,7 @@ pub async fn agent_keys(pool: &PgPool, numbers: &[i64]) -> Result<Vec<(i64, Uuid
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn jobs_of_agent(pool: &PgPool, id: Uuid) -> Result<Vec<(i64, String)>, sqlx::Error> {
     sqlx::query_as(
         "SELECT number, name FROM read.jobs WHERE source_agent_id = $1 OR destination_agent_id = $1 ORDER BY number LIMIT 10",
@@ -85,52 +106,63 @@ pub async fn jobs_of_agent(pool: &PgPool, id: Uuid) -> Result<Vec<(i64, String)>
     .await
 }
 
-/// Online agents whose last sign of life is older than `before`, with their sessions.
+/// Those of the agents `ids` that show a warning.
 ///
 /// # Errors
 /// The database's error.
-pub async fn silent_agents(pool: &PgPool, before: DateTime<Utc>) -> Result<Vec<(Uuid, Uuid)>, sqlx::Error> {
+#[boxed]
+pub async fn warned_agents(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar("SELECT id FROM read.agents WHERE id = ANY($1) AND warning IS NOT NULL")
+        .bind(ids)
+        .fetch_all(pool)
+        .await
+}
+
+/// Online agents, with their sessions, whose last heartbeat is older than `seconds`, or was never noted; the flag is
+/// set if there was one. By the database's clock: those of gateways and workers may differ.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn silent_agents(pool: &PgPool, seconds: f64) -> Result<Vec<(Uuid, Uuid, bool)>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT a.id, a.session FROM read.agents a
+        "SELECT a.id, a.session, p.last_seen IS NOT NULL FROM read.agents a
            LEFT JOIN ops.agent_presence p ON p.agent_id = a.id AND p.session = a.session
-          WHERE a.session IS NOT NULL AND greatest(a.connected_at, p.last_seen) < $1 LIMIT 1000",
+          WHERE a.session IS NOT NULL AND coalesce(p.last_seen < now() - make_interval(secs => $1), true)
+          ORDER BY p.last_seen LIMIT 1000",
     )
-    .bind(before)
+    .bind(seconds)
     .fetch_all(pool)
     .await
 }
 
-/// A page of tokens, newest first, and how many there are.
+impl Listed for AgentTokenRow {
+    const SORTING: Sorting = Sorting::newest_first(("created_at", "number"), &[("name", "name")], "number");
+}
+
+/// A page of tokens and how many there are.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn agent_tokens(
     pool: &PgPool,
     agent: Option<i64>,
+    order: Order,
     page: Page,
 ) -> Result<(Vec<AgentTokenRow>, i64), sqlx::Error> {
-    let rows = sqlx::query_as(
-        "SELECT * FROM read.agent_tokens WHERE $1::bigint IS NULL OR agent_number = $1
-          ORDER BY created_at DESC, number DESC LIMIT $2 OFFSET $3",
-    )
-    .bind(agent)
-    .bind(page.limit)
-    .bind(page.offset)
-    .fetch_all(pool)
-    .await?;
-    let count = sqlx::query_scalar(
-        "SELECT count(*) FROM read.agent_tokens WHERE $1::bigint IS NULL OR agent_number = $1",
-    )
-    .bind(agent)
-    .fetch_one(pool)
-    .await?;
-    Ok((rows, count))
+    list(pool, "SELECT *", order, page, |query| {
+        query.push(" FROM read.agent_tokens WHERE true");
+        and_eq(query, "agent_number", agent);
+    })
+    .await
 }
 
 /// The token with integer `number`.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn agent_token(pool: &PgPool, number: i64) -> Result<Option<AgentTokenRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.agent_tokens WHERE number = $1")
         .bind(number)
@@ -142,6 +174,7 @@ pub async fn agent_token(pool: &PgPool, number: i64) -> Result<Option<AgentToken
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn agent_token_by_id(pool: &PgPool, id: Uuid) -> Result<Option<AgentTokenRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.agent_tokens WHERE id = $1").bind(id).fetch_optional(pool).await
 }
@@ -150,6 +183,7 @@ pub async fn agent_token_by_id(pool: &PgPool, id: Uuid) -> Result<Option<AgentTo
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn live_agent_token(
     pool: &PgPool,
     secret_sha256: &str,
@@ -166,6 +200,7 @@ pub async fn live_agent_token(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn live_tokens(pool: &PgPool, ids: &[Uuid], now: DateTime<Utc>) -> Result<Vec<Uuid>, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT id FROM read.agent_tokens WHERE id = ANY($1) AND (expires_at IS NULL OR expires_at > $2)",

@@ -1,21 +1,37 @@
-//! What gateway and workers ask about agents, tokens, jobs and transfers.
+//! Queries about agents, tokens, jobs and transfers.
 
 mod agents;
+mod legs;
 
 use chrono::{DateTime, Utc};
+use signalbox_boxed::boxed;
 use sqlx::{PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 pub use agents::{
     agent, agent_by_id, agent_keys, agent_token, agent_token_by_id, agent_tokens, agents, jobs_of_agent,
-    live_agent_token, live_tokens, removed_agent, silent_agents,
+    live_agent_token, live_tokens, removed_agent, silent_agents, warned_agents,
+};
+pub use legs::{
+    LegRow, Served, forget_old_legs, leg, note_arrival, note_body_begun, note_body_ended, note_named,
+    note_poll,
 };
 
 use super::{JobRow, TransferFileRow, TransferRow};
-use crate::page::{Page, and_eq, and_like, and_within, list};
+use crate::page::{Listed, Order, Page, Sorting, and_eq, and_like, and_within, list};
 
-/// Jobs and transfers in lists.
-const NEWEST_FIRST: &str = "created_at DESC, number DESC";
+// Numbers are drawn in the order of creation, and no clock that is wrong moves them.
+impl Listed for JobRow {
+    const SORTING: Sorting = Sorting::newest_first(
+        ("created_at", "number"),
+        &[("name", "name"), ("status", "CASE WHEN enabled THEN 'active' ELSE 'paused' END")],
+        "number",
+    );
+}
+
+impl Listed for TransferRow {
+    const SORTING: Sorting = Sorting::newest_first(("created_at", "number"), &[], "number");
+}
 
 /// Filters of a list of transfers or jobs; `None` means any.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +56,7 @@ pub struct Filter {
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn job(pool: &PgPool, owner: Uuid, number: i64) -> Result<Option<JobRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.jobs WHERE number = $2 AND owner_id = $1")
         .bind(owner)
@@ -52,6 +69,7 @@ pub async fn job(pool: &PgPool, owner: Uuid, number: i64) -> Result<Option<JobRo
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn removed_job(pool: &PgPool, owner: Uuid, number: i64) -> Result<Option<Uuid>, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT id FROM read.removed_numbers WHERE kind = 'job' AND number = $1 AND owner_id = $2",
@@ -66,22 +84,25 @@ pub async fn removed_job(pool: &PgPool, owner: Uuid, number: i64) -> Result<Opti
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn job_by_id(pool: &PgPool, id: Uuid) -> Result<Option<JobRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.jobs WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
-/// A page of `owner`'s jobs, newest first, and how many there are.
+/// A page of `owner`'s jobs and how many there are.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn jobs(
     pool: &PgPool,
     owner: Uuid,
     filter: &Filter,
+    order: Order,
     page: Page,
 ) -> Result<(Vec<JobRow>, i64), sqlx::Error> {
     let enabled = filter.status.as_deref().map(|status| status == "active");
-    list(pool, "SELECT *", NEWEST_FIRST, page, |query| {
+    list(pool, "SELECT *", order, page, |query| {
         query.push(" FROM read.jobs WHERE owner_id = ").push_bind(owner);
         and_eq(query, "enabled", enabled);
         and_common(query, filter, "name");
@@ -93,18 +114,22 @@ pub async fn jobs(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn due_jobs(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<Vec<JobRow>, sqlx::Error> {
-    sqlx::query_as("SELECT * FROM read.jobs WHERE next_run <= $1 ORDER BY next_run, number LIMIT $2")
-        .bind(now)
-        .bind(limit)
-        .fetch_all(pool)
-        .await
+    sqlx::query_as(
+        "SELECT * FROM read.jobs WHERE next_run <= $1 AND enabled ORDER BY next_run, number LIMIT $2",
+    )
+    .bind(now)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
 }
 
 /// Whether a transfer of job `id`, other than `except`, has not ended.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn job_is_busy(pool: &PgPool, id: Uuid, except: Uuid) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT EXISTS (SELECT FROM read.transfers WHERE job_id = $1 AND id <> $2 AND phase <> 'done')",
@@ -119,6 +144,7 @@ pub async fn job_is_busy(pool: &PgPool, id: Uuid, except: Uuid) -> Result<bool, 
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn transfer(pool: &PgPool, owner: Uuid, number: i64) -> Result<Option<TransferRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.transfers WHERE number = $2 AND owner_id = $1")
         .bind(owner)
@@ -131,6 +157,7 @@ pub async fn transfer(pool: &PgPool, owner: Uuid, number: i64) -> Result<Option<
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn transfer_of_agent(
     pool: &PgPool,
     agent: Uuid,
@@ -147,6 +174,7 @@ pub async fn transfer_of_agent(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn transfers_at_agent(pool: &PgPool, agent: Uuid) -> Result<Vec<TransferRow>, sqlx::Error> {
     sqlx::query_as(
         "SELECT * FROM read.transfers WHERE phase <> 'done'
@@ -162,21 +190,24 @@ pub async fn transfers_at_agent(pool: &PgPool, agent: Uuid) -> Result<Vec<Transf
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn transfer_by_id(pool: &PgPool, id: Uuid) -> Result<Option<TransferRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.transfers WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
-/// A page of `owner`'s transfers, newest first, and how many there are.
+/// A page of `owner`'s transfers and how many there are.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn transfers(
     pool: &PgPool,
     owner: Uuid,
     filter: &Filter,
+    order: Order,
     page: Page,
 ) -> Result<(Vec<TransferRow>, i64), sqlx::Error> {
-    list(pool, "SELECT *", NEWEST_FIRST, page, |query| {
+    list(pool, "SELECT *", order, page, |query| {
         query.push(" FROM read.transfers WHERE owner_id = ").push_bind(owner);
         and_eq(query, "status", filter.status.as_deref());
         and_eq(query, "job_number", filter.job);
@@ -189,6 +220,7 @@ pub async fn transfers(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn transfer_files(
     pool: &PgPool,
     id: Uuid,
@@ -207,6 +239,7 @@ pub async fn transfer_files(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn files_of_transfers(
     pool: &PgPool,
     ids: &[Uuid],
@@ -226,22 +259,28 @@ pub async fn files_of_transfers(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn transfer_file(
     pool: &PgPool,
     id: Uuid,
     name: &str,
 ) -> Result<Option<TransferFileRow>, sqlx::Error> {
-    sqlx::query_as("SELECT * FROM read.transfer_files WHERE transfer_id = $1 AND name = $2")
-        .bind(id)
-        .bind(name)
-        .fetch_optional(pool)
-        .await
+    sqlx::query_as(
+        "SELECT * FROM read.transfer_files
+          WHERE transfer_id = $1 AND read.text_key(name) = read.text_key($2) AND name = $2",
+    )
+    .bind(id)
+    .bind(name)
+    .fetch_optional(pool)
+    .await
 }
 
-/// Transfers whose next agent may be told at `now`, oldest first. A pull waits until its destination is there.
+/// Transfers whose next agent may be notified at `now`, oldest first. A pull waits until its destination is
+/// connected.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn due_transfers(
     pool: &PgPool,
     now: DateTime<Utc>,
@@ -265,6 +304,7 @@ pub async fn due_transfers(
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn idle_transfers(
     pool: &PgPool,
     phases: &[&str],
@@ -284,21 +324,45 @@ pub async fn idle_transfers(
     .await
 }
 
+/// Keys and versions of the transfers in one of `phases`.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn versions_in(pool: &PgPool, phases: &[&str]) -> Result<Vec<(Uuid, i64)>, sqlx::Error> {
+    sqlx::query_as("SELECT id, version FROM read.transfers WHERE phase <> 'done' AND phase = ANY($1)")
+        .bind(phases)
+        .fetch_all(pool)
+        .await
+}
+
+/// The transfers `ids`, as far as they are there.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn transfers_by_id(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<TransferRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.transfers WHERE id = ANY($1)").bind(ids).fetch_all(pool).await
+}
+
 /// Ended transfers whose staged bytes are due to be deleted.
 ///
 /// # Errors
 /// The database's error.
+#[boxed]
 pub async fn uncleaned_transfers(
     pool: &PgPool,
     completed_before: DateTime<Utc>,
+    without: &[Uuid],
     limit: i64,
 ) -> Result<Vec<TransferRow>, sqlx::Error> {
     sqlx::query_as(
         "SELECT * FROM read.transfers WHERE phase = 'done' AND NOT cleaned
-            AND (finished_at <= $1 OR status = 'cancelled') ORDER BY finished_at, id LIMIT $2",
+            AND (finished_at <= $1 OR status = 'cancelled') AND id <> ALL($3) ORDER BY finished_at, id LIMIT $2",
     )
     .bind(completed_before)
     .bind(limit)
+    .bind(without)
     .fetch_all(pool)
     .await
 }

@@ -190,7 +190,7 @@ async fn a_pull_waits_for_its_destination() {
     let to = pair.start_target(&url, Polling);
     for id in [pulled, pushed] {
         let ended = world.until_ended(id).await;
-        assert_eq!(ended["status"], "completed", "{ended} after\n{}", world.story("transfer").await);
+        assert_eq!(ended["status"], "completed", "{ended} after\n{}", world.events_of("transfer").await);
     }
     assert_eq!(pair.target.read("pulled"), bytes(10));
     from.stop().await;

@@ -38,7 +38,7 @@ async fn a_cancelled_upload_is_cut_and_leaves_nothing() {
     world.as_agent(&pair.from).post("/api/agent/messages", report).await.expect(200);
     let after = world.admin.get(&format!("/api/transfers/{id}")).await.expect(200);
     assert_eq!((&after["status"], &after["error"]), (&json!("cancelled"), &json!(null)));
-    // The agent was told: it is free for the same file at once.
+    // The agent was notified: the same file can be sent again at once.
     let again = pair.transfer(&world, "big", "again").await;
     assert_eq!(world.until_ended(again).await["status"], "completed");
     assert_eq!(pair.target.list(""), ["again"]);
@@ -69,7 +69,7 @@ async fn a_cancelled_download_is_cut_and_leaves_no_half_file() {
     assert_eq!((&after["status"], &after["error"]), (&json!("cancelled"), &json!(null)));
     assert!(world.count_events("late_report_received").await >= 1);
     world.as_agent(&pair.to).get(&format!("/api/files/{id}/download")).await.error(404);
-    // What an agent has not acknowledged when it stops, it would get again.
+    // An agent that stops would get unacknowledged messages again.
     world.until_mail_is_gone().await;
     from.stop().await;
     to.stop().await;

@@ -1,4 +1,4 @@
-//! Transfers whose agents fail, die, or are cut off.
+//! Transfers whose agents fail, crash, or are cut off.
 
 use serde_json::json;
 
@@ -53,7 +53,10 @@ async fn an_error_is_tried_again_until_max_attempts() {
         agent.post("/api/agent/messages", json!({"type": "transfer_error", "data": data})).await.expect(200);
     }
     let failed = world.until_ended(id).await;
-    assert_eq!((&failed["status"], &failed["error"]), (&json!("failed"), &json!("disk trouble 3")));
+    assert_eq!(
+        (&failed["status"], &failed["error"]),
+        (&json!("failed"), &json!("Agent 'source': disk trouble 3"))
+    );
     assert_eq!((failed["attempts"].as_i64(), world.count_events("transfer_requeued").await), (Some(3), 2));
     world.finish().await;
 }

@@ -1,5 +1,7 @@
 mod by_real_agents;
 mod cancelling;
 mod faults;
+mod from_owner;
 pub mod pair;
 mod schedules;
+mod unreported;

@@ -50,7 +50,7 @@ impl Pair {
         world.admin.post("/api/jobs", job).await.id()
     }
 
-    /// Runs a job; gives back the transfer's integer.
+    /// Runs a job; returns the transfer's integer.
     pub async fn run(&self, world: &World, job: i64) -> i64 {
         world.admin.post(&format!("/api/jobs/{job}/run"), json!({})).await.id()
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use signalbox_clock::Clock;
 
 use super::pair::Pair;
-use crate::api::v1::log::story;
+use crate::api::v1::log::causal_trace;
 use crate::harness::{
     Transport::{Polling, Websocket},
     World, bytes, eventually, seconds,
@@ -43,7 +43,8 @@ async fn two_schedulers_make_one_transfer_per_firing() {
     // The workers of the second process wait for the leases; steps by hand are a scheduler that has none.
     let rival = world.worker_context().await;
     let enough = async || {
-        signalbox_workers::Worker::step(&signalbox_workers::Scheduler, &rival).await.unwrap();
+        let scheduler = signalbox_workers::Scheduler::default();
+        signalbox_workers::Worker::step(&scheduler, &rival).await.unwrap();
         transfers_of(&world, job).await.len() >= 3
     };
     eventually(seconds(20), enough).await;
@@ -113,7 +114,14 @@ async fn a_schedule_follows_its_time_zone_over_the_change_of_the_clocks() {
     assert_eq!((&paused["status"], &paused["next_run"]), (&json!("paused"), &json!(null)));
     let cleared =
         world.admin.put(&format!("/api/jobs/{job}"), json!({"schedule": null, "enabled": true})).await;
-    assert_eq!(cleared.expect(200)["schedule"], json!(null));
+    let cleared = cleared.expect(200);
+    assert_eq!((&cleared["schedule"], &cleared["timezone"]), (&json!(null), &json!("UTC")));
+    let kept =
+        world.admin.put(&format!("/api/jobs/{job}"), json!({"timezone": "Asia/Tokyo"})).await.expect(200);
+    assert_eq!(kept["timezone"], "Asia/Tokyo");
+    let again =
+        world.admin.put(&format!("/api/jobs/{job}"), json!({"schedule": "0 0 9 * * *"})).await.expect(200);
+    assert_eq!((&again["timezone"], time(&again["next_run"]).hour()), (&json!("Asia/Tokyo"), 0));
     world.finish().await;
 }
 
@@ -132,16 +140,16 @@ async fn a_firing_leads_to_all_that_becomes_of_its_transfer() {
     let newest = world.admin.get("/api/v1/log?event_type=transfer_completed&limit=1").await.expect(200);
     let stream = newest["data"][0]["stream_id"].as_str().unwrap();
     let whole = world.admin.get(&format!("/api/v1/log/streams/transfer/{stream}")).await.expect(200);
-    let told = story(&world, newest["data"][0]["correlation"].as_str().unwrap()).await;
-    assert!(told.len() as u64 >= whole["version"].as_u64().unwrap(), "{told:?}");
+    let events = causal_trace(&world, newest["data"][0]["correlation"].as_str().unwrap()).await;
+    assert!(events.len() as u64 >= whole["version"].as_u64().unwrap(), "{events:?}");
     assert_eq!(
-        (&told[0]["type"], &told[0]["actor"]),
+        (&events[0]["type"], &events[0]["actor"]),
         (&json!("transfer_requested"), &json!("system:scheduler"))
     );
-    // Each event follows from the one before, whoever sent it.
-    let depths: Vec<_> = told.iter().map(|event| event["depth"].as_u64().unwrap()).collect();
-    assert_eq!(depths, (0..told.len() as u64).collect::<Vec<_>>());
-    let of = |kind: &str| told.iter().find(|event| event["type"] == kind).unwrap();
+    // Each event is caused by the one before, whichever part sent it.
+    let depths: Vec<_> = events.iter().map(|event| event["depth"].as_u64().unwrap()).collect();
+    assert_eq!(depths, (0..events.len() as u64).collect::<Vec<_>>());
+    let of = |kind: &str| events.iter().find(|event| event["type"] == kind).unwrap();
     assert_eq!(of("transfer_dispatched")["actor"], "system:dispatch");
     assert!(of("files_staged")["actor"].as_str().unwrap().starts_with("agent:"));
     assert_eq!(of("transfer_completed")["outcome"], "succeeded");

@@ -138,7 +138,7 @@ async fn a_widget_outlives_its_event() {
     let renamed =
         world.admin.put(&widget_path(&dashboard, &first), json!({"title": "cold"})).await.expect(200);
     assert_eq!((&renamed["title"], &renamed["event_public_id"]), (&json!("cold"), &Value::Null));
-    // What is gone is not linked again.
+    // A deleted channel is not linked again.
     let widgets = format!("{}/widgets", path(&dashboard));
     world.admin.post(&widgets, show(&gone)).await.error(404);
     let relink = json!({ "event_public_id": gone });

@@ -1,9 +1,12 @@
 //! Experiments: named spans of time, one at a time.
 
+use chrono::TimeDelta;
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
+use signalbox_clock::Clock;
 
+use super::datapoints::{DATAPOINTS, event, listed, record_ago};
 use crate::harness::{Client, World};
 
 const PATH: &str = "/api/v1/experiments";
@@ -36,7 +39,7 @@ async fn an_experiment_is_started_renamed_stopped_once_and_deleted() {
     let renamed = operator.put(&path(&started), json!({"name": "second"})).await.expect(200);
     assert_eq!((&renamed["name"], &renamed["status"]), (&json!("second"), &json!("running")));
     assert_eq!(operator.put(&path(&started), json!({})).await.expect(200), renamed);
-    assert_eq!(operator.put(&path(&started), json!({"name": null})).await.expect(200), renamed);
+    operator.put(&path(&started), json!({"name": null})).await.error(422);
     let stopped = stop(&operator, &started).await;
     assert_eq!(stopped["status"], "stopped");
     assert!(stopped["stopped_on"].as_str().unwrap() >= stopped["started_on"].as_str().unwrap());
@@ -68,7 +71,7 @@ async fn one_experiment_runs_at_a_time_over_all_gateways() {
         assert!(answers.iter().all(|answer| answer.status == 201 || answer.status == 409));
         let running = there.get(&format!("{PATH}?status=running")).await.expect(200);
         assert_eq!((&running["total"], &running["data"][0]), (&json!(1), &started[0].expect(201)));
-        // Whoever ends it, by stopping or deleting, makes room.
+        // Stopping and deleting both make room.
         match round {
             0 => drop(stop(&there, &started[0].expect(201)).await),
             _ => drop(there.delete(&path(&started[0].expect(201))).await.expect(200)),
@@ -140,5 +143,44 @@ async fn the_list_is_filtered_and_newest_first() {
     viewer.get(&format!("{PATH}?status=paused")).await.error(422);
     viewer.get(&format!("{PATH}?page_size=101")).await.error(422);
     viewer.post(PATH, json!({"name": "x"})).await.error(403);
+    world.finish().await;
+}
+
+/// By device time, as it is at the moment of asking.
+#[tokio::test]
+async fn running_experiment_contains_what_was_measured_until_now() {
+    let world = World::at(Clock::manual(Clock::system().now()), |_| {}).await;
+    let event = event(&world, "boiler").await;
+    world.clock.advance(TimeDelta::seconds(100));
+    let running = start(&world.admin, "burn-in").await;
+    world.clock.advance(TimeDelta::seconds(50));
+    let before = record_ago(&world, &event, 1.0, 60).await;
+    let late = record_ago(&world, &event, 2.0, 40).await;
+    let ahead = record_ago(&world, &event, 3.0, -300).await;
+    let id = running["public_id"].as_str().unwrap();
+    let of = format!("experiment_public_id={id}");
+    let tag = async |point: &Value| {
+        let path = format!("{DATAPOINTS}/{}", point["public_id"].as_str().unwrap());
+        world.admin.get(&path).await.expect(200)["experiment_public_id"].clone()
+    };
+    let csv = format!("{}/export/csv", path(&running));
+    assert_eq!(listed(&world.admin, &of).await, (vec![2.0], 1));
+    assert_eq!(
+        (tag(&before).await, tag(&late).await, tag(&ahead).await),
+        (Value::Null, json!(id), Value::Null)
+    );
+    assert_eq!(world.admin.get(&csv).await.text().lines().count(), 2);
+    // When that time has come, it contains it.
+    world.clock.advance(TimeDelta::seconds(300));
+    assert_eq!(listed(&world.admin, &of).await, (vec![3.0, 2.0], 2));
+    assert_eq!(tag(&ahead).await, json!(id));
+    assert_eq!(world.admin.get(&csv).await.text().lines().count(), 3);
+    // A value that arrived before the end of the experiment, but was measured after it, does not belong to it.
+    world.clock.advance(TimeDelta::seconds(1));
+    let after = record_ago(&world, &event, 4.0, -60).await;
+    stop(&world.admin, &running).await;
+    world.clock.advance(TimeDelta::seconds(300));
+    assert_eq!(tag(&after).await, Value::Null);
+    assert_eq!(listed(&world.admin, &of).await, (vec![3.0, 2.0], 2));
     world.finish().await;
 }

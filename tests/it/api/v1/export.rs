@@ -1,9 +1,11 @@
 //! The datapoints of an experiment as CSV.
 
+use chrono::TimeDelta;
 use serde_json::json;
+use signalbox_clock::Clock;
 
 use super::datapoints::{DATAPOINTS, event, listed, value};
-use crate::harness::World;
+use crate::harness::{World, eventually, seconds};
 
 const EXPERIMENTS: &str = "/api/v1/experiments";
 
@@ -58,7 +60,7 @@ async fn an_experiment_tags_the_datapoints_of_its_time_and_exports_them() {
 
     let of = format!("experiment_public_id={first}");
     assert_eq!(listed(&world.admin, &of).await, (vec![-0.5, 1e22], 2));
-    // Without the experiment its datapoints stay, and its tag goes.
+    // Without the experiment its datapoints stay, and its tag is removed.
     world.admin.delete(&format!("{EXPERIMENTS}/{first}")).await.expect(200);
     world.admin.get(&format!("{EXPERIMENTS}/{first}/export/csv")).await.error(404);
     let path = format!("{DATAPOINTS}/{}", tagged["public_id"].as_str().unwrap());
@@ -69,16 +71,17 @@ async fn an_experiment_tags_the_datapoints_of_its_time_and_exports_them() {
 
 #[tokio::test]
 async fn a_large_export_holds_every_datapoint_in_order() {
-    let world = World::start().await;
+    let world = World::at(Clock::manual(Clock::system().now()), |_| {}).await;
     let (one, other) = (event(&world, "one").await, event(&world, "other").await);
     let id = start(&world, "long").await;
+    world.clock.advance(TimeDelta::seconds(1));
     let begun = world.clock.now();
     for batch in 0..12_i64 {
         // Late, early and equal times, all within ten minutes after the start.
         let items: Vec<_> = (0..5000_i64)
             .map(|item| {
                 let seconds = (batch * 7919 + item * 104_729) % 500;
-                let time = (begun + chrono::TimeDelta::seconds(seconds)).to_rfc3339();
+                let time = (begun + TimeDelta::seconds(seconds)).to_rfc3339();
                 let event = if item % 2 == 0 { &one } else { &other };
                 json!({"value": batch * 5000 + item, "event_public_id": event, "timestamp": time})
             })
@@ -87,11 +90,29 @@ async fn a_large_export_holds_every_datapoint_in_order() {
             world.admin.post(&format!("{DATAPOINTS}/batch"), json!({"datapoints": items})).await.expect(201);
         assert_eq!(made["accepted"], 5000, "{}", made["rejected"][0]);
     }
+    // A running experiment contains what was measured until now.
+    world.clock.advance(TimeDelta::seconds(500));
     let exported = rows(&world, &id).await;
     assert!(exported.is_sorted_by_key(|row| row[0].clone()));
     let mut values: Vec<i64> =
         exported.iter().map(|row| row[3].strip_suffix(".0").unwrap().parse().unwrap()).collect();
     values.sort_unstable();
     assert_eq!(values, (0..60_000).collect::<Vec<_>>());
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn an_export_that_meets_a_damaged_chunk_is_broken_off() {
+    let world = World::start().await;
+    let event = event(&world, "one").await;
+    let id = start(&world, "damaged").await;
+    world.admin.post(DATAPOINTS, value(&event, 1.0)).await.expect(201);
+    let damage = "UPDATE series.chunks SET points = '\\x0badc0de'";
+    eventually(seconds(20), async || {
+        sqlx::query(damage).execute(&world.servers.pool).await.unwrap().rows_affected() > 0
+    })
+    .await;
+    let answer = world.admin.get(&format!("{EXPERIMENTS}/{id}/export/csv")).await;
+    assert_eq!((answer.status, answer.is_whole), (200, false), "{}", answer.text());
     world.finish().await;
 }

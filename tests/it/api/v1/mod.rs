@@ -1,3 +1,4 @@
+mod confinement;
 mod consistency;
 mod dashboards;
 pub mod datapoints;
@@ -5,11 +6,13 @@ mod documents;
 mod events;
 mod experiments;
 mod export;
+mod live;
 pub mod log;
 mod logging;
 mod ota;
 mod plugins;
 mod rules;
+mod set_aside;
 mod sso;
 mod tokens;
 mod unseen;

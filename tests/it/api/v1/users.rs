@@ -70,7 +70,7 @@ async fn addresses_and_names_are_unique_in_any_case() {
     world.admin.put(&path(&other), json!({"email": "One@example.org"})).await.error(409);
     world.admin.put(&path(&other), json!({"username": "One"})).await.error(409);
     assert_eq!(world.head().await, before);
-    // Another case of the own name is no conflict.
+    // The own name in another case does not conflict.
     let renamed = world.admin.put(&path(&one), json!({"username": "ONE"})).await.expect(200);
     assert_eq!(renamed["username"], "ONE");
     world.finish().await;
@@ -118,7 +118,7 @@ async fn of_two_last_admins_that_go_at_once_one_stays() {
             .await
             .unwrap();
         assert_eq!(admins, 1);
-        // The test goes on with the first one as admin.
+        // The test continues with the first one as admin.
         if other.status == 200 {
             let fresh = world.anonymous().log_in(&format!("second{round}"), PASSWORD).await;
             fresh.put(&first, json!({"role": "admin"})).await.expect(200);

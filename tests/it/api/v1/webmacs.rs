@@ -29,7 +29,7 @@ fn values(events: &[String], tick: u32) -> Vec<(String, f64)> {
     events.iter().zip(0..).map(|(event, index)| (event.clone(), value(index))).collect()
 }
 
-/// What the log says that the controller wrote, oldest first.
+/// The controller's log entries, oldest first.
 async fn notes(world: &World) -> Vec<(Value, Value)> {
     let page = world.admin.get("/api/v1/logging?source=api").await.expect(200);
     let rows = page["data"].as_array().unwrap().iter().rev();
@@ -211,7 +211,7 @@ async fn a_controller_whose_login_has_ended_logs_in_again_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_controller_that_is_slowed_down_waits_as_long_as_it_is_told() {
+async fn a_throttled_controller_waits_for_the_announced_time() {
     let world = World::with(|config| {
         config.limits.requests_per_minute = 600;
         config.limits.request_burst = 30;
@@ -254,16 +254,16 @@ async fn the_load_test_finds_no_error() {
         outcome.look_p95()
     );
     assert_eq!((outcome.errors, outcome.accepted), (0, 120 * 25));
-    assert!(page.points() <= 120 * 25, "no value comes twice");
+    assert!(page.points() <= 120 * 25, "no value is recorded twice");
     test.clean_up().await;
     assert_eq!(world.admin.get("/api/v1/events").await.expect(200)["total"], 0);
-    // What was recorded stays.
+    // Recorded values stay.
     assert_eq!(world.admin.get("/api/v1/datapoints").await.expect(200)["total"], 120 * 25);
     page.close();
     world.finish().await;
 }
 
-/// What the shipped pages call, with the parameters that they add to every GET.
+/// The calls of the shipped pages, with the parameters that they add to every GET.
 async fn page_calls(client: &Client) -> Vec<(&'static str, u16)> {
     let mut answers = Vec::new();
     for path in [

@@ -24,7 +24,7 @@ type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 /// Tries of a call before it is given up.
 const TRIES: u64 = 3;
 
-/// What the controller logs in with.
+/// The controller's credentials.
 #[derive(Debug, Clone)]
 pub enum Account {
     Password { email: String, password: String },
@@ -101,7 +101,7 @@ impl Controller {
         found
     }
 
-    /// One tick: sends `values` of events, in chunks, and gives back the newest value of every event.
+    /// One tick: sends `values` of events, in chunks, and returns the newest value of every event.
     pub async fn tick(&self, values: &[(String, f64)]) -> HashMap<String, f64> {
         let items = values.iter().map(|(id, value)| json!({"value": value, "event_public_id": id}));
         let items: Vec<_> = items.collect();
@@ -210,7 +210,7 @@ impl Controller {
         serde_json::from_value(answer.clone()).unwrap_or_else(|error| panic!("{path}: {error} in {answer}"))
     }
 
-    /// A call with the original's patience: a login that has ended is made anew, a service that is busy is waited for.
+    /// A call with the original's retries: it logs in again after the login has ended, and waits for a busy service.
     async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Value {
         for attempt in 0..TRIES {
             let answer = self.send(&method, path, body.as_ref()).await;

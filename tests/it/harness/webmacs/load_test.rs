@@ -1,4 +1,4 @@
-//! The load test that comes with the originals, without its pauses.
+//! The load test that ships with the originals, without its delays.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub struct LoadTest {
     mappings: Vec<String>,
 }
 
-/// What a run has measured.
+/// The measurements of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// Values that the answers said were accepted.

@@ -1,4 +1,4 @@
-//! What the originals insist on when they read an answer.
+//! The originals' requirements of an answer.
 
 use chrono::DateTime;
 use serde::Deserialize;
@@ -75,7 +75,7 @@ pub struct Datapoint {
 }
 
 impl Datapoint {
-    /// What the original could not make sense of, if anything.
+    /// The field that the original would fail to read, if any.
     pub fn fault(&self) -> Option<String> {
         let readable = DateTime::parse_from_rfc3339(&self.timestamp).is_ok();
         let fits = readable && self.value.is_finite() && !self.event_public_id.is_empty();
@@ -88,7 +88,7 @@ pub fn is_success(answer: &Value) -> bool {
     answer["status"] == "success" && answer["message"].as_str().is_some_and(|text| !text.is_empty())
 }
 
-/// The number that the message of a batch begins with, up to the first space.
+/// The number at the start of a batch's message, up to the first space.
 pub fn leading_number(answer: &Value) -> Option<usize> {
     answer["message"].as_str()?.split_once(' ')?.0.parse().ok()
 }

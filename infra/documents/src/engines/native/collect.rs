@@ -1,5 +1,6 @@
-//! Collects blocks as a reader comes upon them: items of a list become one list, a table takes its cells.
+//! Collects blocks in reading order: list items become one list, a table takes its cells.
 
+use super::numbering::Label;
 use crate::block::{Block, Content, Item};
 
 /// Cells of a table at most; what is beyond is left out.
@@ -15,7 +16,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// What follows is on this page.
+    /// Blocks added from now on are on `page`.
     pub(super) fn turn_to(&mut self, page: usize) {
         self.end_list();
         self.page = Some(page);
@@ -41,17 +42,46 @@ impl Collector {
 
     /// An item; other lists begin at the outermost level with another kind of marker.
     pub(super) fn item(&mut self, level: usize, ordered: bool, text: &str) {
-        let text = text.trim();
-        if text.is_empty() {
+        self.push_item(ordered, Item { level, text: text.trim().to_owned(), ..Item::default() });
+    }
+
+    /// An item with `label` as its marker.
+    pub(super) fn labelled_item(&mut self, level: usize, label: &Label, text: &str) {
+        let mut item = Item { level, text: text.trim().to_owned(), ..Item::default() };
+        match label {
+            Label::Bullet => return self.push_item(false, item),
+            Label::Number(number) if level == 0 => item.number = Some(*number),
+            Label::Number(number) => item.marker = Some(format!("{number}.")),
+            Label::Written(label) => item.marker = Some(label.clone()),
+        }
+        // Items that count from one again are another list.
+        if level == 0 && *label == Label::Number(1) {
+            self.end_list();
+        }
+        self.push_item(true, item);
+    }
+
+    fn push_item(&mut self, ordered: bool, item: Item) {
+        if item.text.is_empty() {
             return;
         }
-        if level == 0 && ordered != self.ordered {
+        if item.level == 0 && ordered != self.ordered {
             self.end_list();
         }
         if self.items.is_empty() {
             self.ordered = ordered;
         }
-        self.items.push(Item { level, number: None, text: text.to_owned() });
+        self.items.push(item);
+    }
+
+    /// A further paragraph of the last item; false if there is no item.
+    pub(super) fn continue_item(&mut self, text: &str) -> bool {
+        let Some(item) = self.items.last_mut() else { return false };
+        if !text.trim().is_empty() {
+            item.text.push('\n');
+            item.text.push_str(text.trim());
+        }
+        true
     }
 
     pub(super) fn end_list(&mut self) {

@@ -1,13 +1,13 @@
-use super::{Content, text};
+use super::Content;
 use crate::{
     block::{Block, Content as Kind},
-    detect,
+    detect, encoding,
     failure::Failure,
 };
 
 /// One table.
 pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
-    let text = text::decode(bytes);
+    let text = encoding::decode(bytes);
     let head: String = text.chars().take(4096).collect();
     let delimiter = detect::delimiter(&head).unwrap_or(b',');
     let mut reader = csv::ReaderBuilder::new()

@@ -5,93 +5,49 @@ use std::collections::HashMap;
 use super::{
     Content,
     archive::Archive,
+    charts::{self, Chart},
     collect::Collector,
+    docx_styles::{Counters, Lists, Styles},
+    formula, notes,
+    numbering::Format,
+    script::Script,
+    tree::Builder,
     xml::{self, Attributes, Node},
 };
 use crate::failure::Failure;
 
-/// What a style means: the level of a heading.
-#[derive(Debug, Default)]
-struct Styles(HashMap<String, u8>);
-
-/// Which lists are numbered: by number and level.
-#[derive(Debug, Default)]
-struct Numbering(HashMap<(String, usize), bool>);
-
 /// Reads the document and its notes.
 pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     let mut archive = Archive::open(bytes)?;
-    let main = archive.main("word/document.xml")?;
-    let styles = styles(&archive.text("word/styles.xml")?.unwrap_or_default())?;
-    let numbering = numbering(&archive.text("word/numbering.xml")?.unwrap_or_default())?;
-    let mut reader = Reader::new(&styles, &numbering);
+    let name = archive.main_name("word/document.xml")?;
+    let folder = name.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+    let main = archive.main(&name)?;
+    let styles = Styles::read(&archive.text(&format!("{folder}styles.xml"))?.unwrap_or_default())?;
+    let lists = Lists::read(&archive.text(&format!("{folder}numbering.xml"))?.unwrap_or_default())?;
+    let charts = charts_of(&mut archive, &name)?;
+    let mut reader = Reader::new(&styles, &lists, charts);
     xml::walk(&main, |node| reader.take(node))?;
-    let mut blocks = reader.collector;
-    for notes in ["word/footnotes.xml", "word/endnotes.xml"] {
-        let Some(notes) = archive.text(notes)? else { continue };
-        let mut reader = Reader::new(&styles, &numbering);
+    for notes in ["footnotes.xml", "endnotes.xml"] {
+        let Some(notes) = archive.text(&format!("{folder}{notes}"))? else { continue };
+        let collector = std::mem::take(&mut reader.collector);
         xml::walk(&notes, |node| reader.take(node))?;
-        for block in reader.collector.finish() {
-            blocks.paragraph(&block.text());
+        let notes = std::mem::replace(&mut reader.collector, collector);
+        for block in notes.finish() {
+            reader.collector.paragraph(&block.text());
         }
     }
     let metadata = super::core_properties(&mut archive)?;
-    Ok(Content { blocks: blocks.finish(), metadata, ..Content::default() })
+    Ok(Content { blocks: reader.collector.finish(), metadata, ..Content::default() })
 }
 
-fn styles(xml: &str) -> Result<Styles, Failure> {
-    let mut styles = Styles::default();
-    let mut id = String::new();
-    xml::walk(xml, |node| match node {
-        Node::Open("style", attributes) => id = attributes.get("styleId").unwrap_or_default().to_owned(),
-        Node::Open("name", attributes) if !id.is_empty() => {
-            let name = attributes.get("val").unwrap_or_default().to_lowercase();
-            if let Some(level) = name.strip_prefix("heading ").and_then(|level| level.parse().ok()) {
-                styles.0.insert(id.clone(), level);
-            } else if name == "title" {
-                styles.0.insert(id.clone(), 1);
-            }
-        }
-        Node::Open("outlineLvl", attributes) if !id.is_empty() => {
-            if let Some(level) =
-                attributes.get("val").and_then(|level| level.parse::<u8>().ok()).filter(|level| *level < 9)
-            {
-                styles.0.entry(id.clone()).or_insert(level + 1);
-            }
-        }
-        Node::Close("style") => id.clear(),
-        _ => {}
-    })?;
-    Ok(styles)
-}
-
-fn numbering(xml: &str) -> Result<Numbering, Failure> {
-    let mut kinds: HashMap<(String, usize), bool> = HashMap::new();
-    let mut numbers: Vec<(String, String)> = Vec::new();
-    let (mut kind, mut level, mut number) = (String::new(), 0, String::new());
-    xml::walk(xml, |node| match node {
-        Node::Open("abstractNum", attributes) => {
-            kind = attributes.get("abstractNumId").unwrap_or_default().to_owned()
-        }
-        Node::Open("lvl", attributes) => {
-            level = attributes.get("ilvl").and_then(|level| level.parse().ok()).unwrap_or(0);
-        }
-        Node::Open("numFmt", attributes) => {
-            let ordered = !matches!(attributes.get("val"), Some("bullet" | "none"));
-            kinds.insert((kind.clone(), level), ordered);
-        }
-        Node::Open("num", attributes) => number = attributes.get("numId").unwrap_or_default().to_owned(),
-        Node::Open("abstractNumId", attributes) => {
-            numbers.push((number.clone(), attributes.get("val").unwrap_or_default().to_owned()));
-        }
-        _ => {}
-    })?;
-    let mut found = Numbering::default();
-    for (number, kind) in numbers {
-        for level in 0..9 {
-            if let Some(ordered) = kinds.get(&(kind.clone(), level)) {
-                found.0.insert((number.clone(), level), *ordered);
-            }
+/// The charts that a part relates to.
+pub(super) fn charts_of(archive: &mut Archive<'_>, part: &str) -> Result<HashMap<String, Chart>, Failure> {
+    let mut found = HashMap::new();
+    for (key, relation) in archive.relations(part)? {
+        if relation.kind == "chart"
+            && let Some(chart) = charts::office(archive, &relation.part)?
+        {
+            found.insert(key, chart);
         }
     }
     Ok(found)
@@ -108,7 +64,15 @@ struct Paragraph {
 
 struct Reader<'a> {
     styles: &'a Styles,
-    numbering: &'a Numbering,
+    lists: &'a Lists,
+    counters: Counters,
+    charts: HashMap<String, Chart>,
+    /// The formula that is read.
+    formula: Option<Builder>,
+    /// Marks of the notes so far, by kind and id.
+    notes: HashMap<(NoteKind, String), String>,
+    /// In a part of notes, the mark that is put before the next paragraph.
+    mark: Option<String>,
     collector: Collector,
     paragraph: Paragraph,
     /// Tables within tables: the rows of each.
@@ -116,32 +80,58 @@ struct Reader<'a> {
     /// Elements whose content is not shown.
     hidden: usize,
     reads_text: bool,
+    /// `superscript` or `subscript`, of the run that is read.
+    script: Option<Script>,
     images: Vec<String>,
+    shown: Vec<Chart>,
+}
+
+/// Footnotes and endnotes are counted apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum NoteKind {
+    Foot,
+    End,
 }
 
 impl<'a> Reader<'a> {
-    fn new(styles: &'a Styles, numbering: &'a Numbering) -> Self {
+    fn new(styles: &'a Styles, lists: &'a Lists, charts: HashMap<String, Chart>) -> Self {
         Self {
             styles,
-            numbering,
+            lists,
+            counters: Counters::default(),
+            charts,
+            formula: None,
+            notes: HashMap::new(),
+            mark: None,
             collector: Collector::default(),
             paragraph: Paragraph::default(),
             tables: Vec::new(),
             hidden: 0,
             reads_text: false,
+            script: None,
             images: Vec::new(),
+            shown: Vec::new(),
         }
     }
 
     fn take(&mut self, node: Node<'_>) {
         match node {
-            // What was deleted, what older programs show instead, and separators of notes.
+            // Deleted text, fallbacks for older programs, and separators of notes.
             Node::Open("del" | "moveFrom" | "Fallback", _) => self.hidden += 1,
             Node::Close("del" | "moveFrom" | "Fallback") => self.hidden = self.hidden.saturating_sub(1),
             _ if self.hidden > 0 => {}
+            node if self.formula.is_some() => {
+                if let Some(root) = self.formula.as_mut().and_then(|formula| formula.take(node)) {
+                    self.formula = None;
+                    self.paragraph.text.push_str(&formula::office(&root));
+                }
+            }
+            Node::Open("oMath", attributes) => self.formula = Some(Builder::begin("oMath", attributes)),
             Node::Open(name, attributes) => self.open(name, attributes),
             Node::Close(name) => self.close(name),
-            Node::Text(text) if self.reads_text => self.paragraph.text.push_str(text),
+            Node::Text(text) if self.reads_text => {
+                self.paragraph.text.push_str(&Script::set(self.script, text));
+            }
             Node::Text(_) => {}
         }
     }
@@ -150,6 +140,8 @@ impl<'a> Reader<'a> {
         let value = attributes.get("val");
         match name {
             "t" => self.reads_text = true,
+            "r" => self.script = None,
+            "vertAlign" => self.script = value.and_then(Script::of),
             "tab" if self.paragraph.list.is_none() || !self.paragraph.text.is_empty() => {
                 self.paragraph.text.push('\t')
             }
@@ -167,7 +159,19 @@ impl<'a> Reader<'a> {
             "tbl" => self.tables.push(Vec::new()),
             "tr" => self.rows().push(Vec::new()),
             "tc" => self.row().push(String::new()),
-            "docPr" => self.images.push(attributes.get("descr").unwrap_or_default().to_owned()),
+            "docPr" => {
+                let described = |name: &str| attributes.get(name).filter(|text| !text.is_empty());
+                let text = described("descr").or_else(|| described("title"));
+                self.images.push(text.unwrap_or_default().to_owned());
+            }
+            "chart" => {
+                let chart = attributes.get("id").and_then(|key| self.charts.remove(key));
+                self.shown.extend(chart);
+            }
+            "footnoteReference" => self.refer(NoteKind::Foot, attributes),
+            "endnoteReference" => self.refer(NoteKind::End, attributes),
+            "footnote" => self.begin_note(NoteKind::Foot, attributes),
+            "endnote" => self.begin_note(NoteKind::End, attributes),
             _ => {}
         }
     }
@@ -189,6 +193,26 @@ impl<'a> Reader<'a> {
             }
             _ => {}
         }
+    }
+
+    /// Appends the mark of a note; those with a mark of their own have it as text.
+    fn refer(&mut self, kind: NoteKind, attributes: Attributes<'_>) {
+        let id = attributes.get("id").unwrap_or_default().to_owned();
+        if matches!(attributes.get("customMarkFollows"), Some("1" | "true" | "on")) {
+            return;
+        }
+        let number = self.notes.keys().filter(|(known, _)| *known == kind).count() + 1;
+        let mark = match kind {
+            NoteKind::Foot => number.to_string(),
+            NoteKind::End => Format::LowerRoman.write(number as u64),
+        };
+        let mark = self.notes.entry((kind, id)).or_insert_with(|| notes::mark(&mark));
+        self.paragraph.text.push_str(mark);
+    }
+
+    fn begin_note(&mut self, kind: NoteKind, attributes: Attributes<'_>) {
+        let id = attributes.get("id").unwrap_or_default().to_owned();
+        self.mark = self.notes.get(&(kind, id)).cloned();
     }
 
     fn rows(&mut self) -> &mut Vec<Vec<String>> {
@@ -218,27 +242,46 @@ impl<'a> Reader<'a> {
     }
 
     fn end_paragraph(&mut self) {
-        let Paragraph { text, style, outline, list } = std::mem::take(&mut self.paragraph);
-        if !self.tables.is_empty() {
-            self.append_to_cell(&text);
-            return;
+        let Paragraph { mut text, style, outline, list } = std::mem::take(&mut self.paragraph);
+        if let Some(mark) = self.mark.take_if(|_| !text.trim().is_empty()) {
+            text = format!("{mark} {}", text.trim_start());
         }
         let level = outline
-            .filter(|level| *level < 9)
-            .map(|level| level + 1)
-            .or_else(|| self.styles.0.get(&style).copied());
-        let list = list.filter(|(number, _)| number != "0").or_else(|| list_of_style(&style));
-        match (level, list) {
-            (Some(level), _) => self.collector.heading(level, &text),
-            (None, Some((number, depth))) => {
-                let by_style = style.starts_with("ListNumber");
-                let ordered = self.numbering.0.get(&(number, depth)).copied().unwrap_or(by_style);
-                self.collector.item(depth, ordered, &text);
+            .map(|level| if level < 9 { level + 1 } else { 0 })
+            .or_else(|| self.styles.level(&style))
+            .filter(|level| *level > 0);
+        let list = match list {
+            // The style says which list, the paragraph on which level.
+            Some((list, depth)) if list.is_empty() => {
+                self.styles.list(&style, self.lists).map(|(list, _)| (list, depth))
             }
-            (None, None) => self.collector.paragraph(&text),
+            None => self.styles.list(&style, self.lists),
+            of_paragraph => of_paragraph,
+        };
+        let list = list.filter(|(list, _)| list != "0").or_else(|| list_of_style(&style));
+        // Word counts paragraphs without text, too, but no reader sees their numbers.
+        let is_empty = text.trim().is_empty();
+        let label = list
+            .as_ref()
+            .filter(|_| !is_empty)
+            .and_then(|(list, depth)| self.counters.next(self.lists, list, *depth));
+        if !self.tables.is_empty() {
+            self.append_to_cell(&label.unwrap_or_default().before(&text));
+        } else {
+            match (level, list, label) {
+                (Some(level), _, label) => {
+                    self.collector.heading(level, &label.unwrap_or_default().before(&text))
+                }
+                (None, Some((_, depth)), Some(label)) => self.collector.labelled_item(depth, &label, &text),
+                (None, Some((_, depth)), None) => {
+                    self.collector.item(depth, style.starts_with("ListNumber"), &text);
+                }
+                (None, None, _) => self.collector.paragraph(&text),
+            }
         }
-        for image in std::mem::take(&mut self.images) {
-            self.collector.image(&image);
+        if self.tables.is_empty() {
+            std::mem::take(&mut self.shown).into_iter().for_each(|chart| chart.add_to(&mut self.collector));
+            std::mem::take(&mut self.images).iter().for_each(|image| self.collector.image(image));
         }
     }
 }
@@ -247,4 +290,84 @@ impl<'a> Reader<'a> {
 fn list_of_style(style: &str) -> Option<(String, usize)> {
     let rest = style.strip_prefix("ListBullet").or_else(|| style.strip_prefix("ListNumber"))?;
     Some((String::new(), rest.parse::<usize>().map_or(0, |level| level.saturating_sub(1))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{block::Block, detect, engines::native::archive::packed};
+
+    fn texts(bytes: &[u8]) -> Vec<String> {
+        read(bytes).unwrap().blocks.iter().map(Block::text).collect()
+    }
+
+    #[test]
+    fn main_part_may_have_another_name() {
+        let types = r#"<Types><Override PartName="/word/document2.xml" ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>"#;
+        let relations = r#"<Relationships><Relationship Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="/word/document2.xml"/></Relationships>"#;
+        let main = r#"<w:document><w:body><w:p><w:r><w:t>10</w:t></w:r><w:r><w:rPr><w:vertAlign w:val="superscript"/></w:rPr><w:t>6</w:t></w:r><w:r><w:t> points</w:t></w:r></w:p></w:body></w:document>"#;
+        let parts =
+            [("[Content_Types].xml", types), ("_rels/.rels", relations), ("word/document2.xml", main)];
+        let bytes = packed(&parts);
+        assert_eq!(detect::detect(&bytes, ""), detect::DOCX);
+        assert_eq!(texts(&bytes), ["10⁶ points"]);
+    }
+
+    #[test]
+    fn numbers_notes_and_formulas_are_kept() {
+        let level = |depth: usize, format: &str, text: &str| {
+            format!("<w:lvl w:ilvl='{depth}'><w:numFmt w:val='{format}'/><w:lvlText w:val='{text}'/></w:lvl>")
+        };
+        let numbering = format!(
+            "<w:numbering><w:abstractNum w:abstractNumId='4'>{}{}</w:abstractNum><w:abstractNum w:abstractNumId='5'>{}</w:abstractNum>\
+             <w:num w:numId='1'><w:abstractNumId w:val='4'/></w:num><w:num w:numId='2'><w:abstractNumId w:val='5'/></w:num></w:numbering>",
+            level(0, "decimal", "%1."),
+            level(1, "lowerLetter", "%2)"),
+            level(0, "decimal", "%1"),
+        );
+        let styles = "<w:styles><w:style w:styleId='H'><w:name w:val='heading 1'/><w:pPr><w:numPr><w:numId w:val='2'/></w:numPr></w:pPr>\
+            </w:style><w:style w:styleId='H2'><w:basedOn w:val='H'/></w:style></w:styles>";
+        let item = |depth: usize, text: &str| {
+            format!(
+                "<w:p><w:pPr><w:numPr><w:ilvl w:val='{depth}'/><w:numId w:val='1'/></w:numPr></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
+            )
+        };
+        let heading = |text: &str| {
+            format!("<w:p><w:pPr><w:pStyle w:val='H2'/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>")
+        };
+        let main = format!(
+            "<w:document><w:body>{}{}{}{}<w:p><w:r><w:t>Checked</w:t></w:r><w:r><w:footnoteReference w:id='7'/></w:r><w:r>\
+             <w:endnoteReference w:id='2'/></w:r><m:oMath><m:r><m:t>=</m:t></m:r><m:f><m:num><m:r><m:t>1</m:t></m:r></m:num><m:den><m:r>\
+             <m:t>2</m:t></m:r></m:den></m:f></m:oMath></w:p>{}</w:body></w:document>",
+            heading("Scope"),
+            item(0, "Drive"),
+            item(1, "Motor"),
+            item(0, "Blades"),
+            heading("Result"),
+        );
+        let notes = |kind: &str, id: u8, text: &str| {
+            format!(
+                "<w:{kind}s><w:{kind} w:id='-1'><w:p/></w:{kind}><w:{kind} w:id='{id}'><w:p><w:r><w:{kind}Ref/></w:r><w:r><w:t> {text}</w:t></w:r>\
+                 </w:p></w:{kind}></w:{kind}s>"
+            )
+        };
+        let bytes = packed(&[
+            ("word/document.xml", &main),
+            ("word/numbering.xml", &numbering),
+            ("word/styles.xml", styles),
+            ("word/footnotes.xml", &notes("footnote", 7, "In May.")),
+            ("word/endnotes.xml", &notes("endnote", 2, "By Anna.")),
+        ]);
+        let expected = [
+            "1 Scope",
+            "Drive\na) Motor\nBlades",
+            "Checked¹[i]=1/2",
+            "2 Result",
+            "¹ In May.",
+            "[i] By Anna.",
+        ];
+        assert_eq!(texts(&bytes), expected);
+        let markdown = crate::write::markdown::blocks(&read(&bytes).unwrap().blocks);
+        assert!(markdown.contains("1. Drive\n   - a) Motor\n2. Blades"), "{markdown}");
+    }
 }

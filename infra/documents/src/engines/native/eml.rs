@@ -1,4 +1,4 @@
-//! Mails: who wrote what to whom, and the text; attachments are named.
+//! Mails: sender, recipients, subject and text; attachments are listed by name.
 
 use mail_parser::{Address, Message, MessageParser, MimeHeaders, PartType};
 

@@ -1,4 +1,4 @@
-//! Books: the chapters in the order of the spine.
+//! Books: the documents of the spine, in its order.
 
 use std::collections::HashMap;
 
@@ -41,8 +41,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     let mut collector = Collector::default();
     for id in order {
         let Some(href) = files.get(&id) else { continue };
-        if let Some(chapter) = archive.text(&format!("{folder}{}", decoded(href)))? {
-            collector = html::append(&chapter, collector)?;
+        if let Some(section) = archive.text(&format!("{folder}{}", decoded(href)))? {
+            collector = html::append(&section, collector)?;
         }
     }
     let mut metadata = Metadata::new();

@@ -1,12 +1,23 @@
 //! Web pages: what a reader would read of them.
 
+use std::borrow::Cow;
+
 use scraper::{ElementRef, Html, Node};
 
-use super::{Content, collect::Collector};
+use super::{
+    Content,
+    collect::Collector,
+    formula,
+    numbering::{Format, Label},
+    script::Script,
+    tree::{Element, Part},
+};
 use crate::failure::Failure;
 
 /// Elements within elements at most.
 const DEPTH: usize = 400;
+/// The same within a formula.
+const FORMULA_DEPTH: usize = 200;
 /// Statements of a page about itself that are kept.
 const META: usize = 256;
 
@@ -84,12 +95,21 @@ fn check_depth(html: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// An open list.
+struct List {
+    /// How its items are numbered, if they are.
+    format: Option<Format>,
+    next: u64,
+    /// The label of the open item, until its first paragraph.
+    label: Option<Label>,
+    has_begun: bool,
+}
+
 #[derive(Default)]
 struct Walker {
     collector: Collector,
     text: String,
-    /// Of the open lists: whether they are numbered.
-    lists: Vec<bool>,
+    lists: Vec<List>,
     title: String,
     meta: Vec<(String, String)>,
     is_preformatted: bool,
@@ -102,8 +122,24 @@ impl Walker {
         }
         let name = element.value().name();
         match name {
-            "script" | "style" | "noscript" | "template" | "svg" | "iframe" | "object" | "select"
-            | "button" => Ok(()),
+            "script" | "style" | "template" | "svg" | "iframe" | "object" => Ok(()),
+            "noscript" => self.noscript(element),
+            "select" | "datalist" => {
+                self.choices(element);
+                Ok(())
+            }
+            "input" => {
+                self.input(element);
+                Ok(())
+            }
+            "sup" | "sub" => {
+                let text = text_of(element);
+                match Script::set(Script::of(name), &text) {
+                    Cow::Owned(set) => self.text.push_str(&set),
+                    Cow::Borrowed(_) => self.children(element, depth)?,
+                }
+                Ok(())
+            }
             "head" => {
                 self.head(element);
                 Ok(())
@@ -130,13 +166,29 @@ impl Walker {
             }
             "ul" | "ol" => {
                 self.end_paragraph();
-                self.lists.push(name == "ol");
+                self.lists.push(List::of(element));
                 self.children(element, depth)?;
                 self.end_paragraph();
                 self.lists.pop();
                 if self.lists.is_empty() {
                     self.collector.end_list();
                 }
+                Ok(())
+            }
+            "li" => {
+                self.end_paragraph();
+                self.begin_item(element);
+                self.children(element, depth)?;
+                self.end_paragraph();
+                Ok(())
+            }
+            "math" => {
+                self.formula(element);
+                Ok(())
+            }
+            "a" if is_note_reference(element) => {
+                let text = text_of(element);
+                self.text.push_str(&Script::set(Some(Script::Raised), &text));
                 Ok(())
             }
             "pre" => {
@@ -173,15 +225,83 @@ impl Walker {
         Ok(())
     }
 
+    /// Content for readers without scripts. The parser has scripting enabled and treats it as text.
+    fn noscript(&mut self, element: ElementRef<'_>) -> Result<(), Failure> {
+        let html: String = element.text().collect();
+        // Most hold nothing but a picture that counts readers.
+        let has_text =
+            |piece: &str| piece.rsplit('>').next().is_some_and(|text| text.contains(char::is_alphanumeric));
+        if !html.split('<').any(has_text) {
+            return Ok(());
+        }
+        self.end_paragraph();
+        check_depth(&html)?;
+        let collector = append(&html, std::mem::take(&mut self.collector))?;
+        self.collector = collector;
+        Ok(())
+    }
+
+    /// The choices of a form, of which the chosen ones are named first by browsers, too.
+    fn choices(&mut self, element: ElementRef<'_>) {
+        let options = element.descendent_elements().filter(|option| option.value().name() == "option");
+        let texts: Vec<String> = options
+            .map(|option| match (text_of(option), option.attr("label")) {
+                (text, Some(label)) if text.is_empty() => label.to_owned(),
+                (text, _) => text,
+            })
+            .filter(|text| !text.is_empty())
+            .collect();
+        push_apart(&mut self.text, &texts.join(", "));
+    }
+
+    /// The visible text of an input: its value, or a button's label.
+    fn input(&mut self, element: ElementRef<'_>) {
+        let shown = match element.attr("type").unwrap_or("text") {
+            "hidden" | "password" | "file" | "color" | "range" => None,
+            "checkbox" | "radio" => Some(if element.attr("checked").is_some() { "☒" } else { "☐" }),
+            "image" => element.attr("alt"),
+            _ => element.attr("value"),
+        };
+        push_apart(&mut self.text, shown.unwrap_or_default());
+    }
+
     fn end_paragraph(&mut self) {
         let text = std::mem::take(&mut self.text);
         let lines: Vec<&str> =
             text.lines().map(|line| if self.is_preformatted { line } else { line.trim() }).collect();
         let text = lines.join("\n");
-        match self.lists.first() {
-            Some(ordered) => self.collector.item(self.lists.len() - 1, *ordered, &text),
+        if text.trim().is_empty() {
+            return;
+        }
+        let level = self.lists.len().saturating_sub(1);
+        match self.lists.last_mut() {
+            Some(List { format: None, .. }) => self.collector.labelled_item(level, &Label::Bullet, &text),
+            Some(list) => match list.label.take() {
+                Some(label) => {
+                    list.has_begun = true;
+                    self.collector.labelled_item(level, &label, &text);
+                }
+                // A further paragraph of the item.
+                None if list.has_begun && self.collector.continue_item(&text) => {}
+                None => self.collector.item(level, false, &text),
+            },
             None => self.collector.paragraph(&text),
         }
+    }
+
+    fn begin_item(&mut self, element: ElementRef<'_>) {
+        let Some(list) = self.lists.last_mut() else { return };
+        let Some(format) = list.format else { return };
+        let number = element.attr("value").and_then(|number| number.trim().parse().ok()).unwrap_or(list.next);
+        list.next = number.saturating_add(1);
+        list.label = Some(Label::new(&format!("{}.", format.write(number))));
+    }
+
+    /// A formula in one line. A formula that is nested too deeply is read as text.
+    fn formula(&mut self, element: ElementRef<'_>) {
+        let formula = tree(element, 0).map(|tree| formula::mathml(&tree));
+        let text = formula.filter(|text| !text.is_empty()).unwrap_or_else(|| text_of(element));
+        self.text.push_str(&text);
     }
 
     fn head(&mut self, head: ElementRef<'_>) {
@@ -197,6 +317,43 @@ impl Walker {
             }
         }
     }
+}
+
+impl List {
+    fn of(element: ElementRef<'_>) -> Self {
+        let format = (element.value().name() == "ol").then(|| match element.attr("type") {
+            Some("") | None => Format::Decimal,
+            Some(example) => Format::of_example(example),
+        });
+        let next = element.attr("start").and_then(|start| start.trim().parse().ok()).unwrap_or(1);
+        Self { format, next, label: None, has_begun: false }
+    }
+}
+
+/// Whether a link leads to a note, as books say it.
+fn is_note_reference(element: ElementRef<'_>) -> bool {
+    let is = |attribute: &str, value: &str| {
+        element.attr(attribute).is_some_and(|values| values.split_whitespace().any(|known| known == value))
+    };
+    is("role", "doc-noteref") || is("epub:type", "noteref")
+}
+
+/// A formula as a tree.
+fn tree(element: ElementRef<'_>, depth: usize) -> Option<Element> {
+    if depth > FORMULA_DEPTH {
+        return None;
+    }
+    let mut parts = Vec::new();
+    for child in element.children() {
+        match child.value() {
+            Node::Text(text) => parts.push(Part::Text(text.to_string())),
+            Node::Element(_) => parts.push(Part::Element(tree(ElementRef::wrap(child)?, depth + 1)?)),
+            _ => {}
+        }
+    }
+    let attributes = element.value().attrs().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let name = element.value().name().to_owned();
+    Some(Element { name, attributes: attributes.collect(), parts })
 }
 
 fn is_block(name: &str) -> bool {
@@ -267,6 +424,18 @@ fn text_of(element: ElementRef<'_>) -> String {
     text.trim().to_owned()
 }
 
+/// Appends what stands in a box of its own.
+fn push_apart(text: &mut String, piece: &str) {
+    if piece.is_empty() {
+        return;
+    }
+    if !text.is_empty() && !text.ends_with([' ', '\n']) {
+        text.push(' ');
+    }
+    push_collapsed(text, piece);
+    text.push(' ');
+}
+
 /// Appends text with white space collapsed, as browsers show it.
 fn push_collapsed(text: &mut String, piece: &str) {
     for letter in piece.chars() {
@@ -275,5 +444,39 @@ fn push_collapsed(text: &mut String, piece: &str) {
         } else if !text.ends_with([' ', '\n']) && !text.is_empty() {
             text.push(' ');
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(html: &str) -> Vec<String> {
+        read(html).unwrap().blocks.iter().map(crate::block::Block::text).collect()
+    }
+
+    #[test]
+    fn controls_and_what_is_shown_without_scripts_are_read() {
+        let form = "<p>Size <select><option>small<option selected>large</select> <button>Order now</button>\
+            <p><input type=checkbox checked> gift <input value='Anna'><input type=password value=x>";
+        assert_eq!(texts(form), ["Size small, large Order now", "☒ gift Anna"]);
+        let without = "<body><p>One<noscript><p>Please <b>enable</b> scripts</noscript><p>Two";
+        assert_eq!(texts(without), ["One", "Please enable scripts", "Two"]);
+        assert_eq!(texts("<body><p>One<noscript><img src='https://x/count'></noscript>"), ["One"]);
+        assert_eq!(texts("<p>10<sup>6</sup> H<sub>2</sub>O the 1<sup>st</sup>"), ["10⁶ H₂O the 1st"]);
+    }
+
+    #[test]
+    fn numbers_formulas_and_marks_of_notes_are_kept() {
+        let list = "<ol start=3><li>Drive<li><p>Lock<p>and blades<ol type=a><li>left<li>right</ol></ol><ul><li>one</ul>";
+        let blocks = read(list).unwrap().blocks;
+        let markdown = crate::write::markdown::blocks(&blocks);
+        assert!(
+            markdown.starts_with("3. Drive\n4. Lock and blades\n   - a. left\n   - b. right\n\n")
+                && markdown.ends_with("- one"),
+            "{markdown}"
+        );
+        let formula = "<p>So <math><mfrac><mi>a</mi><mn>2</mn></mfrac><annotation>x</annotation></math> holds<a role=doc-noteref>1</a>.";
+        assert_eq!(texts(formula), ["So a/2 holds¹."]);
     }
 }

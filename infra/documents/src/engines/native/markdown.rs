@@ -85,7 +85,7 @@ impl Reader {
         if let (false, Some(list)) = (text.is_empty(), self.lists.last_mut()) {
             let number = *list;
             *list = number.map(|number| number + 1);
-            self.items.push(Item { level: self.lists.len() - 1, number, text });
+            self.items.push(Item { level: self.lists.len() - 1, number, text, ..Item::default() });
         }
     }
 

@@ -1,23 +1,35 @@
 //! Office, web, mail, books, text and pictures, by small readers that keep what the formats say of their structure.
 
 mod archive;
+mod ccitt;
+mod charts;
 mod collect;
+mod compound;
 mod csv;
+mod doc;
 mod docx;
+mod docx_styles;
 mod eml;
 mod epub;
+mod formula;
+mod frames;
 pub(super) mod html;
 mod images;
 mod markdown;
+mod notes;
+mod numbering;
 mod odf;
+mod odf_lists;
 mod pptx;
 mod rtf;
+mod script;
 mod sheets;
 mod text;
+mod tree;
 mod xml;
 
 use super::{Body, Engine, Input, Reading};
-use crate::{block::Block, detect, failure::Failure, ocr::Recognition};
+use crate::{block::Block, detect, encoding, failure::Failure, ocr::Recognition};
 use archive::Archive;
 use xml::Node;
 
@@ -36,6 +48,7 @@ pub(super) struct Content {
 
 const MIME_TYPES: &[&str] = &[
     detect::DOCX,
+    detect::DOC,
     detect::XLSX,
     detect::PPTX,
     detect::ODT,
@@ -70,16 +83,17 @@ impl Engine for NativeEngine {
         let bytes = &input.bytes;
         let content = match input.mime_type {
             detect::DOCX => docx::read(bytes)?,
+            detect::DOC => doc::read(bytes)?,
             detect::PPTX => pptx::read(bytes)?,
             detect::ODT | detect::ODP => odf::read(bytes)?,
             detect::XLSX | detect::XLS | detect::ODS => sheets::read(bytes)?,
-            detect::HTML => html::read(&text::decode_html(bytes))?,
+            detect::HTML => html::read(&encoding::decode_declared(bytes))?,
             detect::RTF => rtf::read(bytes)?,
             detect::EML => eml::read(bytes)?,
             detect::EPUB => epub::read(bytes)?,
             detect::CSV => csv::read(bytes)?,
-            detect::MARKDOWN => markdown::read(&text::decode(bytes)),
-            detect::TEXT => text::read(&text::decode(bytes)),
+            detect::MARKDOWN => markdown::read(&encoding::decode(bytes)),
+            detect::TEXT => text::read(&encoding::decode(bytes)),
             _ => return images::read(input, recognition),
         };
         let Content { blocks, mut metadata, warnings } = content;

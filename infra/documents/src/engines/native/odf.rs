@@ -5,11 +5,17 @@ use std::collections::HashMap;
 use super::{
     Content,
     archive::Archive,
+    charts::{self, Chart},
     collect::Collector,
+    formula, notes,
+    odf_lists::{ListStyles, Lists, Place},
+    tree,
     xml::{self, Attributes, Node},
 };
 use crate::failure::Failure;
 
+/// Formulas and charts that are read.
+const OBJECTS: usize = 1000;
 /// A cell or column that says that it is repeated is, but no more often.
 const REPEATED: usize = 256;
 
@@ -21,11 +27,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     }
     let content = archive.main("content.xml")?;
     let styles = archive.text("styles.xml")?.unwrap_or_default();
-    let mut numbered = HashMap::new();
+    let mut list_styles = ListStyles::default();
     for xml in [styles.as_str(), content.as_str()] {
-        list_styles(xml, &mut numbered)?;
+        list_styles.read(xml)?;
     }
-    let mut reader = Reader { numbered, ..Reader::default() };
+    let objects = objects(&mut archive)?;
+    let mut reader = Reader { list_styles, objects, ..Reader::default() };
     xml::walk(&content, |node| reader.take(node))?;
     let mut metadata = super::Metadata::new();
     if let Some(meta) = archive.text("meta.xml")? {
@@ -42,56 +49,87 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     Ok(Content { blocks: reader.collector.finish(), metadata, ..Content::default() })
 }
 
-/// Whether the first level of each style of lists is numbered.
-fn list_styles(xml: &str, numbered: &mut HashMap<String, bool>) -> Result<(), Failure> {
-    let mut name = None;
-    xml::walk(xml, |node| match node {
-        Node::Open("list-style", attributes) => name = attributes.get("name").map(str::to_owned),
-        Node::Open(level @ ("list-level-style-number" | "list-level-style-bullet"), attributes) => {
-            if let (Some(name), Some("1")) = (&name, attributes.get("level")) {
-                numbered.insert(name.clone(), level.ends_with("number"));
-            }
-        }
-        _ => {}
-    })
+/// A document within the document.
+enum Object {
+    Formula(String),
+    Chart(Chart),
+}
+
+/// Formulas and charts by the names of their folders. One that is damaged is left out.
+fn objects(archive: &mut Archive<'_>) -> Result<HashMap<String, Object>, Failure> {
+    let names = archive.names();
+    let folders = names.iter().filter_map(|name| name.strip_suffix("/content.xml")).take(OBJECTS);
+    let mut found = HashMap::new();
+    for folder in folders {
+        let Some(xml) = archive.text(&format!("{folder}/content.xml"))? else { continue };
+        let Ok(root) = tree::parse(&xml) else { continue };
+        let object = if root.name == "math" {
+            Some(Object::Formula(formula::mathml(&root)))
+        } else {
+            charts::open_document(&root).map(Object::Chart)
+        };
+        found.extend(object.map(|object| (folder.to_owned(), object)));
+    }
+    Ok(found)
+}
+
+/// A picture, a text box or an object.
+#[derive(Default)]
+struct Frame {
+    /// On a slide.
+    class: Option<String>,
+    /// Paragraphs that it is in.
+    paragraphs: usize,
+    is_image: bool,
+    /// Whether it holds a formula or chart, which a picture stands for as well.
+    is_object: bool,
+    title: String,
+    description: String,
 }
 
 #[derive(Default)]
 struct Reader {
-    numbered: HashMap<String, bool>,
+    list_styles: ListStyles,
+    objects: HashMap<String, Object>,
     collector: Collector,
     text: String,
     /// Level of the heading that is read.
     heading: Option<u8>,
     title: bool,
-    /// Of the open lists: whether they are numbered.
-    lists: Vec<bool>,
+    is_list_header: bool,
+    lists: Lists,
     rows: Option<Vec<Vec<String>>>,
     repeated: usize,
     paragraphs: usize,
     hidden: usize,
-    /// Of the frame on a slide.
-    class: Option<String>,
+    frames: Vec<Frame>,
+    /// The name or mark that is read: of a picture, of a note.
+    aside: Option<String>,
+    /// Charts in the paragraph that is read.
+    charts: Vec<Chart>,
     pages: usize,
     /// Texts of notes, which follow their paragraph.
     notes: Vec<String>,
     outside: Vec<String>,
+    /// The mark of the note that is read, until its first paragraph.
+    mark: Option<String>,
 }
 
 impl Reader {
     fn take(&mut self, node: Node<'_>) {
         match node {
-            Node::Open("tracked-changes" | "annotation" | "notes" | "forms" | "note-citation", _) => {
-                self.hidden += 1
-            }
-            Node::Close("tracked-changes" | "annotation" | "notes" | "forms" | "note-citation") => {
+            Node::Open("tracked-changes" | "annotation" | "notes" | "forms", _) => self.hidden += 1,
+            Node::Close("tracked-changes" | "annotation" | "notes" | "forms") => {
                 self.hidden = self.hidden.saturating_sub(1);
             }
             _ if self.hidden > 0 => {}
             Node::Open(name, attributes) => self.open(name, attributes),
             Node::Close(name) => self.close(name),
-            Node::Text(text) if self.paragraphs > 0 => self.text.push_str(&text.replace('\n', " ")),
-            Node::Text(_) => {}
+            Node::Text(text) => match &mut self.aside {
+                Some(aside) => aside.push_str(text),
+                None if self.paragraphs > 0 => self.push_collapsed(text),
+                None => {}
+            },
         }
     }
 
@@ -102,6 +140,7 @@ impl Reader {
                 if name == "h" {
                     let level = attributes.get("outline-level").and_then(|level| level.parse().ok());
                     self.heading = Some(level.unwrap_or(1));
+                    self.is_list_header = attributes.get("is-list-header") == Some("true");
                 }
                 self.title = attributes.get("style-name") == Some("Title");
             }
@@ -114,11 +153,10 @@ impl Reader {
             }
             "tab" => self.text.push('\t'),
             "line-break" => self.text.push('\n'),
-            "list" => {
-                let style = attributes.get("style-name").and_then(|name| self.numbered.get(name)).copied();
-                let inherited = self.lists.last().copied().unwrap_or(false);
-                self.lists.push(style.unwrap_or(inherited));
-            }
+            "note-citation" => self.aside = Some(String::new()),
+            "list" => self.lists.open(attributes),
+            "list-item" => self.lists.begin_item(attributes, false),
+            "list-header" => self.lists.begin_item(attributes, true),
             "table" if self.rows.is_none() => self.rows = Some(Vec::new()),
             "table-row" => self.rows.iter_mut().for_each(|rows| rows.push(Vec::new())),
             "table-cell" | "covered-table-cell" => {
@@ -130,9 +168,66 @@ impl Reader {
                 self.pages += 1;
                 self.collector.turn_to(self.pages);
             }
-            "frame" => self.class = attributes.get("class").map(str::to_owned),
-            "image" if self.class.is_none() => self.collector.image(""),
+            "frame" => {
+                let class = attributes.get("class").map(str::to_owned);
+                self.frames.push(Frame { class, paragraphs: self.paragraphs, ..Frame::default() });
+            }
+            "image" => self.frames.iter_mut().last().into_iter().for_each(|frame| frame.is_image = true),
+            "object" => {
+                let name = attributes.get("href").unwrap_or_default().trim_start_matches("./");
+                let object = self.objects.remove(name);
+                if let Some(frame) = self.frames.last_mut() {
+                    frame.is_object = object.is_some();
+                }
+                match object {
+                    Some(Object::Formula(formula)) => self.text.push_str(&formula),
+                    Some(Object::Chart(chart)) => self.charts.push(chart),
+                    None => {}
+                }
+            }
+            "title" | "desc" if self.is_about_frame() => self.aside = Some(String::new()),
             _ => {}
+        }
+    }
+
+    /// Whether an element at this place describes the open frame, rather than a paragraph within it.
+    fn is_about_frame(&self) -> bool {
+        self.frames.last().is_some_and(|frame| frame.paragraphs == self.paragraphs)
+    }
+
+    /// Ends a name or mark.
+    fn end_aside(&mut self, name: &str) {
+        let Some(text) = self.aside.take() else { return };
+        match (name, self.frames.last_mut()) {
+            ("note-citation", _) => {
+                let mark = notes::mark(&text);
+                self.text.push_str(&mark);
+                self.mark = Some(mark);
+            }
+            ("title", Some(frame)) => frame.title = text,
+            (_, Some(frame)) => frame.description = text,
+            _ => {}
+        }
+    }
+
+    /// Ends a frame and adds its description, or else its title, as an image. The picture of an object is not added.
+    fn end_frame(&mut self) {
+        let Some(frame) = self.frames.pop().filter(|frame| !frame.is_object) else { return };
+        let is_named = !frame.description.trim().is_empty();
+        let text = if is_named { frame.description } else { frame.title };
+        if (frame.is_image && frame.class.is_none()) || !text.trim().is_empty() {
+            self.collector.image(&text);
+        }
+    }
+
+    /// Appends text with its white space collapsed, as the format says: files may be indented.
+    fn push_collapsed(&mut self, text: &str) {
+        for letter in text.chars() {
+            if !matches!(letter, ' ' | '\t' | '\n' | '\r') {
+                self.text.push(letter);
+            } else if !self.text.is_empty() && !self.text.ends_with([' ', '\n', '\t']) {
+                self.text.push(' ');
+            }
         }
     }
 
@@ -147,12 +242,8 @@ impl Reader {
                 self.end_paragraph();
             }
             "note-body" => self.text = self.outside.pop().unwrap_or_default(),
-            "list" => {
-                self.lists.pop();
-                if self.lists.is_empty() {
-                    self.collector.end_list();
-                }
-            }
+            "note-citation" | "title" | "desc" => self.end_aside(name),
+            "list" if self.lists.close() => self.collector.end_list(),
             "table-cell" | "covered-table-cell" => {
                 let more = self.repeated.saturating_sub(1);
                 self.cells().for_each(|row| {
@@ -165,7 +256,7 @@ impl Reader {
                     self.collector.table(rows);
                 }
             }
-            "frame" => self.class = None,
+            "frame" => self.end_frame(),
             _ => {}
         }
     }
@@ -174,27 +265,102 @@ impl Reader {
         let text = std::mem::take(&mut self.text);
         let heading = self.heading.take();
         if !self.outside.is_empty() {
-            self.notes.push(text);
+            let mark = self.mark.take().map_or(String::new(), |mark| format!("{mark} "));
+            self.notes.push(mark + &text);
             return;
         }
+        // A paragraph without text is not counted.
+        let place = if text.trim().is_empty() { Place::Outside } else { self.lists.place(&self.list_styles) };
         if self.rows.is_some() {
+            let text = match place {
+                Place::Starts { label, .. } => label.before(&text),
+                _ => text,
+            };
             for cell in self.cells().filter_map(|row| row.last_mut()) {
                 if !cell.is_empty() {
                     cell.push('\n');
                 }
-                cell.push_str(&text);
+                cell.push_str(text.trim_end());
             }
             return;
         }
-        match (heading, self.class.as_deref(), self.lists.first()) {
-            (Some(level), ..) => self.collector.heading(level, &text),
-            (None, Some("title"), _) => self.collector.heading(2, &text),
-            _ if self.title => self.collector.heading(1, &text),
-            (None, _, Some(ordered)) => self.collector.item(self.lists.len() - 1, *ordered, &text),
-            _ => self.collector.paragraph(&text),
-        }
+        self.add(heading, place, &text);
         for note in std::mem::take(&mut self.notes) {
             self.collector.paragraph(&note);
         }
+        std::mem::take(&mut self.charts).into_iter().for_each(|chart| chart.add_to(&mut self.collector));
+    }
+
+    fn add(&mut self, heading: Option<u8>, place: Place, text: &str) {
+        let class = self.frames.last().and_then(|frame| frame.class.as_deref());
+        match (heading, class, place) {
+            (Some(level), _, Place::Starts { label, .. }) => {
+                self.collector.heading(level, &label.before(text))
+            }
+            (Some(level), ..) if self.is_list_header || text.trim().is_empty() => {
+                self.collector.heading(level, text)
+            }
+            (Some(level), ..) => {
+                let label = self.lists.heading(&self.list_styles, level);
+                self.collector.heading(level, &label.before(text));
+            }
+            (None, Some("title"), _) => self.collector.heading(2, text),
+            _ if self.title => self.collector.heading(1, text),
+            (None, _, Place::Starts { level, label }) => self.collector.labelled_item(level, &label, text),
+            (None, _, Place::Continues { level }) => {
+                if !self.collector.continue_item(text) {
+                    self.collector.item(level, false, text);
+                }
+            }
+            _ => self.collector.paragraph(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{block::Block, engines::native::archive::packed};
+
+    #[test]
+    fn indentation_is_no_text() {
+        let content = "<office:document-content>\n  <office:text>\n    <text:p>\n      The <text:span>\n        points\n\
+            </text:span>\n      are<text:s text:c=\"2\"/>in order.\n    </text:p>\n  </office:text>\n</office:document-content>";
+        let blocks = read(&packed(&[("content.xml", content)])).unwrap().blocks;
+        let texts: Vec<String> = blocks.iter().map(Block::text).collect();
+        assert_eq!(texts, ["The points are  in order."]);
+    }
+
+    #[test]
+    fn numbers_notes_and_descriptions_are_kept() {
+        let content = "<office:document-content><text:list-style style:name='L'>\
+            <text:list-level-style-number text:level='1' style:num-format='1' style:num-suffix='.'/>\
+            <text:list-level-style-number text:level='2' style:num-format='a' style:num-suffix=')'/></text:list-style>\
+            <text:p>Checked<text:note><text:note-citation>1</text:note-citation><text:note-body><text:p>In May.</text:p></text:note-body>\
+            </text:note> twice.</text:p>\
+            <text:list text:style-name='L'><text:list-item><text:p>Drive</text:p><text:p>and lock</text:p><text:list><text:list-item>\
+            <text:p>Motor</text:p></text:list-item></text:list></text:list-item></text:list><text:p>Between</text:p>\
+            <text:list text:style-name='L' text:continue-numbering='true'><text:list-item><text:p>Blades</text:p></text:list-item></text:list>\
+            <text:p>Seen<draw:frame><draw:image/><svg:title>Photo</svg:title><svg:desc>Points from above</svg:desc></draw:frame></text:p>\
+            <text:p>So <draw:frame><draw:object xlink:href='./Object 1'/></draw:frame>.</text:p></office:document-content>";
+        let math = "<math><msup><mi>x</mi><mn>2</mn></msup></math>";
+        let bytes = packed(&[("content.xml", content), ("Object 1/content.xml", math)]);
+        let texts: Vec<String> = read(&bytes).unwrap().blocks.iter().map(Block::text).collect();
+        let expected = [
+            "Checked¹ twice.",
+            "¹ In May.",
+            "Drive\nand lock\na) Motor",
+            "Between",
+            "Blades",
+            "Points from above",
+            "Seen",
+            "So x².",
+        ];
+        assert_eq!(texts, expected);
+        let markdown = crate::write::markdown::blocks(&read(&bytes).unwrap().blocks);
+        assert!(
+            markdown.contains("1. Drive and lock\n   - a) Motor") && markdown.contains("2. Blades"),
+            "{markdown}"
+        );
     }
 }

@@ -1,12 +1,21 @@
 //! PowerPoint since 2007, ECMA-376: slides with titles, texts, lists and tables.
 
+use std::collections::HashMap;
+
 use super::{
     Content,
     archive::Archive,
+    charts::Chart,
     collect::Collector,
+    docx::charts_of,
+    formula, numbering,
+    tree::Builder,
     xml::{self, Attributes, Node},
 };
 use crate::failure::Failure;
+
+/// Levels of numbered paragraphs.
+const LEVELS: usize = 9;
 
 /// Reads all slides; each is a page.
 pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
@@ -19,8 +28,10 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     let mut collector = Collector::default();
     for (index, slide) in slides.iter().enumerate() {
         collector.turn_to(index + 1);
-        let text = archive.main(&format!("ppt/slides/slide{slide}.xml"))?;
-        let mut reader = Reader { collector, ..Reader::default() };
+        let part = format!("ppt/slides/slide{slide}.xml");
+        let text = archive.main(&part)?;
+        let charts = charts_of(&mut archive, &part)?;
+        let mut reader = Reader { collector, charts, ..Reader::default() };
         xml::walk(&text, |node| reader.take(node))?;
         collector = reader.collector;
     }
@@ -38,14 +49,41 @@ struct Reader {
     /// The kind of placeholder that the shape is.
     place: Option<String>,
     level: usize,
-    /// Whether the paragraph says itself that it has a marker, and whether that is a number.
-    marker: Option<Option<bool>>,
+    /// The marker that the paragraph itself sets.
+    marker: Option<Marker>,
+    /// How far the numbered paragraphs of the shape have counted, by level.
+    counts: Vec<(String, u64)>,
     rows: Option<Vec<Vec<String>>>,
+    charts: HashMap<String, Chart>,
+    formula: Option<Builder>,
+    /// The description of the open picture or frame.
+    description: String,
+    /// Elements whose content is not shown.
+    hidden: usize,
+}
+
+/// The marker of a paragraph.
+enum Marker {
+    None,
+    Bullet,
+    /// A number of this kind, and where it starts.
+    Number(String, u64),
 }
 
 impl Reader {
     fn take(&mut self, node: Node<'_>) {
         match node {
+            // Older programs show this alternative instead.
+            Node::Open("Fallback", _) => self.hidden += 1,
+            Node::Close("Fallback") => self.hidden = self.hidden.saturating_sub(1),
+            _ if self.hidden > 0 => {}
+            node if self.formula.is_some() => {
+                if let Some(root) = self.formula.as_mut().and_then(|formula| formula.take(node)) {
+                    self.formula = None;
+                    self.text.push_str(&formula::office(&root));
+                }
+            }
+            Node::Open("oMath", attributes) => self.formula = Some(Builder::begin("oMath", attributes)),
             Node::Open(name, attributes) => self.open(name, attributes),
             Node::Close(name) => self.close(name),
             Node::Text(text) if self.reads_text => self.text.push_str(text),
@@ -55,18 +93,32 @@ impl Reader {
 
     fn open(&mut self, name: &str, attributes: Attributes<'_>) {
         match name {
-            "sp" => self.place = None,
+            "sp" => (self.place, self.counts) = (None, Vec::new()),
             "ph" => self.place = Some(attributes.get("type").unwrap_or("body").to_owned()),
             "t" => self.reads_text = true,
             "br" => self.text.push('\n'),
             "pPr" => self.level = attributes.get("lvl").and_then(|level| level.parse().ok()).unwrap_or(0),
-            "buNone" => self.marker = Some(None),
-            "buChar" => self.marker = Some(Some(false)),
-            "buAutoNum" => self.marker = Some(Some(true)),
+            "buNone" => self.marker = Some(Marker::None),
+            "buChar" | "buBlip" => self.marker = Some(Marker::Bullet),
+            "buAutoNum" => {
+                let start = attributes.get("startAt").and_then(|start| start.parse().ok()).unwrap_or(1);
+                self.marker =
+                    Some(Marker::Number(attributes.get("type").unwrap_or_default().to_owned(), start));
+            }
             "tbl" => self.rows = Some(Vec::new()),
             "tr" => self.rows.iter_mut().for_each(|rows| rows.push(Vec::new())),
             "tc" => self.cells().for_each(|row| row.push(String::new())),
-            "pic" => self.collector.image(""),
+            "pic" | "graphicFrame" => self.description.clear(),
+            "cNvPr" => {
+                let described = |name: &str| attributes.get(name).filter(|text| !text.is_empty());
+                let text = described("descr").or_else(|| described("title"));
+                text.unwrap_or_default().clone_into(&mut self.description);
+            }
+            "chart" => {
+                if let Some(chart) = attributes.get("id").and_then(|key| self.charts.remove(key)) {
+                    chart.add_to(&mut self.collector);
+                }
+            }
             _ => {}
         }
     }
@@ -80,6 +132,10 @@ impl Reader {
             "t" => self.reads_text = false,
             "p" => self.end_paragraph(),
             "sp" => self.collector.end_list(),
+            "pic" => self.collector.image(&std::mem::take(&mut self.description)),
+            "graphicFrame" if !self.description.is_empty() => {
+                self.collector.image(&std::mem::take(&mut self.description));
+            }
             "tbl" => {
                 if let Some(rows) = self.rows.take() {
                     self.collector.table(rows);
@@ -101,14 +157,64 @@ impl Reader {
             }
             return;
         }
+        let is_empty = text.trim().is_empty();
         match (self.place.as_deref(), marker) {
             (Some("title"), _) => self.collector.heading(2, &text),
             (Some("ctrTitle"), _) => self.collector.heading(1, &text),
             // Dates, footers and numbers of slides.
             (Some("dt" | "ftr" | "sldNum"), _) => {}
-            (_, Some(Some(ordered))) => self.collector.item(level, ordered, &text),
-            (Some("body" | "obj"), None) => self.collector.item(level, false, &text),
+            (_, Some(Marker::Number(..))) if is_empty => {}
+            (_, Some(Marker::Number(kind, start))) => {
+                let label = numbering::of_slide(&kind, self.count(level, kind.clone(), start));
+                self.collector.labelled_item(level, &label, &text);
+            }
+            (_, Some(Marker::Bullet)) | (Some("body" | "obj"), None) => {
+                self.collector.item(level, false, &text)
+            }
             _ => self.collector.paragraph(&text),
         }
+    }
+
+    /// The number of a paragraph: one more than that of the one before of the same kind.
+    fn count(&mut self, level: usize, kind: String, start: u64) -> u64 {
+        let level = level.min(LEVELS);
+        self.counts.truncate(level + 1);
+        self.counts.resize(level + 1, (String::new(), 0));
+        let (known, count) = &mut self.counts[level];
+        *count = if *known == kind { count.saturating_add(1) } else { start };
+        *known = kind;
+        *count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{block::Block, engines::native::archive::packed};
+
+    #[test]
+    fn numbers_descriptions_charts_and_formulas_are_kept() {
+        let item = |text: &str| {
+            format!(
+                "<a:p><a:pPr><a:buAutoNum type='alphaLcParenR'/></a:pPr><a:r><a:t>{text}</a:t></a:r></a:p>"
+            )
+        };
+        let slide = format!(
+            "<p:sld><p:sp><p:txBody>{}{}</p:txBody></p:sp><p:pic><p:nvPicPr><p:cNvPr id='4' name='Picture 3' descr='Points in snow'/>\
+             </p:nvPicPr></p:pic><p:graphicFrame><p:nvGraphicFramePr><p:cNvPr id='5'/></p:nvGraphicFramePr><c:chart r:id='rId2'/>\
+             </p:graphicFrame><p:sp><a:p><a:r><a:t>So </a:t></a:r><a14:m><m:oMath><m:sSup><m:e><m:r><m:t>x</m:t></m:r></m:e><m:sup><m:r>\
+             <m:t>2</m:t></m:r></m:sup></m:sSup></m:oMath></a14:m></a:p></p:sp></p:sld>",
+            item("Drive"),
+            item("Lock")
+        );
+        let relations = "<Relationships><Relationship Id='rId2' Type='http://x/relationships/chart' Target='../charts/chart1.xml'/></Relationships>";
+        let chart = "<c:chartSpace><c:chart><c:title><a:p><a:r><a:t>Runs</a:t></a:r></a:p></c:title></c:chart></c:chartSpace>";
+        let bytes = packed(&[
+            ("ppt/slides/slide1.xml", &slide),
+            ("ppt/slides/_rels/slide1.xml.rels", relations),
+            ("ppt/charts/chart1.xml", chart),
+        ]);
+        let texts: Vec<String> = read(&bytes).unwrap().blocks.iter().map(Block::text).collect();
+        assert_eq!(texts, ["a) Drive\nb) Lock", "Points in snow", "Runs", "So x²"]);
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     Ok(Content { blocks: reader.collector.finish(), ..Content::default() })
 }
 
-/// What holds within a group.
+/// State of a group.
 #[derive(Clone, Copy)]
 struct State {
     hidden: bool,
@@ -111,7 +111,7 @@ impl Reader {
         if self.stack.is_empty() { Ok(()) } else { Err(Failure::corrupt("the text is truncated")) }
     }
 
-    /// Takes the control word or symbol at `at`; gives back where it ends.
+    /// Takes the control word or symbol at `at`; returns where it ends.
     fn control(&mut self, bytes: &[u8], at: usize) -> usize {
         let Some(&first) = bytes.get(at) else { return at };
         if !first.is_ascii_alphabetic() {

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 /// Elements within elements at most.
 const DEPTH: usize = 256;
 
-/// What comes next. Names are without their prefix.
+/// The next node. Names are without their prefix.
 pub(super) enum Node<'a> {
     Open(&'a str, Attributes<'a>),
     Close(&'a str),
@@ -19,6 +19,11 @@ pub(super) enum Node<'a> {
 pub(super) struct Attributes<'a>(&'a [(String, String)]);
 
 impl<'a> Attributes<'a> {
+    /// All names, without their prefixes, and values.
+    pub(super) fn pairs(self) -> &'a [(String, String)] {
+        self.0
+    }
+
     /// The value of the attribute with this name, without its prefix.
     pub(super) fn get(self, name: &str) -> Option<&'a str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
@@ -27,7 +32,7 @@ impl<'a> Attributes<'a> {
 
 /// Calls `visit` for every node of `xml`; empty elements are opened and closed.
 pub(super) fn walk(xml: &str, mut visit: impl FnMut(Node<'_>)) -> Result<(), Failure> {
-    let damaged = || Failure::corrupt("a part of the document is no well-formed XML");
+    let damaged = || Failure::corrupt("a part of the document is not well-formed XML");
     let mut reader = Reader::from_str(xml);
     let mut depth = 0;
     let mut pairs = Vec::new();

@@ -10,7 +10,7 @@ async fn post(client: &Client, items: Vec<Value>) -> Value {
 }
 
 #[tokio::test]
-async fn a_batch_is_recorded_and_what_is_left_out_is_told() {
+async fn a_batch_is_recorded_and_omissions_are_reported() {
     let world = World::start().await;
     let events = events(&world, 2).await;
     let deleted = event(&world, "deleted").await;

@@ -2,6 +2,7 @@
 
 mod batches;
 mod reading;
+mod retention;
 mod series;
 mod single;
 
@@ -11,7 +12,7 @@ use crate::harness::{Client, World};
 
 pub const DATAPOINTS: &str = "/api/v1/datapoints";
 
-/// Makes an event and gives back its id.
+/// Makes an event and returns its id.
 pub async fn event(world: &World, name: &str) -> String {
     let made =
         world.admin.post("/api/v1/events", json!({"name": name, "type": "sensor", "unit": "°C"})).await;

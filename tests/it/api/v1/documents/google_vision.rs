@@ -6,7 +6,7 @@ use super::{EXTRACT, sample, send, world};
 use crate::harness::{Reply, StandIn, World};
 use signalbox_config::Secret;
 
-const KEY: &str = "a-key-that-nobody-sees";
+const KEY: &str = "a-key-that-stays-secret";
 
 async fn with_vision(server: &StandIn, seconds: u64) -> World {
     world(|config| {
@@ -17,7 +17,7 @@ async fn with_vision(server: &StandIn, seconds: u64) -> World {
     .await
 }
 
-/// A word with its place, as the service tells it.
+/// A word with its place, as the service returns it.
 fn word(text: &str, (left, top): (u32, u32), confidence: f32, end: &str) -> Value {
     let (right, bottom) = (left + 30 * text.len() as u32, top + 50);
     let mut symbols: Vec<Value> = text
@@ -69,7 +69,7 @@ async fn pages_are_recognised_by_the_service() {
     // Pages of one document go there at the same time, and come back where they belong.
     let answer = send(&admin, &path, "turned.pdf", &sample("turned.pdf")).await.expect(200);
     assert_eq!(answer["pages_ocred"], json!([1, 2, 3]));
-    // What has text is not sent anywhere.
+    // A page with text is not sent to the service.
     send(&admin, &path, "report.pdf", &sample("report.pdf")).await.expect(200);
     assert_eq!(server.seen("POST").len(), 5);
     world.finish().await;

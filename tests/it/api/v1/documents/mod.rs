@@ -1,9 +1,12 @@
 //! Documents become text.
 
+mod fairness;
 mod google_vision;
 mod hostile;
 mod jobs;
+mod losing_nothing;
 mod options;
+mod pdf;
 mod reading;
 mod refusing;
 mod tika;
@@ -11,6 +14,7 @@ mod tika;
 use std::path::Path;
 
 use reqwest::Method;
+use serde_json::Value;
 use signalbox_config::Config;
 
 use crate::harness::{Answer, Client, World};
@@ -28,7 +32,7 @@ async fn world(adjust: impl FnOnce(&mut Config)) -> World {
 }
 
 /// A document of `tests/documents`.
-fn sample(name: &str) -> Vec<u8> {
+pub fn sample(name: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents").join(name)).unwrap()
 }
 
@@ -56,8 +60,15 @@ async fn send_form(client: &Client, path: &str, parts: &[Part<'_>]) -> Answer {
 }
 
 /// Sends the document alone.
-async fn send(client: &Client, path: &str, name: &str, bytes: &[u8]) -> Answer {
+pub async fn send(client: &Client, path: &str, name: &str, bytes: &[u8]) -> Answer {
     send_form(client, path, &[("file", Some(name), bytes)]).await
+}
+
+/// The document as JSON.
+async fn document(client: &Client, name: &str, bytes: &[u8]) -> Value {
+    let path = format!("{EXTRACT}?output_format=json");
+    let answer = send(client, &path, name, bytes).await.expect(200);
+    serde_json::from_str(answer["content"].as_str().unwrap()).unwrap()
 }
 
 /// The text of a sample as `format`.

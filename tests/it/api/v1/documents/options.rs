@@ -15,7 +15,7 @@ async fn options_travel_by_query_and_by_form() {
     assert_eq!((&answer["output_format"], &answer["language"]), (&json!("plaintext"), &json!("eng")));
     let path = format!("{EXTRACT}?output_format=json&extraction_engine=pymupdf&processors=cleanup&unknown=1");
     let answer = send_form(&client, &path, &by_form).await.expect(200);
-    assert_eq!((&answer["output_format"], &answer["extraction_engine"]), (&json!("json"), &json!("pdfium")));
+    assert_eq!((&answer["output_format"], &answer["extraction_engine"]), (&json!("json"), &json!("pymupdf")));
     assert_eq!(answer["processors_applied"], json!(["cleanup"]));
     assert!(!answer["content"].as_str().unwrap().contains("\"heading\""), "{answer}");
     let path = "/api/v1/documents/sync?front_matter=true";
@@ -42,7 +42,7 @@ async fn the_raw_text_has_the_type_of_its_format() {
 }
 
 #[tokio::test]
-async fn formats_tell_what_works_here() {
+async fn formats_list_the_available_engines() {
     let with = world(|_| {}).await;
     let formats = with.anonymous().get("/api/v1/formats").await.expect(200);
     assert_eq!(formats["extraction_engines"], json!(["auto", "pdfium", "native"]));

@@ -61,7 +61,7 @@ async fn a_pdf_keeps_its_headings_lists_and_tables() {
     assert_eq!(json["metadata"]["title"], "Prüfbericht der Weiche");
     assert_eq!(json["blocks"][1]["level"], 1);
     assert_eq!(json["blocks"][6]["metadata"]["rows"][1][1], "4,2 s");
-    // What stands at the edge of the page is in no block, and not lost.
+    // Text at the edge of the page is in no block, but not lost.
     assert_eq!(json["pages"][0]["number"], 1);
     world.finish().await;
 }
@@ -116,6 +116,10 @@ async fn office_files_and_mails_are_read() {
             "letter.docx",
             "# Brief\n\nSehr geehrte Damen und Herren,\n\n- erstens\n\n| Posten | Preis |\n| --- | --- |",
         ),
+        (
+            "letter.doc",
+            "Brief\n\nSehr geehrte Damen und Herren,\n\nerstens\n\n| Posten | Preis |\n| --- | --- |",
+        ),
         ("sheet.xlsx", "## Werte\n\n| Gleis | Länge |\n| --- | --- |\n| 1 | 350.5 |"),
         ("slides.pptx", "## Überblick\n\n- Erster Punkt"),
         (
@@ -150,6 +154,51 @@ async fn office_files_and_mails_are_read() {
         let answer = send(&client, EXTRACT, name, bytes).await.expect(200);
         assert_eq!((&answer["mime_type"], &answer["content"]), (&json!(kind), &json!(expected)));
         assert_eq!(answer["extractor_used"], "native");
+    }
+    world.finish().await;
+}
+
+/// Without a mark or a declaration, the encoding is detected from the frequency of letter pairs.
+#[tokio::test]
+async fn legacy_encodings_are_detected() {
+    let world = world(|_| {}).await;
+    let client = world.anonymous();
+    let russian = "Стрелка осмотрена весной, замечаний нет. Следующий осмотр осенью.";
+    let japanese = "転てつ器は春に点検され、異常はありませんでした。次回の点検は秋です。";
+    let of_russian: &[u8] = b"\xD1\xF2\xF0\xE5\xEB\xEA\xE0 \xEE\xF1\xEC\xEE\xF2\xF0\xE5\xED\xE0 \xE2\xE5\xF1\xED\xEE\xE9, \xE7\xE0\xEC\xE5\xF7\xE0\xED\xE8\xE9 \xED\xE5\xF2. \xD1\xEB\xE5\xE4\xF3\xFE\xF9\xE8\xE9 \xEE\xF1\xEC\xEE\xF2\xF0 \xEE\xF1\xE5\xED\xFC\xFE.";
+    let of_japanese: &[u8] = b"\x93]\x82\xC4\x82\xC2\x8A\xED\x82\xCD\x8Ft\x82\xC9\x93_\x8C\x9F\x82\xB3\x82\xEA\x81A\x88\xD9\x8F\xED\x82\xCD\x82\xA0\x82\xE8\x82\xDC\x82\xB9\x82\xF1\x82\xC5\x82\xB5\x82\xBD\x81B\x8E\x9F\x89\xF1\x82\xCC\x93_\x8C\x9F\x82\xCD\x8FH\x82\xC5\x82\xB7\x81B";
+    for (bytes, expected) in [(of_russian, russian), (of_japanese, japanese)] {
+        let page = [b"<!doctype html><p>".as_slice(), bytes].concat();
+        for (name, bytes) in [("a.txt", bytes), ("a.html", page.as_slice())] {
+            assert_eq!(send(&client, EXTRACT, name, bytes).await.expect(200)["content"], expected, "{name}");
+        }
+        let two_bytes: Vec<u8> = expected.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(send(&client, EXTRACT, "a.txt", &two_bytes).await.expect(200)["content"], expected);
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn every_kind_of_tiff_is_read() {
+    let world = world(|_| {}).await;
+    let path = format!("{EXTRACT}?language=eng&output_format=plaintext");
+    let answer = send(&world.admin, &path, "kinds.tiff", &sample("kinds.tiff")).await.expect(200);
+    assert_eq!((&answer["page_count"], &answer["warnings"]), (&json!(12), &json!([])));
+    let text = answer["content"].as_str().unwrap();
+    for words in ["points were inspected in spring", "defects were found", "inspection is due in autumn"] {
+        assert_eq!(text.matches(words).count(), 12, "{words} in {text}");
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn text_under_a_shadow_is_recognised() {
+    let world = world(|_| {}).await;
+    let path = format!("{EXTRACT}?output_format=plaintext");
+    let answer = send(&world.admin, &path, "shadow.jpg", &sample("shadow.jpg")).await.expect(200);
+    let text = answer["content"].as_str().unwrap();
+    for words in ["Prüfbericht der Weiche", "Die Weiche 12 wurde", "Stellkraft", "nicht erforderlich"] {
+        assert!(text.contains(words), "{words} is not in {text}");
     }
     world.finish().await;
 }

@@ -39,6 +39,13 @@ async fn every_refusal_says_why() {
     assert_eq!(code(&send_form(&client, EXTRACT, &[("file", None, &pdf)]).await, 422), "invalid_field");
     let no_form = client.request(Method::POST, EXTRACT).header("content-type", "text/plain").body("x");
     assert_eq!(code(&client.send(no_form).await, 422), "invalid_field");
+    for path in [EXTRACT, "/api/v1/jobs", "/api/v1/jobs/batch"] {
+        let body = form(&[("file", Some("a.pdf"), &pdf)]);
+        let no_boundary = client.request(Method::POST, path).header("content-type", "multipart/form-data");
+        let refused = client.send(no_boundary.body(body)).await;
+        assert_eq!(code(&refused, 400), "malformed", "{path}");
+        assert!(refused.text().contains("boundary"), "{}", refused.text());
+    }
     let mut cut = form(&[("file", Some("a.pdf"), &pdf)]);
     cut.truncate(cut.len() / 2);
     let cut = client
@@ -97,4 +104,36 @@ async fn strangers_are_limited_and_credentials_are_checked() {
     let viewer = closed.user("viewer", "viewer").await;
     assert_eq!(send(&viewer, EXTRACT, "a.txt", b"text").await.expect(200)["content"], json!("text"));
     closed.finish().await;
+}
+
+/// The answer follows from the request: a key has no effect, whatever it is.
+#[tokio::test]
+async fn idempotency_key_has_no_effect_on_quick_extraction() {
+    let world = world(|_| {}).await;
+    let with_key = async |path: &str, key: &str, bytes: &[u8]| {
+        let request = world.admin.request(Method::POST, path).header("idempotency-key", key);
+        let request = request.header("content-type", "multipart/form-data; boundary=b");
+        world.admin.send(request.body(form(&[("file", Some("a.txt"), bytes)]))).await
+    };
+    for path in [EXTRACT, "/api/v1/documents/sync"] {
+        assert_eq!(with_key(path, "same", b"one").await.expect(200)["content"], "one");
+        assert_eq!(with_key(path, "same", b"two").await.expect(200)["content"], "two");
+        let long = "k".repeat(300);
+        assert_eq!(with_key(path, &long, b"three").await.expect(200)["content"], "three");
+    }
+    let raw = with_key("/api/v1/extract/raw", "same", b"four").await;
+    assert_eq!((raw.status, raw.text().trim()), (200, "four"));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn viewers_may_submit_documents() {
+    let world = world(|_| {}).await;
+    let viewer = world.user("viewer", "viewer").await;
+    assert_eq!(send(&viewer, EXTRACT, "a.txt", b"text").await.expect(200)["content"], "text");
+    for path in ["/api/v1/jobs", "/api/v1/documents"] {
+        send(&viewer, path, "a.txt", b"text").await.expect(202);
+    }
+    send_form(&viewer, "/api/v1/jobs/batch", &[("files", Some("a.txt"), b"text")]).await.expect(202);
+    world.finish().await;
 }

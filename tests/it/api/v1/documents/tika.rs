@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use super::{EXTRACT, sample, send, world};
 use crate::harness::{Client, Reply, Seen, StandIn, World};
 
-/// What Tika makes of a file of Word.
+/// Tika's page for slides.
 const PAGE: &str = r#"<?xml version="1.0" encoding="UTF-8"?><html xmlns="http://www.w3.org/1999/xhtml">
 <head><meta name="dc:creator" content="Anna"/><meta name="xmpTPg:NPages" content="2"/>
-<meta name="Content-Type" content="application/msword; charset=x"/><meta name="dc:title" content="Alter Brief"/>
+<meta name="Content-Type" content="application/vnd.ms-powerpoint; charset=x"/><meta name="dc:title" content="Alter Brief"/>
 <title>Alter Brief</title></head>
 <body><h1>Prüfung</h1><p>Die Weiche liegt an.</p>
 <table><tbody><tr><td><p>Gleis</p></td><td><p>Länge</p></td></tr><tr><td><p>1</p></td><td><p>350 m</p></td></tr></tbody></table>
@@ -32,10 +32,10 @@ async fn with_tika(server: &StandIn, seconds: u64) -> World {
     .await
 }
 
-/// A file of Word before 2007, as far as its bytes tell.
-fn word(length: usize) -> Vec<u8> {
+/// The start of a presentation before 2007, so that its type is detected.
+fn slides(length: usize) -> Vec<u8> {
     let mut bytes = b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1".to_vec();
-    bytes.extend("WordDocument".encode_utf16().flat_map(u16::to_le_bytes));
+    bytes.extend("PowerPoint Document".encode_utf16().flat_map(u16::to_le_bytes));
     bytes.extend((bytes.len()..length).map(|index| (index % 251) as u8));
     bytes
 }
@@ -45,7 +45,7 @@ async fn sent_to(client: &Client, query: &str, bytes: &[u8]) -> Value {
 }
 
 #[tokio::test]
-async fn auto_asks_tika_for_what_nobody_else_reads() {
+async fn auto_uses_tika_for_types_without_an_engine() {
     let server = StandIn::start(tika(200)).await;
     let world = with_tika(&server, 60).await;
     let client = &world.at_one_gateway();
@@ -54,22 +54,25 @@ async fn auto_asks_tika_for_what_nobody_else_reads() {
             formats["extraction_engines"] == json!(["auto", "pdfium", "native", "tika"])
         })
         .await;
-    assert!(formats["mime_types"].as_array().unwrap().contains(&json!("application/msword")));
+    assert!(formats["mime_types"].as_array().unwrap().contains(&json!("application/vnd.ms-powerpoint")));
     sent_to(client, "", &sample("report.pdf")).await;
     sent_to(client, "", &sample("letter.docx")).await;
     assert_eq!(server.seen("PUT").len(), 0);
     // Large enough to be on disk, whence it is read twice.
     for length in [100, 3 << 20] {
-        let document = word(length);
+        let document = slides(length);
         let answer = sent_to(client, "language=eng&front_matter=true", &document).await;
-        let expected = "---\ntitle: \"Alter Brief\"\nauthor: \"Anna\"\ncontent_type: \"application/msword\"\npages: 2\n---\n\n\
+        let expected = "---\ntitle: \"Alter Brief\"\nauthor: \"Anna\"\ncontent_type: \"application/vnd.ms-powerpoint\"\npages: 2\n---\n\n\
             # Prüfung\n\nDie Weiche liegt an.\n\n| Gleis | Länge |\n| --- | --- |\n| 1 | 350 m |";
         assert_eq!(answer["content"], expected);
         assert_eq!(
             (&answer["extractor_used"], &answer["extraction_engine"]),
             (&json!("tika"), &json!("auto"))
         );
-        assert_eq!((&answer["mime_type"], &answer["page_count"]), (&json!("application/msword"), &json!(2)));
+        assert_eq!(
+            (&answer["mime_type"], &answer["page_count"]),
+            (&json!("application/vnd.ms-powerpoint"), &json!(2))
+        );
         let seen = server.seen("PUT").pop().unwrap();
         assert!(seen.body == document, "{} of {length} bytes came", seen.body.len());
         assert_eq!((seen.line.as_str(), seen.header("accept")), ("PUT /tika", "text/html"));
@@ -127,7 +130,7 @@ async fn a_server_that_fails_is_left_alone_and_not_offered() {
     let world = with_tika(&server, 60).await;
     let client = world.at_one_gateway();
     for _ in 0..8 {
-        send(&client, EXTRACT, "a.doc", &word(100)).await.error(503);
+        send(&client, EXTRACT, "a.ppt", &slides(100)).await.error(503);
     }
     assert_eq!(server.seen("PUT").len(), 5);
     let formats = client.get("/api/v1/formats").await.expect(200);
@@ -143,7 +146,7 @@ async fn a_server_that_is_not_there_is_not_offered() {
     let world = world(|config| config.extraction.tika_url = gone).await;
     let formats = world.admin.get("/api/v1/formats").await.expect(200);
     assert_eq!(formats["extraction_engines"], json!(["auto", "pdfium", "native"]));
-    send(&world.admin, EXTRACT, "a.doc", &word(100)).await.error(503);
+    send(&world.admin, EXTRACT, "a.ppt", &slides(100)).await.error(503);
     send(&world.admin, &format!("{EXTRACT}?extraction_engine=tika"), "a", b"text").await.error(503);
     world.finish().await;
 }

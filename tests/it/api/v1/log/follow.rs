@@ -2,68 +2,27 @@ use futures::StreamExt;
 use rand::Rng;
 use reqwest::Method;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::{LOG, make_events};
-use crate::harness::{Client, World, eventually, seconds};
+use crate::harness::{Client, EventStream, World, eventually, seconds};
 
-/// A follower of the log, and the bytes that it has not read yet.
-struct Follower {
-    response: reqwest::Response,
-    text: String,
-}
-
-/// What a follower hears.
-#[derive(Debug)]
-struct Heard {
-    id: i64,
-    name: Option<String>,
-    data: Value,
-}
+/// A follower of the log.
+struct Follower(EventStream);
 
 impl Follower {
     async fn open(client: &Client, query: &str, last_event_id: Option<i64>) -> Self {
-        let mut request = client.stream(&format!("{LOG}/stream{query}"));
-        if let Some(id) = last_event_id {
-            request = request.header("last-event-id", id);
-        }
-        let response = request.send().await.unwrap();
-        assert_eq!(response.status(), 200);
-        assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Self { response, text: String::new() }
+        Self(EventStream::open(client, &format!("{LOG}/stream{query}"), last_event_id).await)
     }
 
-    /// The next message; none when the stream has ended.
-    async fn next(&mut self) -> Option<Heard> {
-        loop {
-            if let Some((message, rest)) = self.text.split_once("\n\n") {
-                let heard = read(message);
-                self.text = rest.to_owned();
-                return Some(heard);
-            }
-            let chunk = timeout(seconds(30), self.response.chunk()).await.expect("no message");
-            self.text.push_str(std::str::from_utf8(&chunk.ok()??).unwrap());
-        }
-    }
-
-    /// The next event that is no heartbeat.
+    /// The next event other than a heartbeat.
     async fn event(&mut self) -> Value {
         loop {
-            let heard = self.next().await.expect("the stream has ended");
+            let heard = self.0.next().await.expect("the stream has ended");
             if heard.name.is_none() {
                 assert_eq!(heard.data["position"], heard.id);
                 return heard.data;
             }
         }
-    }
-}
-
-fn read(message: &str) -> Heard {
-    let field = |name: &str| message.lines().find_map(|line| line.strip_prefix(name)).map(|text| text.trim());
-    Heard {
-        id: field("id:").unwrap().parse().unwrap(),
-        name: field("event:").map(str::to_owned),
-        data: serde_json::from_str(field("data:").unwrap()).unwrap(),
     }
 }
 
@@ -128,12 +87,12 @@ async fn followers_at_all_gateways_see_what_they_want_as_it_happens() {
 }
 
 #[tokio::test]
-async fn a_follower_whom_nothing_concerns_hears_how_far_the_log_was_searched() {
+async fn a_follower_without_matches_learns_the_searched_position() {
     let world = World::start().await;
     let mut follower = Follower::open(&world.admin, "?event_type=rule_triggered", None).await;
     make_events(&world, 2).await;
     let last = positions(&world).await.pop().unwrap();
-    let heard = follower.next().await.unwrap();
+    let heard = follower.0.next().await.unwrap();
     assert_eq!((heard.name.as_deref(), &heard.data), (Some("heartbeat"), &json!({ "position": heard.id })));
     assert!(heard.id >= last, "{} of {last}", heard.id);
     world.finish().await;
@@ -147,16 +106,14 @@ async fn a_follower_whose_credential_ends_is_sent_away() {
     let mut follower = Follower::open(&client, "", None).await;
     let path = format!("/api/v1/tokens/{}", token["public_id"].as_str().unwrap());
     world.admin.delete(&path).await.expect(200);
-    let ended = async { while follower.next().await.is_some() {} };
-    timeout(seconds(20), ended).await.expect("the stream goes on");
+    follower.0.ended().await;
     // An admin who is one no longer.
     let second = world.user("second", "admin").await;
     let mut follower = Follower::open(&second, "", None).await;
     let id = second.get("/api/v1/auth/me").await.expect(200)["public_id"].clone();
     let user = format!("/api/v1/users/{}", id.as_str().unwrap());
     world.admin.put(&user, json!({"role": "operator"})).await.expect(200);
-    let ended = async { while follower.next().await.is_some() {} };
-    timeout(seconds(20), ended).await.expect("the stream goes on");
+    follower.0.ended().await;
     world.finish().await;
 }
 

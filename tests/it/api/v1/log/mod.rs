@@ -38,10 +38,10 @@ pub async fn correlation_of(world: &World, event_type: &str) -> String {
     newest["data"][0]["correlation"].as_str().unwrap().to_owned()
 }
 
-/// What one cause led to; fails the test when an event does not come after its cause.
-pub async fn story(world: &World, correlation: &str) -> Vec<Value> {
-    let told = world.admin.get(&format!("{LOG}/correlations/{correlation}")).await.expect(200);
-    let events = told["events"].as_array().unwrap();
+/// The events of a causal trace; fails the test if an event does not follow its cause.
+pub async fn causal_trace(world: &World, correlation: &str) -> Vec<Value> {
+    let trace = world.admin.get(&format!("{LOG}/correlations/{correlation}")).await.expect(200);
+    let events = trace["events"].as_array().unwrap();
     for (index, event) in events.iter().enumerate() {
         let cause = events[..index].iter().find(|cause| cause["position"] == event["causation"]);
         let expected = cause.map_or(0, |cause| cause["depth"].as_i64().unwrap() + 1);
@@ -50,31 +50,31 @@ pub async fn story(world: &World, correlation: &str) -> Vec<Value> {
     events.clone()
 }
 
-/// [`story`], once all that was sent has been taken.
-pub async fn until_told(world: &World, correlation: &str) -> Vec<Value> {
+/// [`causal_trace`], once all deliveries are done.
+pub async fn until_delivered(world: &World, correlation: &str) -> Vec<Value> {
     eventually_some(seconds(30), async || {
-        let told = story(world, correlation).await;
-        let is_told = told.iter().any(|event| event["type"] == "attempts_ended")
-            && told
+        let events = causal_trace(world, correlation).await;
+        let is_delivered = events.iter().any(|event| event["type"] == "attempts_ended")
+            && events
                 .iter()
                 .flat_map(|event| event["deliveries"].as_array().unwrap())
-                .all(|told| told["status"] == "delivered");
-        if !is_told {
-            // Shown when it never comes.
-            println!("{:?}", words(&told));
+                .all(|delivery| delivery["status"] == "delivered");
+        if !is_delivered {
+            // Printed if the deliveries never finish.
+            println!("{:?}", words(&events));
         }
-        is_told.then_some(told)
+        is_delivered.then_some(events)
     })
     .await
 }
 
 /// Depth, kind and outcome of each event.
-pub fn words(told: &[Value]) -> Vec<(i64, &str, Option<&str>)> {
+pub fn words(events: &[Value]) -> Vec<(i64, &str, Option<&str>)> {
     let word = |event| -> (i64, &str, Option<&str>) {
         let event: &Value = event;
         (event["depth"].as_i64().unwrap(), event["type"].as_str().unwrap(), event["outcome"].as_str())
     };
-    told.iter().map(word).collect()
+    events.iter().map(word).collect()
 }
 
 async fn make_events(world: &World, count: usize) {
@@ -90,6 +90,10 @@ async fn pieces_make_up_the_whole_log_in_both_orders_while_it_grows() {
     make_events(&world, 20).await;
     let newest = world.admin.get(&format!("{LOG}?limit=5")).await.expect(200);
     let head = newest["head"].as_i64().unwrap();
+    // A log has a head instead of a total.
+    let mut fields: Vec<_> = newest.as_object().unwrap().keys().collect();
+    fields.sort();
+    assert_eq!(fields, ["data", "head", "next"]);
     assert_eq!(positions(&newest), (head - 4..=head).rev().collect::<Vec<_>>());
     make_events(&world, 3).await;
     let next = newest["next"].as_i64().unwrap();

@@ -9,7 +9,7 @@ use crate::{
     routes,
 };
 
-/// What a client saw at `path` when the log had come to `position`.
+/// A client's view of `path` when the log was at `position`.
 struct Seen {
     path: String,
     position: i64,
@@ -135,7 +135,7 @@ async fn every_resource_is_shown_as_it_was() {
         format!("{}/channels/{}", path("plugins", &subjects.plugin_instance), subjects.channel_mapping);
     put(&mapping, json!({"event_public_id": subjects.event})).await;
     diary.note().await;
-    // What happens by itself, or by others.
+    // Changes by the service itself, or by other users.
     admin.post(&format!("{job}/run"), json!({})).await.expect(201);
     let point = json!({"value": 6, "event_public_id": subjects.event});
     admin.post("/api/v1/datapoints", point).await.expect(201);
@@ -177,8 +177,8 @@ async fn every_resource_is_shown_as_it_was() {
     // The present is the youngest past, and what was deleted is not shown now.
     diary.check().await;
     for path in &paths {
-        let unborn = admin.get(&format!("{path}?at={before}")).await.error(404);
-        assert!(unborn.ends_with("it had not been made by then"), "{path}: {unborn}");
+        let early = admin.get(&format!("{path}?at={before}")).await.error(404);
+        assert!(early.ends_with("it had not been made by then"), "{path}: {early}");
         let invalid = if path.starts_with("/api/v1/") { 422 } else { 400 };
         let tomorrow = (world.clock.now() + TimeDelta::days(1)).format("%FT%TZ").to_string();
         for wrong in ["yesterday", "1e3", "2026-01-31", "999999999", &tomorrow] {
@@ -211,7 +211,7 @@ async fn a_moment_may_be_a_time() {
 }
 
 #[tokio::test]
-async fn the_past_is_shown_to_those_who_are_shown_the_present() {
+async fn past_states_need_the_permission_for_the_present_one() {
     let world = World::start().await;
     let subjects = routes::subjects(&world).await;
     let (viewer, stranger) = (world.user("viewer", "viewer").await, world.user("stranger", "operator").await);
@@ -316,7 +316,7 @@ async fn a_dashboard_shows_the_values_of_that_moment() {
         let latest = admin.get("/api/v1/datapoints/latest").await.expect(200);
         known.push((in_full(clock.now()), latest));
     }
-    // Late, and of a time at which nobody knew it.
+    // A late value, measured at a time when it was still unknown.
     let late = json!({"value": 9, "event_public_id": idle, "timestamp": known[1].0});
     let late = admin.post("/api/v1/datapoints", late).await.expect(201);
     for (index, (time, latest)) in known.iter().enumerate() {

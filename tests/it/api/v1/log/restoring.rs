@@ -27,7 +27,7 @@ fn id(made: &Value) -> String {
 }
 
 #[tokio::test]
-async fn each_kind_comes_back_as_it_was() {
+async fn each_kind_is_restored_completely() {
     let world = World::start().await;
     let admin = &world.admin;
     let subjects = routes::subjects(&world).await;
@@ -63,8 +63,8 @@ async fn each_kind_comes_back_as_it_was() {
         assert_eq!(content(&restored.expect(200)), content(&before.expect(200)), "{path}");
         assert_eq!(restored.header("etag"), Some(format!("\"{}\"", version + 2).as_str()), "{path}");
         assert_eq!(content(&admin.get(&path).await.expect(200)), content(&restored.expect(200)));
-        let told = admin.get(&format!("{path}/history")).await.expect(200);
-        let newest = if told.is_array() { &told[0] } else { &told["data"][0] };
+        let history = admin.get(&format!("{path}/history")).await.expect(200);
+        let newest = if history.is_array() { &history[0] } else { &history["data"][0] };
         assert_eq!(newest["restored_version"], version, "{path}");
         let event = admin.get(&format!("/api/v1/log/{}", newest["position"])).await.expect(200);
         assert_eq!(
@@ -126,7 +126,7 @@ async fn a_dashboard_gets_its_widgets_back() {
     let restored = owner.get(&format!("{path}?at=999999999")).await;
     restored.error(422);
     assert_eq!(restore(&owner, &path, 8).await, before);
-    // What shows an event that is gone shows nothing.
+    // A widget of a deleted channel is empty.
     owner.put(&path, json!({"name": "e"})).await.expect(200);
     owner.delete(&format!("/api/v1/events/{boiler}")).await.expect(200);
     let unlinked = restore(&owner, &path, 4).await;
@@ -194,7 +194,7 @@ async fn a_webhook_keeps_its_secret() {
 }
 
 #[tokio::test]
-async fn of_those_who_restore_at_once_one_is_last_and_with_a_version_one_is_alone() {
+async fn of_concurrent_restores_one_is_last_and_versions_let_one_win() {
     let world = World::start().await;
     let admin = &world.admin;
     let path = format!(

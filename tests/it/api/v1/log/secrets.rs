@@ -1,4 +1,4 @@
-//! What is secret stays out of the log and of everything that is made of it.
+//! Secrets stay out of the log and of everything derived from it.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ async fn rows_with(world: &World, secret: &str) -> Vec<String> {
     found
 }
 
-/// Plants a secret in every field that takes one, and gives back those that the service made by itself.
+/// Plants a secret in every field that takes one, and returns those that the service made by itself.
 async fn plant(world: &World) -> Vec<String> {
     let admin = &world.admin;
     let password = |number: u32| format!("{MARK} password {number}");

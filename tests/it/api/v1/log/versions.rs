@@ -23,7 +23,7 @@ async fn history(client: &Client, path: &str) -> Vec<Value> {
 }
 
 /// Version, kind and differences, without those of the beginning.
-fn told(versions: &[Value]) -> Vec<(i64, &str, Value)> {
+fn summaries(versions: &[Value]) -> Vec<(i64, &str, Value)> {
     versions
         .iter()
         .map(|version| {
@@ -39,7 +39,7 @@ fn replace(path: &str, from: Value, to: Value) -> Value {
 }
 
 #[tokio::test]
-async fn versions_tell_exactly_what_somebody_changed() {
+async fn versions_show_exactly_the_changed_fields() {
     let world = World::start().await;
     let admin = &world.admin;
     let subjects = routes::subjects(&world).await;
@@ -52,7 +52,7 @@ async fn versions_tell_exactly_what_somebody_changed() {
         replace("/operator", json!("gt"), json!("lt")),
         replace("/threshold", json!(9000.0), json!(5.0))
     ]);
-    assert_eq!(told(&versions), [(2, "rule_updated", changed), (1, "rule_created", json!(null))]);
+    assert_eq!(summaries(&versions), [(2, "rule_updated", changed), (1, "rule_created", json!(null))]);
     let made = &versions[1]["changes"];
     assert_eq!(
         (&made[0]["op"], &made[0]["path"], &made[0]["to"]["threshold"]),
@@ -77,7 +77,7 @@ async fn versions_tell_exactly_what_somebody_changed() {
     );
     let hidden = || json!("[hidden]");
     assert_eq!(
-        told(&versions)[..3],
+        summaries(&versions)[..3],
         [
             (4, "webhook_updated", json!([replace("/secret", hidden(), json!(null))])),
             (3, "webhook_updated", json!([events, replace("/secret", hidden(), hidden())])),
@@ -102,7 +102,7 @@ async fn versions_tell_exactly_what_somebody_changed() {
         replace(&format!("{widget}/x"), json!(0), json!(3))
     ]);
     assert_eq!(
-        told(&versions)[..3],
+        summaries(&versions)[..3],
         [
             (5, "widget_removed", json!([{"op": "remove", "path": widget, "from": gone}])),
             (4, "dashboard_updated", json!([replace("/name", json!("subject"), json!("renamed"))])),
@@ -118,7 +118,7 @@ async fn versions_tell_exactly_what_somebody_changed() {
         replace("/retry/max_attempts", json!(3), json!(4)),
         replace("/schedule", json!(null), json!("0 0 1 1 1 *"))
     ]);
-    assert_eq!(told(&versions), [(2, "job_updated", changed), (1, "job_created", json!(null))]);
+    assert_eq!(summaries(&versions), [(2, "job_updated", changed), (1, "job_created", json!(null))]);
     world.finish_with_mail().await;
 }
 

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::{apply, calls, current, hook, in_force, path, roll_back, until_status, uploaded, versions};
 use crate::harness::{Bundle, Folder, SigningKey, World, eventually, seconds};
 
-/// What the log that people read says of firmware, oldest first.
+/// The log entries about firmware, oldest first.
 async fn entries(world: &World) -> Vec<String> {
     let page = world.admin.get("/api/v1/logging?source=firmware").await.expect(200);
     let entries = page["data"].as_array().unwrap().iter().rev();
@@ -39,7 +39,8 @@ async fn versions_come_into_force_and_are_rolled_back() {
     assert_eq!(current(&world).as_deref(), Some("1.1.0"));
     roll_back(&world.admin, &second).await.error(409);
     assert_eq!(world.admin.delete(&path(&first)).await.expect(409)["code"], "firmware_running");
-    // What was rolled back may be applied again, and what came first is followed by the product's own.
+    // A version that was rolled back may be applied again, and the oldest one is preceded by the product's own
+    // firmware.
     apply(&world.admin, &second).await.expect(202);
     until_status(&world.admin, &second, "completed").await;
     roll_back(&world.admin, &second).await.expect(200);
@@ -85,8 +86,8 @@ async fn a_hook_that_fails_leaves_in_force_what_was() {
     let second = uploaded(&world, "1.2.0").await;
     apply(&world.admin, &second).await.expect(202);
     let failed = until_status(&world.admin, &second, "failed").await;
-    let told = failed["error_message"].as_str().unwrap();
-    assert!(told.contains("exit status: 1") && told.contains("the valve is open"), "{told}");
+    let message = failed["error_message"].as_str().unwrap();
+    assert!(message.contains("exit status: 1") && message.contains("the valve is open"), "{message}");
     assert_eq!(current(&world).as_deref(), Some("1.1.0"));
     let refused = roll_back(&world.admin, &first).await;
     assert_eq!(refused.expect(409)["code"], "rollback_failed");
@@ -124,7 +125,7 @@ async fn one_update_is_applied_at_a_time() {
     until_status(&world.admin, &first, "completed").await;
     apply(&world.admin, &second).await.expect(202);
     until_status(&world.admin, &second, "completed").await;
-    // A rollback that takes long goes on after the answer.
+    // A slow rollback continues after the answer.
     std::fs::remove_file(folder.path("go")).unwrap();
     assert_eq!(roll_back(&world.admin, &second).await.expect(202)["status"], "completed");
     assert_eq!(apply(&world.admin, &first).await.expect(409)["code"], "invalid_transition");
@@ -163,8 +164,8 @@ async fn a_wrong_signature_or_digest_changes_nothing() {
         let id = upload(version, signature).await;
         apply(&world.admin, &id).await.expect(202);
         let failed = until_status(&world.admin, &id, "failed").await;
-        let told = failed["error_message"].as_str().unwrap();
-        assert!(told.contains(reason), "{version}: {told}");
+        let message = failed["error_message"].as_str().unwrap();
+        assert!(message.contains(reason), "{version}: {message}");
         assert_eq!((versions(&world), current(&world).as_deref()), (before.clone(), Some("1.0.0")));
     }
     let id = upload("1.4.0", Some(key.sign(&bytes("1.4.0")))).await;

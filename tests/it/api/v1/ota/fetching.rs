@@ -40,9 +40,9 @@ async fn what_cannot_be_fetched_fails_with_the_reason_and_may_be_tried_again() {
         server.behave(move |_| reply.clone());
         apply(&world.admin, &id).await.expect(202);
         let failed = until_status(&world.admin, &id, "failed").await;
-        let told = failed["error_message"].as_str().unwrap();
-        assert!(told.contains(reason), "{reason}: {told}");
-        assert_eq!(told.starts_with("download_failed:"), number < 4, "{told}");
+        let message = failed["error_message"].as_str().unwrap();
+        assert!(message.contains(reason), "{reason}: {message}");
+        assert_eq!(message.starts_with("download_failed:"), number < 4, "{message}");
         assert_eq!((&failed["has_firmware_file"], versions(&world)), (&json!(false), Vec::new()));
     }
     assert_eq!(elsewhere.seen("").len(), 0);

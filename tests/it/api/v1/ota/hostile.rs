@@ -17,6 +17,8 @@ async fn bundles_that_do_harm_fail_and_leave_nothing() {
         ("a path that leads out later", bundle().with("a/../../../escaped", b"x").bytes()),
         ("an absolute path", bundle().with(absolute.get(..99).unwrap_or(&absolute), b"x").bytes()),
         ("a link that leads out", bundle().with_link("a", "../1.0.0").with("a/version.txt", b"x").bytes()),
+        ("a file name that no disk takes", bundle().with_long_path(&"x".repeat(300)).bytes()),
+        ("a path that no disk takes", bundle().with_long_path(&format!("{}x", "x/".repeat(300))).bytes()),
         ("a ratio of 1,000 to 1", bundle().with("zeros", &vec![0; 16 << 20]).bytes()),
         ("no archive", b"nonsense".to_vec()),
         ("half an archive", Bundle::of(&"half ".repeat(1000))[..60].to_vec()),

@@ -61,7 +61,7 @@ async fn what_a_worker_left_to_be_verified_is_verified_and_applied() {
     say(FirmwareCommand::Begin { claim }).await.unwrap();
     say(FirmwareCommand::RecordDownload { claim, bundle }).await.unwrap();
     until_status(&world.admin, &id, "verifying").await;
-    // What the one that was killed while it unpacked has left behind.
+    // The remains of the process that was killed while it unpacked.
     let updates = world.config.storage.folder.join("updates");
     std::fs::create_dir_all(updates.join("1.2.0.partial/half")).unwrap();
     let _worker = WorkerProcess::start(&world);

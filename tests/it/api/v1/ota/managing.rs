@@ -74,8 +74,8 @@ async fn what_is_wrong_with_an_update_is_said_and_nothing_is_recorded() {
     let before = world.head().await;
     let versions = ["", "1.2", "v1.2.3", "1.2.3-rc.1", "01.2.3", "../../etc", "1.2.3/..", &"1".repeat(60)];
     for version in versions {
-        let told = world.admin.post(OTA, json!({ "version": version })).await.error(422);
-        assert!(told.contains("1.4.0"), "{told}");
+        let message = world.admin.post(OTA, json!({ "version": version })).await.error(422);
+        assert!(message.contains("1.4.0"), "{message}");
     }
     for (field, value) in [
         ("download_url", "ftp://example.org/f.tar.gz"),
@@ -89,8 +89,8 @@ async fn what_is_wrong_with_an_update_is_said_and_nothing_is_recorded() {
     ] {
         let mut new = json!({"version": "1.2.3"});
         new[field] = json!(value);
-        let told = world.admin.post(OTA, new).await.error(422);
-        assert!(told.starts_with(field) && !told.contains("geheim"), "{told}");
+        let message = world.admin.post(OTA, new).await.error(422);
+        assert!(message.starts_with(field) && !message.contains("geheim"), "{message}");
     }
     assert_eq!(world.head().await, before);
     let bare = world.admin.post(OTA, json!({"version": "1.2.3"})).await.expect(201);
@@ -105,8 +105,8 @@ async fn what_is_wrong_with_an_update_is_said_and_nothing_is_recorded() {
     ] {
         world.admin.post(&apply, wrong).await.error(422);
     }
-    let told = world.admin.send(request("")).await;
-    assert_eq!(told.expect(409)["code"], "no_bundle");
+    let message = world.admin.send(request("")).await;
+    assert_eq!(message.expect(409)["code"], "no_bundle");
     assert_eq!(world.admin.post(&apply, json!({})).await.expect(409)["code"], "no_bundle");
     world.finish().await;
 }

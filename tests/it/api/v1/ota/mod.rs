@@ -7,9 +7,10 @@ mod killed;
 mod managing;
 mod uploading;
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{fs, path::Path};
 
 use serde_json::{Value, json};
+use signalbox_test_support::write_program;
 
 use crate::harness::{Answer, Bundle, Client, Folder, World};
 
@@ -19,7 +20,7 @@ fn path(id: &str) -> String {
     format!("{OTA}/{id}")
 }
 
-/// Uploads a bundle whose file says its version; gives back the key of the update.
+/// Uploads a bundle whose file says its version; returns the key of the update.
 async fn uploaded(world: &World, version: &str) -> String {
     let name = format!("firmware-{version}.tar.gz");
     let made = Bundle::upload(&world.admin, &name, &Bundle::of(version), &[]).await.expect(201);
@@ -40,7 +41,7 @@ async fn roll_back(client: &Client, id: &str) -> Answer {
     client.send(client.request(reqwest::Method::POST, &format!("{}/rollback", path(id)))).await
 }
 
-/// Uploads and applies a version, which comes into force.
+/// Uploads and applies a version, and waits until it is in force.
 async fn in_force(world: &World, version: &str) -> String {
     let id = uploaded(world, version).await;
     apply(&world.admin, &id).await.expect(202);
@@ -48,7 +49,7 @@ async fn in_force(world: &World, version: &str) -> String {
     id
 }
 
-/// Waits until the update is as wanted; gives it back.
+/// Waits until the update meets the condition; returns it.
 #[track_caller]
 fn until(client: &Client, id: &str, is_so: impl FnMut(&Value) -> bool) -> impl Future<Output = Value> {
     client.until(path(id), is_so)
@@ -64,7 +65,7 @@ fn current(world: &World) -> Option<String> {
     fs::read_to_string(world.config.storage.folder.join("updates/current/version.txt")).ok()
 }
 
-/// What lies in the folder of versions; the lock apart, which is always there.
+/// Entries of the folder of versions, except for the lock, which is always there.
 fn versions(world: &World) -> Vec<String> {
     let entries = fs::read_dir(world.config.storage.folder.join("updates"));
     let names = entries.into_iter().flatten().map(|it| it.unwrap().file_name().into_string().unwrap());
@@ -73,16 +74,15 @@ fn versions(world: &World) -> Vec<String> {
     names
 }
 
-/// Writes a hook into `folder`; gives back its path. Each line of its words is `action version previous`.
+/// Writes a hook into `folder`; returns its path. Each line of its words is `action version previous`.
 fn hook(folder: &Folder, script: &str) -> String {
     let text =
         "echo \"$FIRMWARE_ACTION $FIRMWARE_VERSION $FIRMWARE_PREVIOUS_VERSION\" >> \"$(dirname $0)/calls\"";
-    folder.write("hook", format!("#!/bin/sh\n{text}\ncd \"$(dirname $0)\"\n{script}\n"));
-    fs::set_permissions(folder.path("hook"), fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&folder.path("hook"), &format!("#!/bin/sh\n{text}\ncd \"$(dirname $0)\"\n{script}\n"));
     folder.text("hook")
 }
 
-/// What the hook was called with so far.
+/// The calls of the hook so far.
 fn calls(folder: &Folder) -> Vec<String> {
     let text = fs::read_to_string(folder.path("calls")).unwrap_or_default();
     text.lines().map(|line| line.trim().to_owned()).collect()

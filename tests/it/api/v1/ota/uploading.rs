@@ -59,8 +59,8 @@ async fn what_is_no_bundle_is_refused_and_leaves_nothing() {
     upload(fine, &bytes, &[("file_hash_sha256", "x")]).await.error(422);
     upload(fine, &bytes, &[("signature", "x")]).await.error(422);
     upload(fine, &bytes, &[("changelog", &"x".repeat(20_000))]).await.error(422);
-    let told = upload(fine, &bytes, &[("file_hash_sha256", &"ab".repeat(32))]).await.error(400);
-    assert!(told.contains(&sha256(&bytes)), "{told}");
+    let message = upload(fine, &bytes, &[("file_hash_sha256", &"ab".repeat(32))]).await.error(400);
+    assert!(message.contains(&sha256(&bytes)), "{message}");
     let request = |kind: &str, body: &'static str| {
         let request = admin.request(reqwest::Method::POST, "/api/v1/ota/upload");
         request.header("content-type", kind.to_owned()).body(body)

@@ -12,7 +12,7 @@ use crate::harness::{
     Client, Plug, PluginController, RealGateway, Wheel, World, eventually, seconds, webmacs::Browser,
 };
 
-/// A device that counts its readings over all its life, and notes in a file what it reads and what it is told.
+/// A device that counts its readings, and records in a file its readings and the values written to it.
 const COUNTER: &str = r#"
 import os
 from signalbox_plugins import ChannelDescriptor, ChannelDirection, DevicePlugin, PluginInstanceConfig, PluginMeta
@@ -48,7 +48,7 @@ class Plugin(DevicePlugin):
         return self.count
 
     async def _do_write(self, channel_id, value):
-        self.note("told", value)
+        self.note("written", value)
 "#;
 
 struct Bench {
@@ -99,9 +99,8 @@ impl Bench {
     fn notes(&self, what: &str) -> Vec<String> {
         let path: PathBuf = Path::new(self.folder.path()).join("notes");
         let notes = std::fs::read_to_string(path).unwrap_or_default();
-        let wanted =
-            notes.lines().filter_map(|line| line.split_once(' ')).filter(|(found, _)| *found == what);
-        wanted.map(|(_, value)| value.to_owned()).collect()
+        let notes = notes.lines().filter_map(|line| line.split_once(' ')).filter(|(found, _)| *found == what);
+        notes.map(|(_, value)| value.to_owned()).collect()
     }
 
     async fn status(&self) -> Value {
@@ -144,7 +143,7 @@ impl Bench {
         count.fetch_one(&self.world.servers.pool).await.unwrap() > 0
     }
 
-    /// What the device was read, in the order of reading.
+    /// The readings of the device, in order.
     fn readings(&self) -> Vec<f64> {
         self.notes("read").iter().map(|count| count.parse().unwrap()).collect()
     }
@@ -178,24 +177,24 @@ async fn values_flow_and_an_actuator_is_switched() {
     for value in [42.0, 8.0, 9.0, 7.0] {
         let order = json!({"event_public_id": bench.event(1), "value": value});
         bench.world.admin.post("/api/v1/datapoints", order).await.expect(201);
-        eventually(seconds(10), async || bench.notes("told").last() == Some(&format!("{value:?}"))).await;
+        eventually(seconds(10), async || bench.notes("written").last() == Some(&format!("{value:?}"))).await;
     }
-    // What changes is followed without a restart.
+    // A change takes effect without a restart.
     let path = format!("/api/v1/plugins/{}", bench.instance["public_id"].as_str().unwrap());
     bench.world.admin.put(&path, json!({"demo_mode": true})).await.expect(200);
     eventually(seconds(10), async || bench.status().await == "demo").await;
-    assert_eq!(bench.notes("told").last().unwrap(), "0.0", "the safe state");
+    assert_eq!(bench.notes("written").last().unwrap(), "0.0", "the safe state");
     bench.world.admin.put(&path, json!({"demo_mode": false})).await.expect(200);
-    eventually(seconds(10), async || bench.notes("told").last() == Some(&"7.0".to_owned())).await;
+    eventually(seconds(10), async || bench.notes("written").last() == Some(&"7.0".to_owned())).await;
     controller.stop().await;
-    assert_eq!(bench.notes("told").last().unwrap(), "0.0", "the safe state");
+    assert_eq!(bench.notes("written").last().unwrap(), "0.0", "the safe state");
     assert_eq!(bench.status().await, "inactive");
     page.close();
     bench.world.finish().await;
 }
 
-/// As many values as come in ten minutes at one a second are read while there is no service; what there is then dies in the
-/// middle of the backlog.
+/// As many values as arrive in ten minutes at one a second are read while there is no service; the service started
+/// then is killed in the middle of the backlog.
 async fn unplugged(telemetry: &str) {
     const BACKLOG: usize = 600;
     let bench = Bench::with_inputs(10).await;
@@ -216,8 +215,8 @@ async fn unplugged(telemetry: &str) {
     let interrupted = bench.count().await;
     plug.put_into(second.address);
     eventually(seconds(60), async || bench.count().await > interrupted + 100).await;
-    // What a controller cannot send while it stops, it keeps for when it is started again: then in pieces so large that it
-    // sends faster than it reads, however busy the machine.
+    // Values that a controller cannot send while it stops are kept for its next start: then in batches so large that
+    // it sends faster than it reads, however busy the machine.
     controller.stop().await;
     let controller = bench.start_with(&plug.url(), "state", &["--telemetry", telemetry, "--batch", "1000"]);
     let known = bench.notes("read").len();
@@ -265,7 +264,7 @@ async fn a_controller_that_is_killed_loses_nothing_that_was_read_and_leaves_outp
     let mut controller = bench.start(&plug.url());
     let order = json!({"event_public_id": bench.event(5), "value": 42.0});
     bench.world.admin.post("/api/v1/datapoints", order).await.expect(201);
-    eventually(seconds(60), async || bench.notes("told").last() == Some(&"42.0".to_owned())).await;
+    eventually(seconds(60), async || bench.notes("written").last() == Some(&"42.0".to_owned())).await;
     for _ in 0..3 {
         let before = bench.count().await;
         eventually(seconds(60), async || bench.count().await > before).await;
@@ -273,10 +272,10 @@ async fn a_controller_that_is_killed_loses_nothing_that_was_read_and_leaves_outp
         let read = bench.notes("read").len();
         eventually(seconds(60), async || bench.notes("read").len() > read + 50).await;
         controller.kill().await;
-        eventually(seconds(30), async || bench.notes("told").last() == Some(&"0.0".to_owned())).await;
+        eventually(seconds(30), async || bench.notes("written").last() == Some(&"0.0".to_owned())).await;
         plug.put_in();
         controller = bench.start(&plug.url());
-        eventually(seconds(60), async || bench.notes("told").last() == Some(&"42.0".to_owned())).await;
+        eventually(seconds(60), async || bench.notes("written").last() == Some(&"42.0".to_owned())).await;
     }
     let read = bench.notes("read").len();
     eventually(seconds(60), async || bench.count().await > read).await;
@@ -308,8 +307,8 @@ async fn of_two_controllers_one_runs_an_instance_and_the_other_takes_over() {
     eventually(seconds(60), async || bench.is_read_twice()).await;
     plug.put_in();
     // The first one finds that it was replaced, and sends what it has measured.
-    let told = bench.notes("told").len();
-    eventually(seconds(60), async || bench.notes("told").len() > told).await;
+    let written = bench.notes("written").len();
+    eventually(seconds(60), async || bench.notes("written").len() > written).await;
     assert_eq!(bench.status().await, "connected");
     second.stop().await;
     eventually(seconds(60), async || bench.status().await == "connected").await;

@@ -111,7 +111,7 @@ async fn what_a_wheel_brings_replaces_neither_the_library_nor_the_sdk() {
 
 /// While a package does its worst, other requests are answered as ever.
 #[tokio::test]
-async fn nobody_else_notices() {
+async fn other_users_are_not_affected() {
     let world = World::start().await;
     let event = world.admin.post("/api/v1/events", json!({"name": "e", "type": "sensor"})).await.expect(201);
     let done = AtomicBool::new(false);
@@ -121,8 +121,8 @@ async fn nobody_else_notices() {
             "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass",
             "import threading\nwhile True: threading.Thread(target=lambda: [0] * 10**7).start()",
         ] {
-            let (status, told) = upload(&world, code).await;
-            assert_eq!(status, 500, "{code}: {told}");
+            let (status, message) = upload(&world, code).await;
+            assert_eq!(status, 500, "{code}: {message}");
         }
         done.store(true, Ordering::Relaxed);
     };
@@ -159,8 +159,8 @@ async fn code_that_loops_when_an_instance_is_made_is_ended() {
         let body = json!({"plugin_id": "weather", "instance_name": name, "config_json": config});
         world.admin.post("/api/v1/plugins", body).await
     };
-    let told = make("one", 4).await.error(422);
-    assert!(told.contains("computing time") || told.contains("longer than"), "{told}");
+    let message = make("one", 4).await.error(422);
+    assert!(message.contains("computing time") || message.contains("longer than"), "{message}");
     assert_eq!(world.admin.get("/api/v1/events").await.expect(200)["total"], 0);
     make("two", 3).await.expect(201);
     world.finish().await;
@@ -170,12 +170,12 @@ async fn code_that_loops_when_an_instance_is_made_is_ended() {
 async fn code_that_loops_is_ended() {
     let world = World::start().await;
     let begun = Instant::now();
-    let (status, told) = upload(&world, "while True: pass").await;
-    assert_eq!(status, 500, "{told}");
-    assert!(told.contains("computing time") || told.contains("longer than"), "{told}");
-    let (status, told) = upload(&world, "import time; time.sleep(1000)").await;
-    assert_eq!(status, 500, "{told}");
-    assert!(told.contains("longer than") && begun.elapsed() < seconds(180), "{told}");
+    let (status, message) = upload(&world, "while True: pass").await;
+    assert_eq!(status, 500, "{message}");
+    assert!(message.contains("computing time") || message.contains("longer than"), "{message}");
+    let (status, message) = upload(&world, "import time; time.sleep(1000)").await;
+    assert_eq!(status, 500, "{message}");
+    assert!(message.contains("longer than") && begun.elapsed() < seconds(180), "{message}");
     assert_eq!(upload(&world, "").await.0, 201);
     world.finish().await;
 }
@@ -183,8 +183,8 @@ async fn code_that_loops_is_ended() {
 #[tokio::test]
 async fn code_that_takes_all_memory_fails_alone() {
     let world = World::start().await;
-    let (status, told) = upload(&world, "b = bytearray(8 << 30)").await;
-    assert!(status == 500 && told.contains("MemoryError"), "{status} {told}");
+    let (status, message) = upload(&world, "b = bytearray(8 << 30)").await;
+    assert!(status == 500 && message.contains("MemoryError"), "{status} {message}");
     assert_eq!(upload(&world, "").await.0, 201);
     world.finish().await;
 }
@@ -199,8 +199,8 @@ async fn code_cannot_start_processes() {
         "import os\nos.kill(os.getppid(), 9)",
         "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\nassert libc.syscall(435, 0, 0) != -1, 'no clone3'",
     ] {
-        let (status, told) = upload(&world, code).await;
-        assert_eq!(status, 500, "{code}: {told}");
+        let (status, message) = upload(&world, code).await;
+        assert_eq!(status, 500, "{code}: {message}");
     }
     assert_eq!(upload(&world, "").await.0, 201);
     world.finish().await;
@@ -212,8 +212,8 @@ async fn code_cannot_reach_the_network() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let code = format!("import socket\nsocket.create_connection(('127.0.0.1', {port}), 5)");
-    let (status, told) = upload(&world, &code).await;
-    assert!(status == 500 && told.contains("not permitted"), "{status} {told}");
+    let (status, message) = upload(&world, &code).await;
+    assert!(status == 500 && message.contains("not permitted"), "{status} {message}");
     let came = tokio::time::timeout(std::time::Duration::from_millis(200), listener.accept()).await;
     assert!(came.is_err(), "somebody connected");
     world.finish().await;
@@ -225,9 +225,9 @@ async fn code_sees_no_secret_and_changes_no_file() {
     let folder = world.config.storage.folder.display().to_string();
     let secret = "the-password-of-the-database";
     std::fs::write(world.config.storage.folder.join("secret"), secret).unwrap();
-    let (status, told) = upload(&world, "import os\nfound = dict(os.environ)").await;
-    assert_eq!(status, 201, "{told}");
-    assert!(!told.contains("postgres") && !told.contains("DATABASE"), "{told}");
+    let (status, message) = upload(&world, "import os\nfound = dict(os.environ)").await;
+    assert_eq!(status, 201, "{message}");
+    assert!(!message.contains("postgres") && !message.contains("DATABASE"), "{message}");
     let server = std::process::id();
     for path in [
         format!("{folder}/secret"),
@@ -238,11 +238,12 @@ async fn code_sees_no_secret_and_changes_no_file() {
         format!("/proc/{server}/mem"),
         format!("/proc/{server}/maps"),
     ] {
-        let (status, told) = upload(&world, &format!("found = open({path:?}).read()")).await;
-        assert!(status == 500 && told.contains("PermissionError"), "{path}: {status} {told}");
+        let (status, message) = upload(&world, &format!("found = open({path:?}).read()")).await;
+        assert!(status == 500 && message.contains("PermissionError"), "{path}: {status} {message}");
     }
-    let (_, told) = upload(&world, "import os\nfound = open(f'/proc/{os.getppid()}/environ').read()").await;
-    assert!(told.contains("PermissionError"), "{told}");
+    let (_, message) =
+        upload(&world, "import os\nfound = open(f'/proc/{os.getppid()}/environ').read()").await;
+    assert!(message.contains("PermissionError"), "{message}");
     // Nor of the memory of the server, or over the socket of its database.
     for code in [
         format!("import ctypes\nassert ctypes.CDLL(None).ptrace(16, {server}, 0, 0) == 0, 'Error'"),
@@ -255,9 +256,39 @@ async fn code_sees_no_secret_and_changes_no_file() {
         format!("import os\nos.unlink('{folder}/secret')"),
         format!("import os\nos.rename('{folder}/secret', '{folder}/other')"),
     ] {
-        let (status, told) = upload(&world, &code).await;
-        assert!(status == 500 && !told.contains("root:"), "{code}: {status} {told}");
+        let (status, message) = upload(&world, &code).await;
+        assert!(status == 500 && !message.contains("root:"), "{code}: {status} {message}");
     }
     assert_eq!(std::fs::read_to_string(world.config.storage.folder.join("secret")).unwrap(), secret);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn code_signals_no_other_process_and_empties_no_file() {
+    let world = World::start().await;
+    assert_eq!(upload(&world, "").await.0, 201);
+    let server = std::process::id();
+    let plugins = world.config.storage.folder.join("plugins");
+    let sdk = std::fs::read_dir(&plugins).unwrap().map(|entry| entry.unwrap().path());
+    let sdk = sdk.into_iter().find(|path| path.display().to_string().contains("/sdk-")).unwrap();
+    let text = || std::fs::read_to_string(sdk.join("signalbox_plugins/__init__.py")).unwrap();
+    let before = text();
+    assert!(!before.is_empty());
+    let call = "import ctypes, platform\ntgkill = 234 if platform.machine() == 'x86_64' else 131\n";
+    for code in [
+        format!("{call}assert ctypes.CDLL(None).syscall(tgkill, {server}, {server}, 0) == 0, 'Error'"),
+        "import os, signalbox_plugins\nos.open(signalbox_plugins.__file__, os.O_RDONLY | os.O_TRUNC)"
+            .to_owned(),
+        "import os\nos.open(os.__file__, os.O_RDONLY | os.O_TRUNC)".to_owned(),
+        "import os, signalbox_plugins\nos.truncate(signalbox_plugins.__file__, 0)".to_owned(),
+    ] {
+        let (status, message) = upload(&world, &code).await;
+        assert_eq!(status, 500, "{code}: {message}");
+    }
+    assert_eq!(text(), before);
+    // A change that affects all runs alike is repaired before the next description.
+    std::fs::write(sdk.join("signalbox_plugins/__init__.py"), "raise SystemExit('harm')").unwrap();
+    assert_eq!(upload(&world, "").await.0, 201);
+    assert_eq!(text(), before);
     world.finish().await;
 }

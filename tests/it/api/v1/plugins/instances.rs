@@ -1,9 +1,14 @@
 use chrono::{SubsecRound, TimeDelta};
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
+use signalbox_domain::{
+    identity::{ApiToken, ApiTokenCommand, NewApiToken},
+    kernel::UserId,
+};
+use signalbox_test_support::metadata;
 
 use super::WEATHER;
-use crate::harness::{Receiver, Wheel, World};
+use crate::harness::{Client, Receiver, Wheel, World, eventually, seconds, sha256};
 
 async fn instance(world: &World, body: Value) -> Value {
     world.admin.post("/api/v1/plugins", body).await.expect(201)
@@ -79,9 +84,9 @@ async fn wrong_instances_are_refused_and_leave_no_events() {
     refused(json!({"plugin_id": "nobody", "instance_name": "Two"}), 404).await;
     refused(json!({"plugin_id": "system", "instance_name": "One"}), 409).await;
     for config in ["no json", "[]", r#"{"poll_interval_ms": 5}"#] {
-        let told =
+        let message =
             refused(json!({"plugin_id": "system", "instance_name": "Two", "config_json": config}), 422).await;
-        assert!(told.starts_with("config_json"), "{told}");
+        assert!(message.starts_with("config_json"), "{message}");
     }
     assert_eq!(events(&world).await, Vec::<Value>::new());
     assert_eq!(world.admin.get("/api/v1/plugins").await.expect(200)["total"], 1);
@@ -162,7 +167,7 @@ async fn instances_and_mappings_are_changed_linked_and_deleted() {
 }
 
 #[tokio::test]
-async fn receivers_are_told_which_instance_a_value_comes_from() {
+async fn receivers_see_the_plugin_instance_of_a_value() {
     let world = World::start().await;
     let receiver = Receiver::start().await;
     let made = instance(&world, json!({"plugin_id": "system", "instance_name": "Cellar"})).await;
@@ -204,9 +209,9 @@ async fn a_status_is_believed_for_a_minute_and_recorded_when_it_changes() {
         let body = json!({"status": status, "error_message": error});
         operator.put(&format!("{path}/status"), body).await.expect(200)
     };
-    let told = report("error", Some("no device")).await;
-    assert_eq!((&told["status"], &told["error_message"]), (&json!("error"), &json!("no device")));
-    assert_eq!(told["updated_on"], made["updated_on"]);
+    let shown = report("error", Some("no device")).await;
+    assert_eq!((&shown["status"], &shown["error_message"]), (&json!("error"), &json!("no device")));
+    assert_eq!(shown["updated_on"], made["updated_on"]);
     for _ in 0..3 {
         report("connected", None).await;
     }
@@ -266,7 +271,7 @@ async fn an_instance_is_claimed_by_one_controller_until_it_lets_go_or_is_silent(
     assert_eq!(claim("a", &[&one, &two, &"unknown".to_owned()]).await, both);
     assert_eq!(claim("b", &[&one, &two]).await, Vec::<String>::new());
     clock.advance(TimeDelta::seconds(20));
-    // What it does not claim again is free at once.
+    // An instance that is not claimed again is free at once.
     assert_eq!(claim("a", &[&one]).await, vec![one.clone()]);
     assert_eq!(claim("b", &[&one, &two]).await, vec![two.clone()]);
     clock.advance(TimeDelta::seconds(20));
@@ -277,5 +282,205 @@ async fn an_instance_is_claimed_by_one_controller_until_it_lets_go_or_is_silent(
     let many = vec![one; 1001];
     let body = json!({"controller": "a", "instances": many});
     operator.post("/api/v1/plugins/claims", body).await.error(422);
+    world.finish().await;
+}
+
+/// A plugin with a secret in its configuration.
+fn with_secret() -> Wheel {
+    let field = "    stations: int = Field(default=1";
+    let secret = "    key: str = Field(default='', json_schema_extra={'writeOnly': True})\n";
+    Wheel::new("weather_plugin", "signalbox.plugins", &WEATHER.replace(field, &format!("{secret}{field}")))
+}
+
+fn key_of(instance: &Value) -> Value {
+    serde_json::from_str::<Value>(instance["config_json"].as_str().unwrap()).unwrap()["key"].clone()
+}
+
+async fn token(owner: &Client, body: Value) -> (Client, String) {
+    let made = owner.post("/api/v1/tokens", body).await.expect(201);
+    (owner.with_token(made["token"].as_str().unwrap()), made["public_id"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn secrets_of_a_configuration_are_shown_to_controllers_alone() {
+    const SECRET: &str = "k3y-of-the-station";
+    let world = World::start().await;
+    with_secret().upload(&world.admin).await.expect(201);
+    let config = json!({"key": SECRET, "stations": 2}).to_string();
+    let body = json!({"plugin_id": "weather", "instance_name": "Roof", "config_json": config});
+    let made = instance(&world, body).await;
+    let path = path(&made);
+    let operator = world.user("operator", "operator").await;
+    let (program, _) = token(&operator, json!({"name": "program"})).await;
+    let (controller, _) = token(&operator, json!({"name": "controller", "controller": true})).await;
+    for client in [&world.admin, &operator, &program] {
+        for answer in [client.get(&path).await, client.get("/api/v1/plugins").await] {
+            let text = answer.expect(200).to_string();
+            assert!(!text.contains(SECRET) && text.contains("[redacted]"), "{text}");
+        }
+    }
+    assert_eq!(key_of(&controller.get(&path).await.expect(200)), SECRET);
+    assert_eq!(key_of(&controller.get("/api/v1/plugins").await.expect(200)["data"][0]), SECRET);
+    let viewer = world.user("viewer", "viewer").await;
+    viewer.post("/api/v1/tokens", json!({"name": "t", "controller": true})).await.error(403);
+    // The shown configuration is sent back: unchanged, it changes nothing; with another value, the secret stays.
+    let shown = operator.get(&path).await.expect(200)["config_json"].clone();
+    operator.put(&path, json!({"config_json": shown})).await.expect(200);
+    assert_eq!(world.count_events("plugin_instance_updated").await, 0);
+    let other = shown.as_str().unwrap().replace('2', "3");
+    let changed = operator.put(&path, json!({"config_json": other})).await.expect(200);
+    assert!(!changed.to_string().contains(SECRET), "{changed}");
+    let seen = controller.get(&path).await.expect(200);
+    assert_eq!(key_of(&seen), SECRET);
+    assert!(seen["config_json"].as_str().unwrap().contains('3'), "{seen}");
+    let nothing_known = json!({"plugin_id": "weather", "instance_name": "B", "config_json": other});
+    operator.post("/api/v1/plugins", nothing_known).await.error(422);
+    world.finish().await;
+}
+
+/// Makes a token as an earlier version made it, which did not know of controllers.
+async fn old_token(world: &World, owner: &Client, name: &str) -> Client {
+    let me = owner.get("/api/v1/auth/me").await.expect(200);
+    let secret = format!("sb_{name}{}", "x".repeat(43));
+    let new = NewApiToken {
+        user: UserId(me["public_id"].as_str().unwrap().parse().unwrap()),
+        name: name.to_owned(),
+        secret_sha256: sha256(secret.as_bytes()).parse().unwrap(),
+        expires_at: None,
+        controller: None,
+    };
+    let command = ApiTokenCommand::Create(new);
+    world.servers.bus.send::<ApiToken>(world.clock.new_id(), None, &metadata(), &command).await.unwrap();
+    let client = owner.with_token(&secret);
+    eventually(seconds(10), async || client.get("/api/v1/auth/me").await.status == 200).await;
+    client
+}
+
+#[tokio::test]
+async fn an_older_token_that_reported_is_a_controllers() {
+    let world = World::start().await;
+    with_secret().upload(&world.admin).await.expect(201);
+    let config = json!({"key": "k"}).to_string();
+    let body = json!({"plugin_id": "weather", "instance_name": "Roof", "config_json": config});
+    let path = path(&instance(&world, body).await);
+    let (one, other) = (world.user("one", "operator").await, world.user("other", "operator").await);
+    // The report is in the log before its token is asked about, as after an update of the service.
+    one.put(&format!("{path}/status"), json!({"status": "connected"})).await.expect(200);
+    let (reported, silent) = (old_token(&world, &one, "a").await, old_token(&world, &other, "b").await);
+    for _ in 0..2 {
+        assert_eq!(key_of(&reported.get(&path).await.expect(200)), "k");
+        assert_eq!(key_of(&silent.get(&path).await.expect(200)), "[redacted]");
+    }
+    let listed = async || one.get("/api/v1/tokens").await.expect(200)["data"][0]["controller"] == json!(true);
+    eventually(seconds(10), listed).await;
+    // The other one shows what it is by its first report.
+    silent.put(&format!("{path}/status"), json!({"status": "connected"})).await.expect(200);
+    eventually(seconds(10), async || key_of(&silent.get(&path).await.expect(200)) == "k").await;
+    // A new token without the flag stays without.
+    let (program, _) = token(&other, json!({"name": "program"})).await;
+    program.put(&format!("{path}/status"), json!({"status": "connected"})).await.expect(200);
+    assert_eq!(key_of(&program.get(&path).await.expect(200)), "[redacted]");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn instances_are_listed_oldest_first_unless_sorted() {
+    let world = World::start().await;
+    for name in ["One", "Two", "Three"] {
+        let body = json!({"plugin_id": "system", "instance_name": name, "auto_create_events": false});
+        instance(&world, body).await;
+    }
+    let names = async |query: &str| {
+        let page = world.admin.get(&format!("/api/v1/plugins?{query}")).await.expect(200);
+        let names = page["data"].as_array().unwrap().iter().map(|row| row["instance_name"].clone());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(names("").await, ["One", "Two", "Three"]);
+    assert_eq!(names("page_size=1").await, ["One"]);
+    assert_eq!(names("sort=newest").await, ["Three", "Two", "One"]);
+    // Every other list of service 2 is the newest first, and sorted the same way.
+    for path in
+        ["experiments", "dashboards", "logging", "webhooks", "rules", "ota", "users", "tokens", "events"]
+    {
+        for sort in ["newest", "oldest"] {
+            world.admin.get(&format!("/api/v1/{path}?sort={sort}")).await.expect(200);
+        }
+        world.admin.get(&format!("/api/v1/{path}?sort=sideways")).await.error(422);
+    }
+    world.finish().await;
+}
+
+fn names(rows: &Value) -> Vec<&str> {
+    rows.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect()
+}
+
+fn linked(mapping: &Value) -> String {
+    mapping["event_public_id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn deleted_instance_takes_the_events_that_it_created_with_it() {
+    let world = World::start().await;
+    // One of its channels finds an event that is there already.
+    let known = json!({"name": "Plant – Humidity", "type": "sensor"});
+    world.admin.post("/api/v1/events", known).await.expect(201);
+    let made = instance(&world, json!({"plugin_id": "simulated", "instance_name": "Plant"})).await;
+    let mappings = made["channel_mappings"].as_array().unwrap();
+    assert_eq!(events(&world).await.len(), 9);
+    // Another instance maps one of its events, and a rule watches two others.
+    let bare = json!({"plugin_id": "system", "instance_name": "Bare", "auto_create_events": false});
+    let bare = instance(&world, bare).await;
+    let (shared, first, unmapped) = (linked(&mappings[0]), linked(&mappings[1]), linked(&mappings[2]));
+    let extra = json!({"channel_id": "x", "channel_name": "x", "direction": "input", "unit": "", "event_public_id": shared});
+    world.admin.post(&format!("{}/channels", path(&bare)), extra).await.expect(201);
+    for (name, event) in [("on first", &first), ("on shared", &shared)] {
+        let rule = json!({"name": name, "event_public_id": event, "operator": "gt", "threshold": 1,
+            "action_type": "log"});
+        world.admin.post("/api/v1/rules", rule).await.expect(201);
+    }
+    let point = json!({"value": 4.5, "event_public_id": first});
+    let point = world.admin.post("/api/v1/datapoints", point).await.expect(201);
+    // It created this one too, though it maps it no longer.
+    let mapping = format!("{}/channels/{}", path(&made), mappings[2]["public_id"].as_str().unwrap());
+    world.admin.delete(&mapping).await.expect(200);
+    let stale = world.admin.request(reqwest::Method::DELETE, &path(&made)).header("if-match", "\"1\"");
+    world.admin.send(stale).await.error(412);
+    assert_eq!(events(&world).await.len(), 9);
+    let gone = world.admin.delete(&path(&made)).await.expect(200);
+    assert_eq!(gone["status"], "success");
+    let deleted = names(&gone["deleted_events"]);
+    assert_eq!(deleted.len(), 7, "{deleted:?}");
+    assert!(
+        gone["deleted_events"].as_array().unwrap().iter().any(|event| event["public_id"] == json!(unmapped))
+    );
+    assert_eq!(names(&gone["disabled_rules"]), ["on first"]);
+    let left = events(&world).await;
+    let mut left: Vec<_> = left.iter().map(|event| event["public_id"].as_str().unwrap().to_owned()).collect();
+    left.sort();
+    let mut expected = vec![shared, linked(&mappings[6])];
+    expected.sort();
+    assert_eq!(left, expected);
+    let rules = world.admin.get("/api/v1/rules?sort=oldest").await.expect(200);
+    let enabled: Vec<_> =
+        rules["data"].as_array().unwrap().iter().map(|rule| rule["enabled"].clone()).collect();
+    assert_eq!(enabled, [false, true]);
+    // Datapoints stay.
+    let shown = format!("/api/v1/datapoints/{}", point["public_id"].as_str().unwrap());
+    assert_eq!(world.admin.get(&shown).await.expect(200)["value"], 4.5);
+    // Their names are free: the same instance can be made again.
+    instance(&world, json!({"plugin_id": "simulated", "instance_name": "Plant"})).await;
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn deleted_instance_leaves_its_events_when_asked_to() {
+    let world = World::start().await;
+    let made = instance(&world, json!({"plugin_id": "system", "instance_name": "One"})).await;
+    let before = events(&world).await;
+    assert!(!before.is_empty());
+    world.admin.delete(&format!("{}?keep_events=perhaps", path(&made))).await.error(422);
+    let gone = world.admin.delete(&format!("{}?keep_events=true", path(&made))).await.expect(200);
+    assert_eq!((&gone["deleted_events"], &gone["disabled_rules"]), (&json!([]), &json!([])));
+    assert_eq!(events(&world).await, before);
     world.finish().await;
 }

@@ -6,7 +6,7 @@ mod instances;
 mod packages;
 
 /// A weather station for the SDK of Signalbox, whose channels follow from its configuration.
-const WEATHER: &str = r#"
+pub const WEATHER: &str = r#"
 from signalbox_plugins import ChannelDescriptor, ChannelDirection, DevicePlugin, Field, PluginInstanceConfig, PluginMeta
 
 class Config(PluginInstanceConfig):

@@ -113,7 +113,8 @@ async fn what_is_no_wheel_with_plugins_is_refused() {
     let fine = || Wheel::new("fine", "signalbox.plugins", WEATHER);
     upload("fine.zip", &fine().bytes()).await.error(400);
     upload("", b"x").await.error(400);
-    upload("a.whl", b"not an archive").await.error(422);
+    let refused = upload("a.whl", b"not an archive").await.expect(422);
+    assert_eq!(refused["errors"][0]["pointer"], "/file", "{refused}");
     let without = Wheel::bare("a").with("a/__init__.py", b"").bytes();
     assert!(upload("a.whl", &without).await.error(422).contains("METADATA"));
     let scripts = Wheel::new("a", "console_scripts", WEATHER).bytes();
@@ -128,19 +129,19 @@ async fn what_is_no_wheel_with_plugins_is_refused() {
         ("class Plugin: pass", "subclass of DevicePlugin"),
         ("x = 1", "cannot be loaded"),
     ] {
-        let told = Wheel::new("broken", "signalbox.plugins", source).upload(&world.admin).await.error(500);
-        assert!(told.contains(reason), "{told}");
+        let message = Wheel::new("broken", "signalbox.plugins", source).upload(&world.admin).await.error(500);
+        assert!(message.contains(reason), "{message}");
     }
     let built_in = WEATHER.replace("id=\"weather\"", "id=\"simulated\"");
     Wheel::new("imitation", "signalbox.plugins", &built_in).upload(&world.admin).await.error(409);
     assert_eq!(packages(&world).await, Vec::<Value>::new());
-    // What failed has left nothing in the way.
+    // A failed upload leaves no obstacle.
     fine().upload(&world.admin).await.expect(201);
     world.finish().await;
 }
 
 #[tokio::test]
-async fn what_a_wheel_needs_is_there_or_it_is_refused_and_told_what_is_missing() {
+async fn a_wheel_with_missing_requirements_is_refused_with_their_names() {
     let world = World::start().await;
     let upload = async |needs: &[&str]| {
         let wheel = Wheel::that_needs("weather_plugin", "signalbox.plugins", WEATHER, needs);
@@ -152,9 +153,12 @@ async fn what_a_wheel_needs_is_there_or_it_is_refused_and_told_what_is_missing()
         "signalbox-controller",
     ])
     .await;
-    let told = refused.error(422);
-    assert!(told.contains("pymodbus-that-is-not-there (>=3.0)") && told.contains("another-one"), "{told}");
-    assert!(!told.contains("signalbox-controller") && packages(&world).await.is_empty(), "{told}");
+    let message = refused.error(422);
+    assert!(
+        message.contains("pymodbus-that-is-not-there (>=3.0)") && message.contains("another-one"),
+        "{message}"
+    );
+    assert!(!message.contains("signalbox-controller") && packages(&world).await.is_empty(), "{message}");
     // The SDK in all its names, libraries that it stands in for, other machines, extras.
     upload(&[
         "webmacs-plugins-core>=1.0.0",
@@ -219,7 +223,7 @@ async fn equal_uploads_at_once_over_two_gateways_are_one() {
     };
     let sent = (0..6).map(|index| upload(&clients[index % 2]));
     for answer in join_all(sent).await {
-        // Of two that come to the store together the newer one goes on.
+        // Of two concurrent uploads the newer one continues.
         assert!([201, 503].contains(&answer.status), "{}", answer.text());
     }
     let made = upload(&clients[0]).await.expect(201);

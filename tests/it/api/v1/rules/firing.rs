@@ -34,7 +34,7 @@ async fn a_rule_that_fires_writes_an_entry_and_remembers_when() {
         let rule = world.admin.get(&path(&rule)).await.expect(200);
         (rule["last_triggered_at"] == firing["occurred_at"]).then_some(rule)
     });
-    assert_eq!(shown.await["updated_on"], rule["updated_on"], "nobody has changed it");
+    assert_eq!(shown.await["updated_on"], rule["updated_on"], "a firing is not a change");
     let entry = eventually_some(seconds(10), async || {
         let page = world.admin.get("/api/v1/logging?source=rules").await.expect(200);
         page["data"].get(0).cloned()
@@ -56,7 +56,7 @@ async fn every_value_of_a_batch_is_judged_in_order() {
     world.admin.post("/api/v1/datapoints/batch", json!({ "datapoints": items })).await.expect(201);
     send(&world.admin, &boiler, [10.0, 14.0]).await;
     assert_eq!(fired(&world).await, [11.0, 13.0, 12.0, 14.0]);
-    // More than goes into one command.
+    // More than fits into one command.
     send(&world.admin, &boiler, (0..1000).map(|number| 1000.0 + f64::from(number))).await;
     let all = fired(&world).await;
     assert!(all[4..].iter().copied().eq((0..1000).map(|number| 1000.0 + f64::from(number))));
@@ -89,8 +89,8 @@ async fn the_cooldown_passes_between_two_firings() {
     let mut rule = above_10("too hot", &event);
     rule["cooldown_seconds"] = json!(60);
     let rule = create(&world, rule).await;
-    for (number, pause) in [(11.0, 59), (12.0, 1), (13.0, 30), (9.0, 29), (14.0, 1), (15.0, 0), (16.0, 0)] {
-        send_and_wait(&world, &event, number, pause).await;
+    for (number, after) in [(11.0, 59), (12.0, 1), (13.0, 30), (9.0, 29), (14.0, 1), (15.0, 0), (16.0, 0)] {
+        send_and_wait(&world, &event, number, after).await;
     }
     assert_eq!(fired(&world).await, [11.0, 13.0, 15.0]);
     // A device whose clock is ahead silences nothing: what counts is when values come in.
@@ -115,7 +115,7 @@ async fn a_rule_is_in_force_from_its_answer_on_at_every_gateway() {
     let other_gateway = world.another_gateway().await;
     let there = world.admin.at(&other_gateway);
     let event = event(&world, "boiler").await;
-    // What came in before does not matter.
+    // Earlier values do not count.
     send(&there, &event, [50.0]).await;
     let rule = create(&world, above_10("too hot", &event)).await;
     let mut expected = Vec::new();

@@ -21,7 +21,7 @@ async fn a_rule_is_made_shown_changed_and_deleted() {
     assert_eq!(shown.header("etag"), Some("\"1\""));
     let shown = shown.expect(200);
     assert_eq!((&shown["threshold_high"], &shown["event_public_id"]), (&json!(90.0), &json!(event)));
-    // What is left out stays, null clears what may be empty.
+    // Omitted fields keep their values, null clears optional ones.
     let to_log =
         json!({"operator": "gte", "threshold_high": null, "action_type": "log", "webhook_event_type": null});
     let changed = world.admin.put(&path(&made), to_log).await.expect(200);

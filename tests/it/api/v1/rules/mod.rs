@@ -32,7 +32,7 @@ pub async fn send(client: &Client, event: &str, values: impl IntoIterator<Item =
     client.post("/api/v1/datapoints/batch", json!({ "datapoints": items })).await.expect(201);
 }
 
-/// What the rules fired on, in the order of the log, once they have judged all that came in.
+/// The firings in the order of the log, once the rules have evaluated all values.
 pub async fn firings(world: &World) -> Vec<Value> {
     let pool = &world.servers.pool;
     let behind = "SELECT count(*) FROM ops.rule_shards s, log_head h

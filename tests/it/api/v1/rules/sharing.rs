@@ -86,7 +86,7 @@ async fn what_is_judged_by_two_at_once_fires_once() {
 }
 
 #[tokio::test]
-async fn a_worker_that_dies_is_followed_by_one_that_misses_nothing() {
+async fn the_successor_of_a_crashed_worker_misses_nothing() {
     let mut world = World::start().await;
     let event = event(&world, "boiler").await;
     create(&world, above_10("too hot", &event)).await;

@@ -40,7 +40,7 @@ async fn a_verified_address_links_the_account_that_has_it() {
 }
 
 #[tokio::test]
-async fn an_admin_is_not_linked_but_one_who_is_linked_may_become_admin() {
+async fn an_admin_is_not_linked_but_a_linked_user_may_become_admin() {
     let site = Site::start(json!({"boss": person("boss"), "ada": person("ada")})).await;
     site.world.user("boss", "admin").await;
     let outcome = site.come_as("boss").await;
@@ -108,7 +108,7 @@ async fn a_deleted_user_does_not_get_in_until_an_admin_makes_an_account() {
 }
 
 #[tokio::test]
-async fn where_accounts_are_not_made_only_those_get_in_who_have_one() {
+async fn without_new_accounts_only_existing_users_log_in() {
     let people = json!({"ada": person("ada"), "bob": person("bob")});
     let provider = OpenIdProvider::start(PUBLIC, people).await;
     let world = World::with(|config| {

@@ -38,7 +38,7 @@ async fn a_person_logs_in_in_a_browser() {
 }
 
 #[tokio::test]
-async fn a_person_who_declines_is_told_so_in_a_browser() {
+async fn a_declined_login_is_reported_in_a_browser() {
     let (world, _provider, mut browser) = open_login(json!({})).await;
     browser.until("document.querySelector('a[href$=abort]').click(); true").await;
     browser.until("location.href.startsWith('http://signalbox.test/sso-callback?')").await;

@@ -1,4 +1,4 @@
-//! Every way in which nobody gets in.
+//! Logins that fail.
 
 use chrono::TimeDelta;
 use reqwest::Url;
@@ -87,7 +87,7 @@ async fn a_code_that_another_browser_was_given_is_not_taken() {
 }
 
 #[tokio::test]
-async fn what_the_provider_declines_is_told() {
+async fn a_refusal_by_the_provider_is_reported() {
     let site = Site::start(json!({})).await;
     for (said, expected) in [
         ("access_denied", "access_denied"),
@@ -119,7 +119,7 @@ async fn a_token_with_a_claim_that_is_not_as_it_has_to_be_is_not_believed() {
         json!({"exp": now - 3600}),
         json!({"iat": now - 3600}),
         json!({"iat": now + 3600}),
-        // The person of the token is not the one of whom the provider tells the address.
+        // The token's subject differs from the user info's.
         json!({"sub": "somebody else"}),
     ] {
         site.provider.lie(lie.clone()).await;
@@ -155,7 +155,7 @@ async fn an_address_that_is_not_verified_makes_and_links_nothing() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_down_is_told_before_and_in_the_middle() {
+async fn a_provider_outage_is_reported_before_and_during_a_login() {
     let clock = clock(TimeDelta::minutes(8));
     let provider = OpenIdProvider::start(PUBLIC, json!({"ada": person("ada")})).await;
     let mut site = Site::at(clock.clone(), provider).await;
@@ -166,7 +166,7 @@ async fn a_provider_that_is_down_is_told_before_and_in_the_middle() {
     site.expect_failure(outcome, "provider_unavailable").await;
     clock.advance(TimeDelta::hours(1));
     let answer = site.browser().get("/api/v1/auth/sso/authorize").await;
-    assert_eq!(Outcome::read(answer.header("location").unwrap()), error("provider_unavailable"));
+    assert_eq!(Outcome::read(answer.header("location").unwrap(), ""), error("provider_unavailable"));
     assert_eq!(answer.header("set-cookie"), None);
     site.finish().await;
 }
@@ -203,7 +203,7 @@ async fn a_provider_that_answers_anything_else_costs_a_bounded_time_and_is_not_b
         provider.behave(move |_| reply.clone());
         for _ in 0..3 {
             let answer = browser.get("/api/v1/auth/sso/authorize").await;
-            let outcome = Outcome::read(answer.header("location").unwrap());
+            let outcome = Outcome::read(answer.header("location").unwrap(), "");
             assert_eq!(outcome, error("provider_unavailable"), "{shown}");
         }
         assert_eq!(provider.seen("GET /.well-known/openid-configuration").len(), 1, "{shown}");
@@ -228,9 +228,9 @@ async fn logins_by_the_provider_count_like_those_by_password() {
         assert_eq!(outcome, error("invalid_state"));
     }
     for _ in 0..2 {
-        super::exchange(&client, "nobody's").await.error(400);
+        super::exchange(&client, &"nobody's".into()).await.error(400);
     }
-    super::exchange(&client, "nobody's").await.error(429);
+    super::exchange(&client, &"nobody's".into()).await.error(429);
     let entries = world.count_events("log_entry_written").await;
     assert_eq!(come_back(&client, "/api/v1/auth/sso/callback", None).await, error("rate_limited"));
     assert_eq!(

@@ -28,14 +28,27 @@ struct Site {
 struct Begun {
     /// The provider's page.
     page: String,
-    /// What the browser sends back.
+    /// The cookie that the browser sends back.
     cookie: String,
 }
 
-/// How a browser comes to the front end.
+/// A code for the front end, and the cookie of the browser that was given it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Code {
+    text: String,
+    cookie: String,
+}
+
+impl From<&str> for Code {
+    fn from(text: &str) -> Self {
+        Self { text: text.to_owned(), ..Self::default() }
+    }
+}
+
+/// The browser's return to the front end.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
-    Code(String),
+    Code(Code),
     Error(String),
 }
 
@@ -54,14 +67,14 @@ impl Site {
         self.world.anonymous()
     }
 
-    /// Goes to the provider with nobody logged in there, and comes back as `login`.
+    /// Opens the provider without a login there, and returns as `login`.
     async fn come_as(&self, login: &str) -> Outcome {
         let begun = begin(&self.browser()).await;
         let back = Surfer::new().log_in(&begun.page, login).await;
         come_back(&self.browser(), &back, Some(&begun.cookie)).await
     }
 
-    /// The whole way; gives back the user record.
+    /// The whole way; returns the user record.
     async fn log_in(&self, login: &str) -> Value {
         let code = self.come_as(login).await.code();
         let out = exchange(&self.browser(), &code).await.expect(200);
@@ -73,11 +86,11 @@ impl Site {
 
     /// The newest entry about a login of `kind` that mentions `content`. Some are of the same time as that of the world's admin.
     async fn last_entry(&self, kind: &str, content: &str) -> Value {
-        let wanted = format!("/api/v1/logging?source=auth&type={kind}&content={content}&page_size=1");
-        self.world.admin.get(&wanted).await.expect(200)["data"][0].clone()
+        let entries = format!("/api/v1/logging?source=auth&type={kind}&content={content}&page_size=1");
+        self.world.admin.get(&entries).await.expect(200)["data"][0].clone()
     }
 
-    /// Fails unless `outcome` is this error, told in words, and written down.
+    /// Fails unless `outcome` is this error, explained in words and logged.
     async fn expect_failure(&self, outcome: Outcome, code: &str) {
         assert_eq!(outcome, Outcome::Error(code.to_owned()));
         let content = self.last_entry("warning", "sign-on").await["content"].clone();
@@ -91,15 +104,15 @@ impl Site {
 }
 
 impl Outcome {
-    /// From the address of the front end.
-    fn read(location: &str) -> Self {
+    /// From the address of the front end, and what the browser is to keep.
+    fn read(location: &str, cookie: &str) -> Self {
         // Without an address of its own the front end is where the service is.
         assert!(location.starts_with("/sso-callback?"), "{location}");
         let url = Url::parse(PUBLIC).unwrap().join(location).unwrap();
         let find =
             |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
         match (find("code"), find("error")) {
-            (Some(code), None) => Self::Code(code),
+            (Some(text), None) => Self::Code(Code { text, cookie: kept(cookie) }),
             (None, Some(error)) => {
                 assert!(find("error_description").unwrap().ends_with('.'), "{location}");
                 Self::Error(error)
@@ -109,7 +122,7 @@ impl Outcome {
     }
 
     #[track_caller]
-    fn code(self) -> String {
+    fn code(self) -> Code {
         match self {
             Self::Code(code) => code,
             Self::Error(error) => panic!("{error}"),
@@ -117,19 +130,24 @@ impl Outcome {
     }
 }
 
-/// Begins a login at the gateway of `client`.
+/// Starts a login at the gateway of `client`.
 async fn begin(client: &Client) -> Begun {
     let answer = client.get("/api/v1/auth/sso/authorize").await;
     assert_eq!(answer.status, 307, "{}", answer.text());
     let set = answer.header(SET_COOKIE.as_str()).unwrap_or_else(|| panic!("{:?}", answer.header("location")));
-    let cookie = set.split(';').next().unwrap().to_owned();
+    let cookie = kept(set);
     Begun { page: answer.header("location").unwrap().to_owned(), cookie }
 }
 
-/// The browser comes to the gateway of `client` by the address `back` that the provider gave it.
+/// The pair that a browser sends back of what it is to keep.
+fn kept(set_cookie: &str) -> String {
+    set_cookie.split(';').next().unwrap().to_owned()
+}
+
+/// The browser follows the redirect `back` of the provider to the gateway of `client`.
 async fn come_back(client: &Client, back: &str, cookie: Option<&str>) -> Outcome {
     let answer = callback(client, back, cookie).await;
-    Outcome::read(answer.header("location").unwrap())
+    Outcome::read(answer.header("location").unwrap(), answer.header(SET_COOKIE.as_str()).unwrap())
 }
 
 async fn callback(client: &Client, back: &str, cookie: Option<&str>) -> Answer {
@@ -144,11 +162,13 @@ async fn callback(client: &Client, back: &str, cookie: Option<&str>) -> Answer {
     answer
 }
 
-async fn exchange(client: &Client, code: &str) -> Answer {
-    client.post("/api/v1/auth/sso/exchange", json!({ "code": code })).await
+async fn exchange(client: &Client, code: &Code) -> Answer {
+    let request =
+        client.request(Method::POST, "/api/v1/auth/sso/exchange").json(&json!({ "code": code.text }));
+    client.send(request.header(COOKIE, &code.cookie)).await
 }
 
-/// A clock that stands still, `ahead` of the provider's: that one goes on, and no token may come from the future.
+/// A clock that stands still, `ahead` of the provider's, which runs; no token may be from the future.
 fn clock(ahead: TimeDelta) -> Clock {
     Clock::manual(Clock::system().now() + ahead)
 }

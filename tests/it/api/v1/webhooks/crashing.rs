@@ -1,38 +1,39 @@
-//! A worker that dies in the middle of a request.
+//! A worker that crashes in the middle of a request.
 
 use chrono::TimeDelta;
 use serde_json::json;
 use signalbox_clock::Clock;
 use signalbox_domain::{
-    automation::{Consignment, ConsignmentCommand, NewDelivery},
+    automation::{DeliveryBatch, DeliveryBatchCommand, NewDelivery},
     kernel::{DeliveryId, WebhookId},
 };
 use signalbox_test_support::metadata;
+use signalbox_workers::{WebhookDelivery, Worker};
 use uuid::Uuid;
 
 use super::{WEBHOOKS, path, subscribe, until_newest};
 use crate::harness::{Receiver, World};
 
 #[tokio::test]
-async fn an_attempt_of_a_worker_that_died_is_made_again_under_its_number_when_its_claim_lapses() {
+async fn an_attempt_of_a_crashed_worker_is_repeated_under_its_number() {
     let clock = Clock::manual(Clock::system().now());
     let world = World::at(clock.clone(), |_| {}).await;
     let (receiver, witness) = (Receiver::start().await, Receiver::start().await);
     let body = json!({"url": receiver.url(), "events": ["experiment.started"], "enabled": false});
     let webhook = world.admin.post(WEBHOOKS, body).await.expect(201);
     let id: Uuid = webhook["public_id"].as_str().unwrap().parse().unwrap();
-    // What the worker did before it died: it is disabled, so that the living one does not come first.
-    let (consignment, delivery, claim) = (clock.new_id(), DeliveryId(clock.new_id()), clock.new_id());
+    // The crashed worker's commands. The subscription is disabled, so that the running worker does not interfere.
+    let (batch, delivery, claim) = (clock.new_id(), DeliveryId(clock.new_id()), clock.new_id());
     let event = NewDelivery {
         id: delivery,
         event_id: delivery.0,
         event_type: "experiment.started".to_owned(),
         body: json!({"type": "experiment.started", "time": "2026-11-21T12:00:00+00:00"}).to_string(),
     };
-    let queue = ConsignmentCommand::Queue { webhook: WebhookId(id), deliveries: vec![event] };
-    let begin = ConsignmentCommand::Begin { claim, at: clock.now(), ids: vec![delivery] };
+    let queue = DeliveryBatchCommand::Queue { webhook: WebhookId(id), deliveries: vec![event] };
+    let begin = DeliveryBatchCommand::Begin { claim, at: clock.now(), ids: vec![delivery] };
     for command in [queue, begin] {
-        world.servers.bus.send::<Consignment>(consignment, None, &metadata(), &command).await.unwrap();
+        world.servers.bus.send::<DeliveryBatch>(batch, None, &metadata(), &command).await.unwrap();
     }
     world.admin.put(&path(&webhook), json!({"enabled": true})).await.expect(200);
     // Another one is served meanwhile, several times over.
@@ -48,9 +49,42 @@ async fn an_attempt_of_a_worker_that_died_is_made_again_under_its_number_when_it
     assert_eq!((got[0].refused, got[0].header("x-webhook-attempt")), (None, "1"));
     let delivered = until_newest(&world, &webhook, "delivered").await;
     assert_eq!(delivered["attempts"], 1);
-    // What the dead one might still say comes too late.
-    let late = ConsignmentCommand::Record { claim, results: Vec::new() };
-    let said = world.servers.bus.send::<Consignment>(consignment, None, &metadata(), &late).await;
+    // A late result of the crashed worker is refused.
+    let late = DeliveryBatchCommand::Record { claim, results: Vec::new() };
+    let said = world.servers.bus.send::<DeliveryBatch>(batch, None, &metadata(), &late).await;
     assert_eq!(said.unwrap_err().code, "claim_lapsed");
     world.finish().await;
+}
+
+#[tokio::test]
+async fn a_claim_is_in_force_for_a_worker_whose_clock_is_ahead() {
+    let world = World::without_workers(Clock::system(), |_| {}).await;
+    let (receiver, witness) = (Receiver::start().await, Receiver::start().await);
+    for (receiver, is_claimed) in [(&receiver, true), (&witness, false)] {
+        let body = json!({"url": receiver.url(), "events": ["experiment.started"]});
+        let webhook = world.admin.post(WEBHOOKS, body).await.expect(201);
+        let webhook = WebhookId(webhook["public_id"].as_str().unwrap().parse().unwrap());
+        let [batch, delivery, claim] = [(); 3].map(|()| world.clock.new_id());
+        let event = NewDelivery {
+            id: DeliveryId(delivery),
+            event_id: delivery,
+            event_type: "experiment.started".to_owned(),
+            body: json!({"type": "experiment.started", "time": "2026-11-21T12:00:00+00:00"}).to_string(),
+        };
+        let queue = DeliveryBatchCommand::Queue { webhook, deliveries: vec![event] };
+        let begin =
+            DeliveryBatchCommand::Begin { claim, at: world.clock.now(), ids: vec![DeliveryId(delivery)] };
+        for command in std::iter::once(queue).chain(is_claimed.then_some(begin)) {
+            world.servers.bus.send::<DeliveryBatch>(batch, None, &metadata(), &command).await.unwrap();
+        }
+    }
+    world.read_models.show_all().await;
+    let mut context = world.worker_context().await;
+    context.clock = Clock::shifted(TimeDelta::minutes(1));
+    let worker = WebhookDelivery::default();
+    worker.step(&context).await.unwrap();
+    witness.until_got(1).await;
+    assert_eq!(world.count_events("attempts_begun").await, 2, "the claim and the witness");
+    assert_eq!(receiver.got().len(), 0);
+    world.finish_with_mail().await;
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{WEBHOOKS, deliveries, path, start_experiment, stop_experiment, subscribe, until_newest};
-use crate::harness::{Manner, Receiver, World};
+use crate::harness::{Behaviour, Receiver, World};
 
 const EXPERIMENTS: [&str; 2] = ["experiment.started", "experiment.stopped"];
 
 #[tokio::test]
-async fn an_experiment_is_told_to_a_receiver_that_checks_signatures() {
+async fn an_experiment_is_delivered_to_a_receiver_checking_signatures() {
     let world = World::start().await;
     let receiver = Receiver::signed("a shared sécret").await;
     let body = json!({"url": receiver.url(), "secret": "a shared sécret", "events": EXPERIMENTS});
@@ -48,7 +48,7 @@ async fn an_experiment_is_told_to_a_receiver_that_checks_signatures() {
 }
 
 #[tokio::test]
-async fn every_subscriber_of_a_type_is_told_under_one_id_and_no_other_is() {
+async fn every_subscriber_of_a_type_gets_the_event_under_one_id() {
     let world = World::start().await;
     let [one, two, disabled, other] =
         [Receiver::start().await, Receiver::start().await, Receiver::start().await, Receiver::start().await];
@@ -59,10 +59,10 @@ async fn every_subscriber_of_a_type_is_told_under_one_id_and_no_other_is() {
     subscribe(&world, &other, &["system.health_changed"]).await;
     let experiment = start_experiment(&world, "one").await;
     stop_experiment(&world, &experiment).await;
-    let (told, both) = (one.until_got(1).await, two.until_got(2).await);
+    let (first, both) = (one.until_got(1).await, two.until_got(2).await);
     let started = both.iter().find(|got| got.json()["type"] == "experiment.started").unwrap();
-    assert_eq!(told[0].body, started.body, "the same id, the same body");
-    // Signed for nobody, as there is no secret.
+    assert_eq!(first[0].body, started.body, "the same id, the same body");
+    // Unsigned, as there is no secret.
     assert!(both.iter().all(|got| got.refused.is_none()));
     assert_eq!((one.got().len(), disabled.got().len(), other.got().len()), (1, 0, 0));
     world.finish().await;
@@ -71,7 +71,7 @@ async fn every_subscriber_of_a_type_is_told_under_one_id_and_no_other_is() {
 #[tokio::test]
 async fn what_fails_is_tried_three_times_and_then_given_up_and_noted() {
     let world = World::start().await;
-    let receiver = Receiver::with(None, Manner::Answer(503)).await;
+    let receiver = Receiver::with(None, Behaviour::Answer(503)).await;
     let webhook = subscribe(&world, &receiver, &["experiment.started"]).await;
     start_experiment(&world, "one").await;
     let dead = until_newest(&world, &webhook, "dead_letter").await;
@@ -104,7 +104,7 @@ async fn what_fails_is_tried_three_times_and_then_given_up_and_noted() {
     assert_eq!(entry["type"], "error");
     assert!(entry["content"].as_str().unwrap().contains("HTTP 503"), "{entry}");
     // A success, and it is well again.
-    receiver.behave(Manner::Accept);
+    receiver.behave(Behaviour::Accept);
     world.admin.post(&format!("{}/test", path(&webhook)), json!({})).await.expect(201);
     until_newest(&world, &webhook, "delivered").await;
     assert!(world.admin.get(&path(&webhook)).await.expect(200)["failing_since"].is_null());
@@ -114,21 +114,21 @@ async fn what_fails_is_tried_three_times_and_then_given_up_and_noted() {
 #[tokio::test]
 async fn an_attempt_that_fails_is_followed_by_one_that_succeeds() {
     let world = World::start().await;
-    for (manner, error) in [
-        (Manner::Answer(404), "HTTP 404"),
-        (Manner::Reset, "Transport error: "),
-        (Manner::Redirect("http://127.0.0.1:9/".to_owned()), "HTTP 307"),
+    for (behaviour, error) in [
+        (Behaviour::Answer(404), "HTTP 404"),
+        (Behaviour::Reset, "Transport error: "),
+        (Behaviour::Redirect("http://127.0.0.1:9/".to_owned()), "HTTP 307"),
     ] {
-        let receiver = Receiver::with(None, manner.clone()).await;
+        let receiver = Receiver::with(None, behaviour.clone()).await;
         let webhook = subscribe(&world, &receiver, &["experiment.started"]).await;
         world.admin.post(&format!("{}/test", path(&webhook)), json!({})).await.expect(201);
         let failed = until_newest(&world, &webhook, "failed").await;
-        assert!(failed["last_error"].as_str().unwrap().starts_with(error), "{manner:?}: {failed}");
+        assert!(failed["last_error"].as_str().unwrap().starts_with(error), "{behaviour:?}: {failed}");
         assert!(failed["next_attempt_on"].is_string());
-        receiver.behave(Manner::Accept);
+        receiver.behave(Behaviour::Accept);
         let delivered = until_newest(&world, &webhook, "delivered").await;
         let got = receiver.got();
-        assert!(got.len() > 1, "{manner:?}: {delivered}");
+        assert!(got.len() > 1, "{behaviour:?}: {delivered}");
         assert_eq!((&delivered["attempts"], &delivered["response_code"]), (&json!(got.len()), &json!(200)));
         assert!(delivered["last_error"].is_null());
         assert_eq!(got[0].header("x-webhook-id"), got[1].header("x-webhook-id"));
@@ -139,7 +139,7 @@ async fn an_attempt_that_fails_is_followed_by_one_that_succeeds() {
 #[tokio::test]
 async fn a_body_without_end_is_a_success_and_is_not_read() {
     let world = World::start().await;
-    let receiver = Receiver::with(None, Manner::Flood).await;
+    let receiver = Receiver::with(None, Behaviour::Flood).await;
     let webhook = subscribe(&world, &receiver, &["experiment.started"]).await;
     world.admin.post(&format!("{}/test", path(&webhook)), json!({})).await.expect(201);
     until_newest(&world, &webhook, "delivered").await;
@@ -164,7 +164,7 @@ async fn an_address_that_may_not_be_reached_is_refused_whatever_its_name() {
 }
 
 #[tokio::test]
-async fn a_rule_that_fires_tells_its_value() {
+async fn a_firing_rule_publishes_its_value() {
     let world = World::start().await;
     let receiver = Receiver::start().await;
     subscribe(&world, &receiver, &["sensor.threshold_exceeded"]).await;

@@ -1,10 +1,10 @@
-//! How many requests are under way.
+//! How many requests are in progress.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::{WEBHOOKS, deliveries, path};
-use crate::harness::{Manner, Receiver, World, eventually, seconds};
+use crate::harness::{Behaviour, Receiver, World, eventually, seconds};
 
 const EACH: usize = 5;
 
@@ -23,15 +23,16 @@ async fn ten_requests_are_under_way_at_most_and_three_of_one_subscription() {
     let mut world = World::start().await;
     // Another process that would send too.
     world.another_process().await.work().await;
-    let receivers = [Receiver::with(None, Manner::Hold).await, Receiver::with(None, Manner::Hold).await];
+    let receivers =
+        [Receiver::with(None, Behaviour::Hold).await, Receiver::with(None, Behaviour::Hold).await];
     let one = subscribe_and_test(&world, &receivers[0], 0).await;
     receivers[0].until_held(3).await;
     let others = (1..=4).map(|number| subscribe_and_test(&world, &receivers[1], number));
     // At once, because requests that are held end after ten seconds.
     let webhooks: Vec<_> = join_all(others).await.into_iter().chain([one]).collect();
     receivers[1].until_held(7).await;
-    // What waits is not lost when the others go on.
-    receivers.iter().for_each(|receiver| receiver.behave(Manner::Accept));
+    // Waiting deliveries are not lost while others proceed.
+    receivers.iter().for_each(|receiver| receiver.behave(Behaviour::Accept));
     for webhook in &webhooks {
         eventually(seconds(40), async || deliveries(&world, webhook, "status=delivered").await.len() == EACH)
             .await;

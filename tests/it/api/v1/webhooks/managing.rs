@@ -51,7 +51,7 @@ async fn a_secret_is_nowhere_to_be_read() {
         answer.text(),
         world.admin.get(&path(&made)).await.text(),
         world.admin.get(WEBHOOKS).await.text(),
-        world.story("webhook").await,
+        world.events_of("webhook").await,
     ];
     let columns = "SELECT string_agg(w::text, '') FROM read.webhooks w";
     let rows: String = sqlx::query_scalar(columns).fetch_one(&world.servers.pool).await.unwrap();

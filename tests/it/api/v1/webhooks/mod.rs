@@ -1,4 +1,4 @@
-//! Webhook subscriptions, and what becomes of the events that they are told of.
+//! Webhook subscriptions, and the delivery of their events.
 
 mod crashing;
 mod delivering;
@@ -8,6 +8,7 @@ mod managing;
 mod readings;
 mod redelivering;
 mod trials;
+mod unreadable;
 
 use serde_json::{Value, json};
 
@@ -25,7 +26,7 @@ pub async fn subscribe(world: &World, receiver: &Receiver, events: &[&str]) -> V
     world.admin.post(WEBHOOKS, webhook).await.expect(201)
 }
 
-/// Starts an experiment; gives back its id.
+/// Starts an experiment; returns its id.
 pub async fn start_experiment(world: &World, name: &str) -> String {
     let experiment = world.admin.post("/api/v1/experiments", json!({"name": name})).await.expect(201);
     experiment["public_id"].as_str().unwrap().to_owned()
@@ -45,7 +46,7 @@ pub async fn deliveries(world: &World, webhook: &Value, query: &str) -> Vec<Valu
     page["data"].as_array().unwrap().clone()
 }
 
-/// Waits until the newest delivery of `webhook` has `status`; gives it back.
+/// Waits until the newest delivery of `webhook` has `status`; returns it.
 pub async fn until_newest(world: &World, webhook: &Value, status: &str) -> Value {
     eventually_some(seconds(30), async || {
         let newest = deliveries(world, webhook, "page_size=1").await.into_iter().next()?;

@@ -53,7 +53,7 @@ async fn a_document_stays_when_its_client_leaves_before_the_answer() {
     world.finish().await;
 }
 
-/// Puts a file into `blobs` as a gateway leaves it that dies: before its command, or before the answer to it.
+/// Puts a file into `blobs` as a gateway does that crashes before its command, or before the answer to it.
 async fn leave_behind(world: &World, blobs: &BlobStore, job: Option<Uuid>) -> Uuid {
     let id = world.clock.new_id();
     let request = Receive { start: Start::Anew, limit: 1, expected_sha256: None, total: None };
@@ -77,7 +77,7 @@ async fn is_there(blobs: &BlobStore, input: Uuid) -> bool {
 }
 
 #[tokio::test]
-async fn what_no_job_refers_to_goes() {
+async fn files_without_a_job_are_deleted() {
     let clock = Clock::manual(Clock::system().now());
     let world = without_workers(clock.clone()).await;
     let context = world.worker_context().await;

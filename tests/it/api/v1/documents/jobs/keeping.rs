@@ -1,6 +1,8 @@
 use chrono::TimeDelta;
 use serde_json::json;
 use signalbox_clock::Clock;
+use signalbox_workers::{TextSweep, Worker};
+use sqlx::Executor;
 
 use super::{path, sample, send, submit, until_status, world};
 use crate::harness::{World, eventually, eventually_some, seconds, sha256};
@@ -11,12 +13,8 @@ async fn the_same_document_with_the_same_options_is_read_once() {
     let (client, pdf) = (&world.admin, sample("report.pdf"));
     let first = submit(client, "report.pdf", &pdf).await;
     let first = until_status(client, &first, "completed").await;
-    // The text is remembered just after the job has ended.
-    let quick = eventually_some(seconds(10), async || {
-        let quick = send(client, super::super::EXTRACT, "report.pdf", &pdf).await.expect(200);
-        (quick["cached"] == true).then_some(quick)
-    })
-    .await;
+    let quick = send(client, super::super::EXTRACT, "report.pdf", &pdf).await.expect(200);
+    assert_eq!(quick["cached"], true);
     assert_eq!(quick["content"], first["result_content"]);
     let second = submit(client, "renamed.pdf", &pdf).await;
     let second = until_status(client, &second, "completed").await;
@@ -31,8 +29,37 @@ async fn the_same_document_with_the_same_options_is_read_once() {
     assert_eq!(
         until_status(&stranger, &id, "completed").await["cached"],
         false,
-        "nobody learns what others sent"
+        "a user learns nothing about documents of others"
     );
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn answered_text_is_remembered() {
+    let clock = Clock::manual(Clock::system().now());
+    let world = World::at(clock.clone(), |config| {
+        config.extraction.parsers = 2;
+        config.limits.anonymous_extractions_per_minute = 1000;
+        config.identity.token_hours = 1000;
+    })
+    .await;
+    let clients = [world.anonymous(), world.admin.clone()];
+    for round in 0..2 {
+        for client in &clients {
+            for number in 0..10 {
+                let text = format!("Text {number}");
+                let send = async || send(client, super::super::EXTRACT, "a.txt", text.as_bytes()).await;
+                let cached = [send().await.expect(200), send().await.expect(200)];
+                assert_eq!(
+                    cached.map(|answer| answer["cached"].clone()),
+                    [json!(false), json!(true)],
+                    "{round} {number}"
+                );
+            }
+        }
+        // Expired texts are remembered again before they are swept.
+        clock.advance(TimeDelta::hours(25));
+    }
     world.finish().await;
 }
 
@@ -70,7 +97,7 @@ async fn texts_and_documents_are_kept_as_long_as_is_said() {
     let gone = client.get(&format!("{}/result", path(&id))).await.expect(404);
     assert_eq!(gone["status"], "not_found");
     eventually(seconds(10), async || count(b"input").await == 0).await;
-    // The file goes first, and what says so comes next.
+    // The file is deleted first, and the event follows.
     eventually(seconds(10), async || world.count_events("extraction_input_removed").await == 3).await;
     client.post(&format!("{}/retry", path(&failed)), json!({})).await.error(409);
     clock.advance(TimeDelta::hours(72));
@@ -102,5 +129,29 @@ async fn what_is_remembered_is_bounded() {
     let texts = world.worker_context().await.texts;
     texts.forget().await.unwrap();
     assert!(count().await < 20, "{} texts of 55 kB are remembered in 1 MiB", count().await);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn failed_sweep_of_a_text_still_removes_charges_of_strangers() {
+    let world = world(|_| {}).await;
+    let pool = &world.servers.pool;
+    // A text that is too old and stays, and a document that never became a job.
+    let statements = [
+        "INSERT INTO ops.extraction_cache (key, blob_id, size, created_at)
+         VALUES ('old', gen_random_uuid(), 1, clock_timestamp() - interval '1000 hours')",
+        "CREATE FUNCTION ops.stay() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'it stays'; END$$",
+        "CREATE TRIGGER stay BEFORE DELETE ON ops.extraction_cache FOR EACH ROW EXECUTE FUNCTION ops.stay()",
+        "INSERT INTO ops.anonymous_jobs (job_id, network, size, noted_at)
+         VALUES (gen_random_uuid(), '192.0.2.1', 1, clock_timestamp() - interval '2 hours')",
+    ];
+    for statement in statements {
+        pool.execute(statement).await.unwrap();
+    }
+    TextSweep.step(&world.worker_context().await).await.unwrap_err();
+    let noted: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM ops.anonymous_jobs").fetch_one(pool).await.unwrap();
+    assert_eq!(noted, 0);
+    pool.execute("DROP TRIGGER stay ON ops.extraction_cache").await.unwrap();
     world.finish().await;
 }

@@ -3,9 +3,9 @@
 mod ending;
 mod handing_over;
 mod keeping;
+mod notifying;
 mod sharing;
 mod submitting;
-mod telling;
 mod working;
 
 use reqwest::{Method, RequestBuilder};
@@ -20,7 +20,7 @@ fn path(id: &str) -> String {
     format!("{JOBS}/{id}")
 }
 
-/// Submits a document; gives back the key of its job.
+/// Submits a document; returns the key of its job.
 async fn submit(client: &Client, name: &str, bytes: &[u8]) -> String {
     let answer = send(client, JOBS, name, bytes).await.expect(202);
     answer["job_id"].as_str().unwrap().to_owned()
@@ -33,21 +33,21 @@ fn submission(client: &Client, key: &str, bytes: &[u8]) -> RequestBuilder {
     request.body(super::form(&[("file", Some("a.txt"), bytes)]))
 }
 
-/// Waits until the job is as wanted; gives it back.
+/// Waits until the job meets the condition; returns it.
 #[track_caller]
 fn until(client: &Client, id: &str, is_so: impl FnMut(&Value) -> bool) -> impl Future<Output = Value> {
     client.until(path(id), is_so)
 }
 
 #[track_caller]
-fn until_status(client: &Client, id: &str, status: &'static str) -> impl Future<Output = Value> {
+pub(super) fn until_status(client: &Client, id: &str, status: &'static str) -> impl Future<Output = Value> {
     until(client, id, move |job| job["status"] == status)
 }
 
 /// Pages of a document that takes long.
 const PAGES: u32 = 60;
 
-/// A TIFF whose frames all show the same noise, which is recognised for a long time; `seed` tells one from another.
+/// A TIFF whose frames all show the same noise, which takes long to recognise; each `seed` makes a different one.
 fn noise(mut seed: u32) -> Vec<u8> {
     const SIDE: u32 = 1600;
     let mut tiff = b"II*\0".to_vec();

@@ -3,13 +3,13 @@ use serde_json::{Value, json};
 use super::{JOBS, path, submit, until_status, world};
 
 #[tokio::test]
-async fn a_job_is_seen_by_its_owner_alone_and_a_strangers_by_whoever_knows_it() {
+async fn a_job_is_visible_to_its_owner_and_an_anonymous_one_by_its_id() {
     let world = world(|_| {}).await;
-    let (owner, other, nobody) =
+    let (owner, other, anonymous) =
         (world.user("owner", "operator").await, world.user("other", "admin").await, world.anonymous());
     let id = submit(&owner, "a.txt", b"secret").await;
     until_status(&owner, &id, "completed").await;
-    for client in [&other, &nobody, &world.admin] {
+    for client in [&other, &anonymous, &world.admin] {
         for (id, why) in
             [(id.as_str(), "foreign"), ("018f0000-0000-7000-8000-000000000000", "unknown"), ("x", "none")]
         {
@@ -29,11 +29,11 @@ async fn a_job_is_seen_by_its_owner_alone_and_a_strangers_by_whoever_knows_it() 
             }
         }
     }
-    let anonymous = submit(&nobody, "a.txt", b"open").await;
-    for client in [&other, &nobody] {
-        assert_eq!(until_status(client, &anonymous, "completed").await["result_content"], "open");
+    let job = submit(&anonymous, "a.txt", b"open").await;
+    for client in [&other, &anonymous] {
+        assert_eq!(until_status(client, &job, "completed").await["result_content"], "open");
     }
-    assert_eq!(nobody.get(JOBS).await.expect(200)["total"], 0, "strangers' jobs are in no list");
+    assert_eq!(anonymous.get(JOBS).await.expect(200)["total"], 0, "anonymous jobs are in no list");
     world.finish().await;
     let closed = self::world(|config| config.extraction.require_auth = true).await;
     super::send(&closed.anonymous(), JOBS, "a.txt", b"text").await.error(401);
@@ -75,8 +75,13 @@ async fn jobs_are_listed_newest_first_without_their_texts() {
     assert_eq!(get("page=1&page_size=4").await["has_next"], true);
     assert_eq!(keys(&get("status=failed").await), [broken]);
     assert_eq!(get("filename=BERICHT").await["total"], 5);
-    for wrong in ["page=0", "page_size=101", "status=running", "from=yesterday"] {
-        client.get(&format!("{JOBS}?{wrong}")).await.error(422);
+    for wrong in ["page=0", "page_size=101", "page=x", "status=running", "status=", "from=yesterday"] {
+        let refused = client.get(&format!("{JOBS}?{wrong}")).await;
+        let problem = refused.expect(422);
+        let (name, value) = wrong.split_once('=').unwrap();
+        assert_eq!(problem["errors"][0]["pointer"], format!("/{name}"), "{wrong}: {problem}");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(value.len() < 3 || !detail.contains(value), "{wrong}: {detail}");
     }
     let stats = client.get("/api/v1/jobs/stats/overview").await.expect(200);
     assert_eq!(

@@ -1,3 +1,4 @@
+use chrono::TimeDelta;
 use reqwest::Method;
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
@@ -13,7 +14,7 @@ fn code(answer: &Answer, status: u16) -> String {
 }
 
 #[tokio::test]
-async fn a_job_goes_from_queued_to_completed_and_shows_its_text() {
+async fn a_job_moves_from_queued_to_completed_and_shows_its_text() {
     let world = world(|_| {}).await;
     let client = world.anonymous();
     let pdf = sample("report.pdf");
@@ -50,7 +51,7 @@ async fn a_job_goes_from_queued_to_completed_and_shows_its_text() {
     let result = client.get(&format!("{}/result", path(id))).await;
     assert_eq!(result.header("content-type"), Some("text/markdown; charset=utf-8"));
     assert_eq!(result.text(), job["result_content"]);
-    let events = world.story("extraction_job").await;
+    let events = world.events_of("extraction_job").await;
     assert!(!events.contains("Weiche") && !events.contains("Antrieb"), "the log holds no text: {events}");
     world.finish().await;
 }
@@ -60,15 +61,19 @@ async fn options_and_formats_are_those_of_quick_calls() {
     let world = world(|_| {}).await;
     let pdf = sample("report.pdf");
     for (format, kind) in [("plaintext", "text/plain; charset=utf-8"), ("json", "application/json")] {
-        let fields: [Part<'_>; 3] = [
+        let fields: [Part<'_>; 4] = [
             ("file", Some("a.pdf"), &pdf),
             ("output_format", None, format.as_bytes()),
             ("language", None, b"en"),
+            ("extraction_engine", None, b"pymupdf"),
         ];
         let submitted = send_form(&world.admin, "/api/v1/documents", &fields).await.expect(202);
         let id = submitted["job_id"].as_str().unwrap();
         let job = until_status(&world.admin, id, "completed").await;
         assert_eq!((&job["output_format"], &job["language"]), (&json!(format), &json!("eng")));
+        // The requested options, beside the effective ones.
+        let engines = (&job["extraction_engine"], &job["extractor_used"]);
+        assert_eq!(engines, (&json!("pymupdf"), &json!("pdfium")));
         let result = world.admin.get(&format!("{}/result", path(id))).await;
         assert_eq!(result.header("content-type"), Some(kind));
         let quick = format!("/api/v1/extract/raw?output_format={format}&language=eng");
@@ -107,7 +112,7 @@ async fn a_batch_is_taken_in_whole_or_not_at_all() {
     let large = vec![b'a'; (1 << 20) + 1];
     let good: Part<'_> = ("files", Some("a.txt"), b"a");
     let wrong: [(&[Part<'_>], u16); 5] = [
-        (&[], 400),
+        (&[], 422),
         (&[good, ("files", Some("b.txt"), b"")], 400),
         (&[good, ("files", Some(""), b"b")], 400),
         (&[good, ("files", Some("b.txt"), &large)], 413),
@@ -142,6 +147,14 @@ async fn what_no_job_can_be_made_of_is_refused_at_once() {
     }
     let large = vec![b'a'; (1 << 20) + 1];
     assert_eq!(code(&sent("", "a.txt", &large).await, 413), "too_large");
+    let program = b"\x7fELF\x02\x01\x01\0\0\0";
+    assert_eq!(code(&sent("", "a.pdf", program).await, 415), "unsupported_type");
+    assert_eq!(code(&sent("", "a.docx", b"PK\x03\x04\x14\0\0\0song.mp3").await, 415), "unsupported_type");
+    assert_eq!(code(&sent("extraction_engine=native", "a.bin", program).await, 422), "wrong_engine");
+    let batch: [Part<'_>; 2] = [("files", Some("a.txt"), b"a"), ("files", Some("b.exe"), program)];
+    let refused = send_form(client, &format!("{JOBS}/batch"), &batch).await;
+    assert_eq!(code(&refused, 415), "unsupported_type");
+    assert!(refused.text().contains("b.exe"), "{}", refused.text());
     let two: [Part<'_>; 2] = [("file", Some("a"), b"a"), ("file", Some("b"), b"b")];
     assert_eq!(code(&send_form(client, JOBS, &two).await, 422), "invalid_field");
     let no_form = client.request(Method::POST, JOBS).header("content-type", "text/plain").body("x");
@@ -196,5 +209,18 @@ async fn the_same_key_is_the_same_job() {
     assert_eq!(world.count_events("extraction_submitted").await, 1);
     let other = world.user("other", "operator").await;
     assert_ne!(with_key(&other, "k-1", &large).await.expect(202), first.expect(202));
+    world.finish().await;
+}
+
+/// By the time of a gateway that is a day behind, the sweep would give the file up while its command is in progress.
+#[tokio::test]
+async fn a_file_is_noted_by_the_time_that_the_sweep_uses() {
+    let mut world = world(|_| {}).await;
+    let behind = world.another_gateway_by(&Clock::shifted(TimeDelta::hours(-20))).await;
+    let id = submit(&world.admin.at(&behind), "a.txt", b"text").await;
+    let oldest =
+        sqlx::query_scalar("SELECT max(clock_timestamp() - noted_at) < '1 hour' FROM ops.staged_files");
+    assert_eq!(oldest.fetch_one(&world.servers.pool).await.ok(), Some(true));
+    until_status(&world.admin, &id, "completed").await;
     world.finish().await;
 }

@@ -1,4 +1,4 @@
-//! Workers that share the work, die, and come back.
+//! Workers that share the work, crash, and are restarted.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ async fn a_process_that_stops_gives_its_work_back() {
     let second = submit(&world.admin, "other.tiff", &noise(8)).await;
     until_status(&world.admin, &second, "processing").await;
     world.stop_last().await;
-    // Who stops tries for 2 s: where nodes are killed just then, the claim lapses instead.
+    // A stopping worker tries for 2 s: where nodes are killed just then, the claim expires instead.
     let is_given_back = world.count_events("extraction_given_back").await == 1;
     assert!(is_given_back || Setup::of_this_run().kills().is_some());
     world.admin.delete(&path(&first)).await.expect(200);
@@ -50,8 +50,22 @@ async fn a_process_that_stops_gives_its_work_back() {
     world.finish().await;
 }
 
-/// What a worker does that begins `job` and dies.
-async fn begin_and_die(world: &World, job: &str) {
+/// By a clock that is ahead by more than a lease, each claim of another process has lapsed.
+#[tokio::test]
+async fn a_process_whose_clock_is_ahead_leaves_claimed_jobs_alone() {
+    let mut world = one_worker(&Clock::system()).await;
+    let claimed = keep_busy(&world.admin).await;
+    world.another_process_by(&Clock::shifted(TimeDelta::minutes(1))).await.work().await;
+    // Read by the second process: the first one has one parser.
+    let witness = submit(&world.admin, "a.txt", b"text").await;
+    until_status(&world.admin, &witness, "completed").await;
+    assert_eq!(until_status(&world.admin, &claimed, "processing").await["attempts"], 1);
+    world.admin.delete(&path(&claimed)).await.expect(200);
+    world.finish().await;
+}
+
+/// Claims `job` as a worker does that then crashes.
+async fn begin_and_crash(world: &World, job: &str) {
     let command = ExtractionJobCommand::Begin { claim: world.clock.new_id(), at: world.clock.now() };
     let id: Uuid = job.parse().unwrap();
     world.servers.bus.send::<ExtractionJob>(id, None, &metadata(), &command).await.unwrap();
@@ -62,13 +76,13 @@ async fn one_worker(clock: &Clock) -> World {
 }
 
 #[tokio::test]
-async fn a_job_whose_worker_died_is_taken_up_by_another() {
+async fn a_job_of_a_crashed_worker_is_taken_over_by_another() {
     let clock = Clock::manual(Clock::system().now());
     let world = one_worker(&clock).await;
     // The living worker has something else to do.
     let busy = keep_busy(&world.admin).await;
     let id = submit(&world.admin, "a.txt", b"text").await;
-    begin_and_die(&world, &id).await;
+    begin_and_crash(&world, &id).await;
     world.admin.delete(&path(&busy)).await.expect(200);
     let witness = submit(&world.admin, "b.txt", b"other").await;
     until_status(&world.admin, &witness, "completed").await;
@@ -80,13 +94,13 @@ async fn a_job_whose_worker_died_is_taken_up_by_another() {
 }
 
 #[tokio::test]
-async fn a_job_whose_workers_die_three_times_fails() {
+async fn a_job_fails_after_three_crashes_of_its_workers() {
     let clock = Clock::manual(Clock::system().now());
     let world = one_worker(&clock).await;
     let busy = keep_busy(&world.admin).await;
     let id = submit(&world.admin, "a.txt", b"text").await;
     for _ in 0..3 {
-        begin_and_die(&world, &id).await;
+        begin_and_crash(&world, &id).await;
         clock.advance(TimeDelta::seconds(16));
     }
     let job = until(&world.admin, &id, |job| job["status"] == "failed").await;

@@ -1,0 +1,117 @@
+/** Unresolved failures, each with its cause and its remedy. */
+import { ask, newKey, type Schemas } from '../../api/client';
+import { session } from '../../api/session.svelte';
+import { t, word } from '../../lib/i18n.svelte';
+import { changed } from '../../lib/query';
+import type { IconName } from '../../ui/Icon.svelte';
+
+export interface Trouble {
+  key: string;
+  icon: IconName;
+  title: string;
+  cause: string;
+  since: string | null;
+  href: string;
+  mend?: { label: string; done: string; role: 'operator' | 'admin'; run: () => Promise<unknown> };
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+const EACH = 20;
+
+export async function troubles(signal: AbortSignal): Promise<Trouble[]> {
+  const sources = [faults, transfers, plugins, documents, ...(session.can('admin') ? [firmware, webhooks] : [])];
+  const found = await Promise.all(sources.map((source) => source(signal)));
+  return found.flat();
+}
+
+async function faults(signal: AbortSignal): Promise<Trouble[]> {
+  const health = await ask((http) => http.GET('/health', { signal }));
+  return health.faults.map(({ part, since }) => ({
+    key: `fault ${part}`, icon: 'admin', title: part, cause: t('overview.cause.fault'), since, href: '/admin/health',
+  }));
+}
+
+/** The newest transfer of each job counts: what a later run has done is mended. */
+async function transfers(signal: AbortSignal): Promise<Trouble[]> {
+  const from = new Date(Date.now() - DAY_MS).toISOString();
+  const query = { status: 'failed' as const, from, limit: EACH };
+  const [failed, jobs] = await Promise.all([
+    ask((http) => http.GET('/api/transfers', { params: { query }, signal })),
+    ask((http) => http.GET('/api/jobs', { params: { query: { limit: 500 } }, signal })),
+  ]);
+  const lastOf = new Map(jobs.map((job) => [job.id, job]));
+  return failed
+    .filter(({ id, job_id }) => job_id == null || lastOf.get(job_id)?.last_transfer_id === id)
+    .map((transfer) => toTrouble(transfer, transfer.job_id == null ? undefined : lastOf.get(transfer.job_id)));
+}
+
+function toTrouble(transfer: Schemas['TransferOut'], job: Schemas['JobOut'] | undefined): Trouble {
+  const { id, filename, error, finished_at } = transfer;
+  const trouble: Trouble = {
+    key: `transfer ${id}`, icon: 'files', title: job?.name ?? filename, cause: error ?? t('unknown'), since: finished_at ?? null,
+    href: `/files/transfers/${id}`,
+  };
+  if (!job) return trouble;
+  const key = newKey();
+  const run = async () => {
+    await ask((http) => http.POST('/api/jobs/{id}/run', { params: { path: { id: job.id }, header: { 'Idempotency-Key': key } } }));
+    await changed('attention', 'transfers', 'jobs');
+  };
+  return { ...trouble, mend: { label: t('files.run.again'), done: t('files.run.done', { name: job.name }), role: 'operator', run } };
+}
+
+async function plugins(signal: AbortSignal): Promise<Trouble[]> {
+  const { data } = await ask((http) => http.GET('/api/v1/plugins', { params: { query: { page_size: 100 } }, signal }));
+  return data
+    .filter(({ status, enabled }) => status === 'error' && enabled)
+    .map(({ public_id, instance_name, error_message, updated_on }) => ({
+      key: `plugin ${public_id}`, icon: 'fleet', title: instance_name, cause: error_message ?? t('unknown'), since: updated_on,
+      href: `/fleet/plugins/${public_id}`,
+    }));
+}
+
+async function documents(signal: AbortSignal): Promise<Trouble[]> {
+  const query = { status: 'failed' as const, from: new Date(Date.now() - DAY_MS).toISOString(), page_size: EACH };
+  const { items } = await ask((http) => http.GET('/api/v1/jobs', { params: { query }, signal }));
+  return items.map(({ id, filename, error, updated_at }) => ({
+    key: `document ${id}`, icon: 'documents', title: filename, cause: error ?? t('unknown'), since: updated_at, href: `/documents/${id}`,
+    mend: {
+      label: t('documents.retry'), done: t('documents.retried', { name: filename }), role: 'operator',
+      run: async () => {
+        await ask((http) => http.POST('/api/v1/jobs/{id}/retry', { params: { path: { id } } }));
+        await changed('attention', 'documents');
+      },
+    },
+  }));
+}
+
+async function firmware(signal: AbortSignal): Promise<Trouble[]> {
+  const { data } = await ask((http) => http.GET('/api/v1/ota', { params: { query: { status: 'failed', page_size: 1 } }, signal }));
+  return data.map(({ public_id, version, error_message, completed_on }) => ({
+    key: `firmware ${public_id}`, icon: 'fleet', title: t('overview.firmware', { version }), cause: error_message ?? t('unknown'),
+    since: completed_on ?? null, href: '/fleet/firmware',
+  }));
+}
+
+async function webhooks(signal: AbortSignal): Promise<Trouble[]> {
+  const { data } = await ask((http) => http.GET('/api/v1/webhooks', { params: { query: { page_size: 100 } }, signal }));
+  const failing = data.filter(({ failing_since, enabled }) => failing_since && enabled);
+  return Promise.all(failing.map((webhook) => failingWebhook(webhook, signal)));
+}
+
+async function failingWebhook(webhook: Schemas['WebhookOut'], signal: AbortSignal): Promise<Trouble> {
+  const { public_id: id, url, failing_since } = webhook;
+  const query = { status: 'dead_letter' as const, page_size: 1 };
+  const lost = await ask((http) => http.GET('/api/v1/webhooks/{id}/deliveries', { params: { path: { id }, query }, signal }));
+  const since = failing_since ?? '';
+  return {
+    key: `webhook ${id}`, icon: 'webhooks', title: url, cause: lost.data[0]?.last_error ?? word('failing'), since, href: `/webhooks/${id}`,
+    mend: {
+      label: t('webhooks.redeliver'), done: t('webhooks.redelivered'), role: 'admin',
+      run: async () => {
+        await ask((http) => http.POST('/api/v1/webhooks/{id}/redeliver', { params: { path: { id } }, body: { since } }));
+        await changed('attention', 'webhooks');
+      },
+    },
+  };
+}

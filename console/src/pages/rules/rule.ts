@@ -1,0 +1,50 @@
+import type { Schemas } from '../../api/client';
+import { measured } from '../../lib/format';
+import { t } from '../../lib/i18n.svelte';
+
+export const OPERATORS: [Schemas['Operator'], string][] = [['gt', '>'], ['gte', '≥'], ['lt', '<'], ['lte', '≤'], ['eq', '='], ['between', ''], ['not_between', '']];
+export const EVENT_TYPES: Schemas['WebhookEvent'][] = ['sensor.threshold_exceeded', 'sensor.reading', 'experiment.started', 'experiment.stopped', 'system.health_changed'];
+
+export interface Draft {
+  name: string;
+  event_public_id: string;
+  operator: Schemas['Operator'];
+  threshold: number;
+  threshold_high: number | null;
+  action_type: Schemas['ActionType'];
+  webhook_event_type: Schemas['WebhookEvent'] | null;
+  cooldown_seconds: number;
+  enabled: boolean;
+}
+
+export function isRange(operator: string): boolean {
+  return operator === 'between' || operator === 'not_between';
+}
+
+/** The condition in words: `> 200 °C`. */
+export function condition(rule: Pick<Draft, 'operator' | 'threshold'> & { threshold_high?: number | null }, unit = ''): string {
+  const low = measured(rule.threshold);
+  const high = measured(rule.threshold_high ?? 0);
+  const text =
+    rule.operator === 'between' ? t('rules.between', { low, high })
+    : rule.operator === 'not_between' ? t('rules.not_between', { low, high })
+    : `${OPERATORS.find(([name]) => name === rule.operator)?.[1] ?? rule.operator} ${low}`;
+  return unit ? `${text} ${unit}` : text;
+}
+
+export function draftOf(rule: Schemas['RuleOut']): Draft {
+  return {
+    name: rule.name, event_public_id: rule.event_public_id, operator: rule.operator, threshold: rule.threshold,
+    threshold_high: rule.threshold_high ?? null, action_type: rule.action_type, webhook_event_type: rule.webhook_event_type ?? null,
+    cooldown_seconds: rule.cooldown_seconds, enabled: rule.enabled,
+  };
+}
+
+/** The request body: only the fields that the operator and the action use. */
+export function bodyOf(draft: Draft): Draft {
+  return {
+    ...draft,
+    threshold_high: isRange(draft.operator) ? (draft.threshold_high ?? draft.threshold) : null,
+    webhook_event_type: draft.action_type === 'webhook' ? (draft.webhook_event_type ?? EVENT_TYPES[0] ?? null) : null,
+  };
+}

@@ -1,0 +1,63 @@
+//! Tokens of earlier versions, which are derived from a signing key and the token's id: a reader of the database can
+//! compute them. They stay valid until they expire or are revoked.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use chrono::{DateTime, Utc};
+use signalbox_boxed::boxed;
+use signalbox_config::ApiTokenPrefix;
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::{hash_secret, keyed_hash};
+
+/// How many valid tokens follow from a signing key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DerivedTokens {
+    /// API tokens of users.
+    pub api: usize,
+    /// Tokens of agents.
+    pub agent: usize,
+}
+
+/// Finds the valid tokens that follow from a signing key, retired ones too.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn derived_tokens(pool: &PgPool, now: DateTime<Utc>) -> Result<DerivedTokens, sqlx::Error> {
+    let keys: Vec<Vec<u8>> =
+        sqlx::query_scalar("SELECT secret FROM ops.signing_keys").fetch_all(pool).await?;
+    let api = valid(
+        pool,
+        "SELECT id, secret_sha256 FROM read.api_tokens WHERE expires_at IS NULL OR expires_at > $1",
+        now,
+    );
+    let agent = valid(
+        pool,
+        "SELECT id, secret_sha256 FROM read.agent_tokens WHERE expires_at IS NULL OR expires_at > $1",
+        now,
+    );
+    let (api, agent) = (api.await?, agent.await?);
+    let follows =
+        |(id, sha256): &&(Uuid, String), purpose: &str, write: &dyn Fn(&[u8; 32]) -> Vec<String>| {
+            let secrets = keys.iter().filter_map(|key| keyed_hash(key, purpose, id.as_bytes()));
+            secrets.flat_map(|secret| write(&secret)).any(|text| hash_secret(&text).as_str() == *sha256)
+        };
+    let api_texts = |secret: &[u8; 32]| {
+        let text = URL_SAFE_NO_PAD.encode(secret);
+        ApiTokenPrefix::ALL.iter().map(|prefix| format!("{}{text}", prefix.as_str())).collect()
+    };
+    let agent_texts = |secret: &[u8; 32]| vec![hex::encode(secret)];
+    Ok(DerivedTokens {
+        api: api.iter().filter(|token| follows(token, "API token", &api_texts)).count(),
+        agent: agent.iter().filter(|token| follows(token, "agent token", &agent_texts)).count(),
+    })
+}
+
+async fn valid(
+    pool: &PgPool,
+    statement: &'static str,
+    now: DateTime<Utc>,
+) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
+    sqlx::query_as(statement).bind(now).fetch_all(pool).await
+}

@@ -1,0 +1,156 @@
+//! Values are judged before existence: a request that no resource could take is invalid, also for one that does not exist.
+
+use signalbox_domain::kernel::{Decider, ErrorKind};
+
+use crate::problem::{Problem, ProblemKind};
+
+/// The answer for a resource that was `missing`: that problem, unless an example of its kind, to which `commands` are
+/// given one after the other, refuses one of them as invalid. The first command creates the example.
+pub(crate) fn judged<D: Decider>(
+    missing: Problem,
+    commands: impl IntoIterator<Item = D::Command>,
+) -> Problem {
+    if missing.kind() != ProblemKind::NotFound {
+        return missing;
+    }
+    let mut example = D::default();
+    for command in commands {
+        match example.decide(command) {
+            Ok(events) => events.into_iter().for_each(|event| example.evolve(event)),
+            Err(rejection) if rejection.kind == ErrorKind::Invalid => return rejection.into(),
+            Err(_) => return missing,
+        }
+    }
+    missing
+}
+
+/// Commands that make an example of each kind.
+pub(crate) mod examples {
+    use signalbox_domain::{
+        automation::{
+            Condition, EventType, NewRule, NewWebhook, Operator, RuleAction, RuleCommand, RuleSpec,
+            WebhookCommand, WebhookSpec,
+        },
+        fleet::{Direction, InstanceSpec, MappingSpec, NewInstance, PluginInstanceCommand, PluginRef},
+        identity::{NewUser, Role, UserCommand},
+        kernel::{AgentId, ChannelId, MappingId, UserId, WidgetId},
+        monitoring::{
+            ChannelCommand, ChannelSpec, ChannelType, DashboardCommand, ExperimentCommand, LogEntryCommand,
+            LogType, NewChannel, NewDashboard, NewExperiment, NewLogEntry, WidgetSpec, WidgetType,
+        },
+        transfer::{
+            AgentCommand, AgentProfile, AgentRef, JobCommand, JobSpec, JobType, NewAgent, NewJob, Overlap,
+            Retry,
+        },
+    };
+    use uuid::Uuid;
+
+    const OWNER: UserId = UserId(Uuid::nil());
+
+    fn text() -> String {
+        "example".to_owned()
+    }
+
+    pub(crate) fn channel() -> ChannelCommand {
+        let kind = ChannelType::Sensor;
+        let spec = ChannelSpec { name: text(), kind, unit: None, min_value: None, max_value: None };
+        ChannelCommand::Create(NewChannel { number: 1, owner: OWNER, spec })
+    }
+
+    pub(crate) fn rule() -> RuleCommand {
+        let condition = Condition { operator: Operator::Gt, threshold: 0.0, threshold_high: None };
+        let spec = RuleSpec {
+            name: text(),
+            channel: ChannelId(Uuid::nil()),
+            condition,
+            action: RuleAction::Log,
+            cooldown_seconds: 0,
+            enabled: true,
+        };
+        RuleCommand::Create(NewRule { owner: OWNER, spec, after: 0 })
+    }
+
+    pub(crate) fn webhook() -> WebhookCommand {
+        let events = vec![EventType::SensorReading];
+        let spec =
+            WebhookSpec { url: "https://example.org".to_owned(), sealed_secret: None, events, enabled: true };
+        WebhookCommand::Create(NewWebhook { owner: OWNER, spec })
+    }
+
+    pub(crate) fn dashboard() -> DashboardCommand {
+        DashboardCommand::Create(NewDashboard { owner: OWNER, name: text(), is_global: false })
+    }
+
+    /// A widget with key `widget` on an example of a dashboard.
+    pub(crate) fn widget(widget: WidgetId) -> [DashboardCommand; 2] {
+        let kind = WidgetType::Gauge;
+        let spec = WidgetSpec { kind, title: text(), channel: None, x: 0, y: 0, w: 1, h: 1, config: None };
+        [dashboard(), DashboardCommand::AddWidget { widget, spec }]
+    }
+
+    pub(crate) fn experiment() -> ExperimentCommand {
+        ExperimentCommand::Start(NewExperiment { owner: OWNER, name: text() })
+    }
+
+    pub(crate) fn log_entry() -> LogEntryCommand {
+        LogEntryCommand::Write(NewLogEntry {
+            kind: LogType::Info,
+            content: text(),
+            source: text(),
+            user: None,
+        })
+    }
+
+    pub(crate) fn instance() -> PluginInstanceCommand {
+        let spec = InstanceSpec { name: text(), demo_mode: true, enabled: true, config: None };
+        let plugin = PluginRef { id: text(), is_built_in: true };
+        PluginInstanceCommand::Create {
+            new: NewInstance { owner: OWNER, plugin, spec },
+            mappings: Default::default(),
+        }
+    }
+
+    /// A mapping with key `mapping` of an example of an instance.
+    pub(crate) fn mapping(mapping: MappingId) -> [PluginInstanceCommand; 2] {
+        let spec = MappingSpec {
+            channel_id: text(),
+            channel_name: text(),
+            direction: Direction::Input,
+            unit: String::new(),
+            event: None,
+        };
+        [instance(), PluginInstanceCommand::AddMapping { mapping, spec }]
+    }
+
+    pub(crate) fn user() -> UserCommand {
+        let (email, password_hash) = ("example@example.org".to_owned(), text());
+        UserCommand::Create(NewUser { number: 1, email, username: text(), role: Role::Viewer, password_hash })
+    }
+
+    pub(crate) fn agent() -> AgentCommand {
+        let profile = AgentProfile { name: text(), ..AgentProfile::default() };
+        AgentCommand::Create(NewAgent { number: 1, profile })
+    }
+
+    pub(crate) fn job_spec() -> JobSpec {
+        let agent = AgentRef { id: AgentId(Uuid::nil()), number: 1 };
+        JobSpec {
+            name: text(),
+            kind: JobType::default(),
+            source_agent: agent,
+            destination_agent: agent,
+            source_path: "/example".to_owned(),
+            destination_path: "/example".to_owned(),
+            schedule: None,
+            timezone: None,
+            enabled: true,
+            retry: Retry::default(),
+            overlap: Overlap::default(),
+            description: None,
+        }
+    }
+
+    pub(crate) fn job() -> JobCommand {
+        JobCommand::Create(NewJob { number: 1, owner: OWNER, spec: job_spec() })
+    }
+}

@@ -1,0 +1,205 @@
+//! Requests as handlers get them: bodies, parameters, ids, numbers, pages and orders. All that clients write is parsed here,
+//! and times in the domain's kernel, so that what cannot be parsed or stored is refused alike by every route.
+
+mod id;
+mod number;
+mod numeric;
+mod page;
+mod resumed;
+mod sort;
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, FromRequestParts, Query, Request},
+    http::{HeaderMap, header, request::Parts},
+};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+
+pub(crate) use self::{
+    id::{Number, Text, Texts, id, key, wanted},
+    number::{as_number, content_length, digits, number_or_text},
+    numeric::Numeric,
+    page::{EnvelopeParams, LimitParams, PAGE_SIZES, PageParams, within},
+    resumed::Resumed,
+    sort::Sort,
+};
+use crate::problem::Problem;
+
+/// Largest JSON body.
+pub(crate) const MAX_JSON_BYTES: usize = 1 << 20;
+/// Largest batch of datapoints: 10,000 of them, generously written.
+const MAX_BATCH_BYTES: usize = 4 << 20;
+
+/// A JSON body; unknown fields are ignored, the content type is not asked for.
+pub(crate) struct JsonBody<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let bytes = read_body(request).await?;
+        parse_json(&bytes).map(Self)
+    }
+}
+
+/// The whole body, up to [`MAX_JSON_BYTES`]; batches may be larger.
+pub(crate) async fn read_body(request: Request) -> Result<Bytes, Problem> {
+    let is_batch = request.uri().path() == "/api/v1/datapoints/batch";
+    let most = if is_batch { MAX_BATCH_BYTES } else { MAX_JSON_BYTES };
+    let limited = Limited::new(request.into_body(), most).collect().await;
+    limited.map(http_body_util::Collected::to_bytes).map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            Problem::too_large(format!("the body is larger than {most} bytes"))
+        } else {
+            Problem::malformed("the body could not be read")
+        }
+    })
+}
+
+/// `bytes` as a `T`. The message never repeats the input.
+pub(crate) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let value: serde_json::Value =
+        serde_json::from_slice(bytes).map_err(|error| unreadable(bytes, &error))?;
+    if !value.is_object() {
+        return Err(Problem::invalid("the body must be a JSON object"));
+    }
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let (path, message) = (error.path().to_string(), without_input(&error.inner().to_string()));
+        Problem::invalid(if path == "." { message } else { format!("{path}: {message}") })
+    })
+}
+
+/// The problem of a body that is not JSON. Numbers beyond the range of floats are reported as invalid values rather
+/// than as broken JSON: some languages write them by default.
+fn unreadable(bytes: &[u8], error: &serde_json::Error) -> Problem {
+    let (line, column) = (error.line(), error.column());
+    let rest = bytes.split(|byte| *byte == b'\n').nth(line.saturating_sub(1)).unwrap_or_default();
+    let word = rest.get(column.saturating_sub(1)..).unwrap_or_default();
+    let is_no_number = [&b"NaN"[..], b"Infinity"].iter().any(|name| word.starts_with(name));
+    if is_no_number || error.to_string().starts_with("number out of range") {
+        return Problem::invalid(format!("numbers must be finite (line {line}, column {column})"));
+    }
+    Problem::malformed(format!("the body is not valid JSON (line {line}, column {column})"))
+}
+
+/// Serde quotes the offending value between `invalid type:` or `invalid value:` and `, expected`.
+fn without_input(message: &str) -> String {
+    match (message.find("invalid "), message.find(", expected ")) {
+        (Some(start), Some(end)) if start < end => {
+            let what = message[start..].split(':').next().unwrap_or("invalid value");
+            format!("{what}{}", &message[end..])
+        }
+        _ if message.starts_with("unknown variant") => message
+            .find(", expected ")
+            .map_or_else(|| "unknown value".to_owned(), |at| format!("unknown value{}", &message[at..])),
+        _ => message.to_owned(),
+    }
+}
+
+/// The query string; unknown parameters are ignored.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        if parts.uri.query().is_some_and(|query| query.contains("%00")) {
+            return Err(Problem::invalid("query parameters must not contain NUL characters"));
+        }
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        query.map(|Query(params)| Self(params)).map_err(|error| Problem::invalid(named(&error.body_text())))
+    }
+}
+
+/// The parameter that axum found wrong in a query, and what is wrong with it.
+fn named(message: &str) -> String {
+    let message = message.strip_prefix("Failed to deserialize query string: ").unwrap_or(message);
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    match message.split_once(": ") {
+        Some((name, rest)) if is_name(name) => format!("{name}: {}", without_input(rest)),
+        _ => match message.strip_prefix("missing field `").and_then(|rest| rest.split_once('`')) {
+            Some((name, _)) => format!("{name} is required in the query"),
+            None => format!("the query is not valid: {}", without_input(message)),
+        },
+    }
+}
+
+/// The version that `If-Match` insists on.
+pub(crate) struct IfMatch(pub(crate) Option<i64>);
+
+impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        if_match(&parts.headers).map(Self)
+    }
+}
+
+fn if_match(headers: &HeaderMap) -> Result<Option<i64>, Problem> {
+    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
+    let text = value.to_str().unwrap_or_default().trim();
+    if text == "*" {
+        return Ok(None);
+    }
+    let version = digits(text.trim_start_matches("W/").trim_matches('"'));
+    // A tag that we never gave out matches nothing.
+    Ok(Some(version.unwrap_or(-1)))
+}
+
+/// For fields where absent means "leave", null means "clear": the outer option is presence.
+pub(crate) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// For fields where absent means "leave" and null is refused.
+pub(crate) fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    struct In {
+        #[expect(dead_code, reason = "only its type matters")]
+        size: u32,
+    }
+
+    #[test]
+    fn the_message_never_repeats_the_input() {
+        let error = parse_json::<In>(br#"{"size": "geheim"}"#).unwrap_err();
+        assert!(!error.detail().contains("geheim"), "{}", error.detail());
+        assert_eq!(error.detail(), "size: invalid type, expected u32");
+    }
+
+    #[test]
+    fn numbers_that_no_float_holds_are_invalid() {
+        use crate::problem::ProblemKind::{Invalid, Malformed};
+        for (text, kind) in [
+            (r#"{"size": NaN}"#, Invalid),
+            ("{\n\"size\": Infinity}", Invalid),
+            (r#"{"size": -Infinity}"#, Invalid),
+            (r#"{"size": 1e400}"#, Invalid),
+            (r#"{"size": -1e999}"#, Invalid),
+            (r#"{"size": nan}"#, Malformed),
+            (r#"{"size": 1e}"#, Malformed),
+        ] {
+            assert_eq!(parse_json::<In>(text.as_bytes()).unwrap_err().kind(), kind, "{text}");
+        }
+    }
+
+    #[test]
+    fn broken_json_is_malformed_and_a_missing_field_is_invalid() {
+        assert_eq!(parse_json::<In>(b"{").unwrap_err().kind(), crate::problem::ProblemKind::Malformed);
+        assert_eq!(parse_json::<In>(b"{}").unwrap_err().kind(), crate::problem::ProblemKind::Invalid);
+        assert_eq!(parse_json::<In>(b"[1]").unwrap_err().kind(), crate::problem::ProblemKind::Invalid);
+    }
+}

@@ -1,0 +1,113 @@
+//! The events that a plugin instance created, which are deleted with it.
+
+use std::collections::HashSet;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use serde::Serialize;
+use signalbox_domain::{
+    automation::{Rule, RuleChanges, RuleCommand},
+    fleet::{PluginInstance, PluginInstanceEvent},
+    kernel::{Decider, ErrorKind, Rejection},
+    monitoring::{Channel, ChannelCommand},
+};
+use signalbox_event_store::read_stream_from;
+use signalbox_projections::{
+    automation::rules::enabled_rules_on, fleet::queries::unshared_events, register::At,
+};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::channels::event_id;
+use crate::{
+    auth::CurrentUser,
+    context::RequestContext,
+    problem::Problem,
+    state::{State, Written},
+};
+
+/// Commands that are sent at the same time.
+const CONCURRENT: usize = 16;
+
+/// Something that an answer names.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NamedOut {
+    public_id: String,
+    name: String,
+}
+
+/// What was removed with an instance.
+#[derive(Debug, Default)]
+pub(super) struct Removed {
+    pub(super) events: Vec<NamedOut>,
+    /// Rules on those events, which were disabled.
+    pub(super) rules: Vec<NamedOut>,
+    /// A place in the log that the read models did not show in time.
+    pub(super) unseen: Option<At>,
+}
+
+/// Deletes the events that `instance` created and that no other instance maps, and disables the rules on them.
+pub(super) async fn remove(
+    state: &State,
+    user: &CurrentUser,
+    context: &RequestContext,
+    instance: Uuid,
+) -> Result<Removed, Problem> {
+    let created = created_by(state, instance).await?;
+    let events = unshared_events(&state.pool, instance, &created).await?;
+    let ids: Vec<_> = events.iter().map(|(id, _)| *id).collect();
+    let rules = enabled_rules_on(&state.pool, &ids).await?;
+    // A rule cannot be changed any more when its event is gone.
+    let disabled = stream::iter(rules.clone()).map(|(rule, _)| async move {
+        let metadata = context.metadata(user.actor(), &format!("disable rule {rule}"));
+        let changes = RuleChanges { enabled: Some(false), ..RuleChanges::default() };
+        if_still_there(
+            state.write::<Rule>(rule, None, &metadata, &RuleCommand::Change { changes, after: 0 }).await,
+        )
+    });
+    let disabled: Vec<_> = disabled.buffer_unordered(CONCURRENT).try_collect().await?;
+    let deleted = stream::iter(ids).map(|event| async move {
+        let metadata = context.metadata(user.actor(), &format!("delete channel {event}"));
+        if_still_there(state.write::<Channel>(event, None, &metadata, &ChannelCommand::Delete).await)
+    });
+    let deleted: Vec<_> = deleted.buffer_unordered(CONCURRENT).try_collect().await?;
+    let unseen = disabled.into_iter().chain(deleted).flatten().find_map(|written| written.unseen);
+    Ok(Removed { events: named(events), rules: named(rules), unseen })
+}
+
+/// The ids of the events that `instance` created, or would have if there had been none of their names: they follow from the
+/// channels that it ever mapped.
+async fn created_by(state: &State, instance: Uuid) -> Result<Vec<Uuid>, Problem> {
+    let id = instance.to_string();
+    let mut connection = state.pool.acquire().await?;
+    let slice =
+        read_stream_from(&mut connection, (PluginInstance::TYPE, id.as_str()), 1, i64::MAX, i64::MAX).await?;
+    // As deletion itself answers, which follows; nothing has changed yet.
+    let refused = |error: &dyn std::fmt::Display| {
+        tracing::error!(%error, %instance, "the events that a plugin instance created are not known");
+        Problem::from(Rejection::unreadable_history())
+    };
+    if let Some(unreadable) = slice.unreadable.first() {
+        return Err(refused(&unreadable.error));
+    }
+    let mut channels = HashSet::new();
+    for recorded in &slice.events {
+        let event = recorded.decode::<PluginInstance>().map_err(|error| refused(&error))?;
+        if let PluginInstanceEvent::ChannelMapped { spec, .. } = event {
+            channels.insert(spec.channel_id);
+        }
+    }
+    Ok(channels.iter().map(|channel| event_id(instance, channel)).collect())
+}
+
+/// What somebody else has deleted meanwhile need not be changed.
+fn if_still_there(written: Result<Written, Rejection>) -> Result<Option<Written>, Problem> {
+    match written {
+        Ok(written) => Ok(Some(written)),
+        Err(rejection) if rejection.kind == ErrorKind::NotFound => Ok(None),
+        Err(rejection) => Err(rejection.into()),
+    }
+}
+
+fn named(rows: Vec<(Uuid, String)>) -> Vec<NamedOut> {
+    rows.into_iter().map(|(id, name)| NamedOut { public_id: id.to_string(), name }).collect()
+}

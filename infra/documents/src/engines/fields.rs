@@ -1,0 +1,110 @@
+//! Values of form fields become words of their page, where the page does not show them already.
+
+use signalbox_pdf::{Area, Field, FieldValue, Style, Word};
+
+const TICKED: &str = "☒";
+const EMPTY: &str = "☐";
+/// Size of a value that is not shown: of the field's height, and in points.
+const HEIGHT: f32 = 0.7;
+const SIZE: f32 = 10.0;
+/// Width of a letter, and distance of lines, in sizes.
+const LETTER: f32 = 0.5;
+const LEADING: f32 = 1.2;
+
+/// Adds the values of `fields` to the words that a page shows.
+pub(super) fn add(fields: &[Field], words: &mut Vec<Word>) {
+    for field in fields {
+        match &field.value {
+            FieldValue::Ticked(ticked) => {
+                // A box shows a mark of its font: a cross, a check, a bullet.
+                words.retain(|word| !is_inside(word, field.area) || word.text.chars().count() > 1);
+                words.extend(typed(if *ticked { TICKED } else { EMPTY }, field.area));
+            }
+            FieldValue::Text(value) => {
+                let letters =
+                    |text: &str| text.chars().filter(|letter| !letter.is_whitespace()).collect::<String>();
+                let shown: String = words
+                    .iter()
+                    .filter(|word| is_inside(word, field.area))
+                    .map(|word| letters(&word.text))
+                    .collect();
+                let is_whole = value
+                    .split_whitespace()
+                    .all(|one| words.iter().any(|word| is_inside(word, field.area) && word.text == one));
+                // A value may be shown letter by letter, each in a box of its own.
+                if !is_whole && shown == letters(value) {
+                    words.retain(|word| !is_inside(word, field.area));
+                    words.extend(typed(value, field.area));
+                } else if shown.is_empty() {
+                    words.extend(typed(value, field.area));
+                }
+            }
+        }
+    }
+}
+
+fn is_inside(word: &Word, area: Area) -> bool {
+    let (x, y) = ((word.area.left + word.area.right) / 2.0, (word.area.top + word.area.bottom) / 2.0);
+    area.left <= x && x <= area.right && area.top <= y && y <= area.bottom
+}
+
+/// The words of `value` as they would be typed into `area`.
+fn typed(value: &str, area: Area) -> Vec<Word> {
+    let size = (HEIGHT * area.height()).clamp(1.0, SIZE);
+    let style = Style { size, ..Style::default() };
+    let is_one_line = !value.contains('\n');
+    let mut words = Vec::new();
+    for (number, line) in value.lines().enumerate() {
+        let top = area.top + number as f32 * LEADING * size;
+        // A single line stands in the middle.
+        let top = if is_one_line { (area.top + area.bottom - size) / 2.0 } else { top };
+        let mut left = area.left;
+        for text in line.split_whitespace() {
+            let right = left + LETTER * size * text.chars().count() as f32;
+            let area = Area { left, top, right, bottom: top + size };
+            words.push(Word { text: text.to_owned(), area, baseline: top + 0.8 * size, style });
+            left = right + LETTER * size;
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AREA: Area = Area { left: 100.0, top: 100.0, right: 200.0, bottom: 114.0 };
+
+    fn shown(texts: &[&str]) -> Vec<Word> {
+        let place = |index: usize| Area {
+            left: 102.0 + 12.0 * index as f32,
+            top: 102.0,
+            right: 110.0 + 12.0 * index as f32,
+            bottom: 112.0,
+        };
+        let word = |(index, text): (usize, &&str)| Word {
+            text: (*text).to_owned(),
+            area: place(index),
+            baseline: 110.0,
+            style: Style::default(),
+        };
+        texts.iter().enumerate().map(word).collect()
+    }
+
+    #[test]
+    fn values_are_added_where_the_page_does_not_show_them() {
+        let text = |value: &str| FieldValue::Text(value.to_owned());
+        for (value, before, after) in [
+            (text("Anna Muster"), &[][..], &["Anna", "Muster"][..]),
+            (text("Anna Muster"), &["Anna", "Muster"], &["Anna", "Muster"]),
+            (text("12345"), &["1", "2", "3", "4", "5"], &["12345"]),
+            (text("de"), &["Germany"], &["Germany"]),
+            (FieldValue::Ticked(true), &["✔"], &["☒"]),
+            (FieldValue::Ticked(false), &[], &["☐"]),
+        ] {
+            let mut words = shown(before);
+            add(&[Field { area: AREA, value }], &mut words);
+            assert_eq!(words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>(), after);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Words that are set close together: gaps that are wider than those between letters.
+
+/// Words without a space between them are apart by so much more than their letters, and at least by so much, in sizes
+/// of the font. PDFium finds gaps from about 0.13 on.
+const GAP: f32 = 0.08;
+pub(crate) const LEAST: f32 = 0.05;
+
+/// The numbers of the gaps that are wider than those between letters.
+pub(crate) fn between_words(gaps: &[f32]) -> Vec<usize> {
+    let mut sorted = gaps.to_vec();
+    sorted.sort_by(f32::total_cmp);
+    // Of two gaps, the narrow one is between letters.
+    let usual = sorted[(sorted.len() - 1) / 2].max(sorted[0]);
+    let is_wide = |gap: f32| gap >= LEAST && gap - usual >= GAP;
+    (0..gaps.len()).filter(|index| is_wide(gaps[*index])).collect()
+}
+
+/// Whether a space may stand between two letters. Brackets and signs behind slanted letters are set apart without one.
+pub(crate) fn may_part(before: char, after: char) -> bool {
+    let ends = before.is_alphanumeric() || ".,;:!?)]}»”\"'".contains(before);
+    let starts = after.is_alphanumeric() || "([{«„“\"'".contains(after);
+    ends && starts && (before.is_alphanumeric() || after.is_alphanumeric())
+}

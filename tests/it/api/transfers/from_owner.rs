@@ -1,0 +1,153 @@
+//! Files that the owner of a transfer uploads to an agent, without an agent at the source.
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use crate::harness::{
+    AgentAccount, Client, Folder, RealAgent, Transport, World, bytes, encode, eventually, seconds, sha256,
+};
+
+async fn request(client: &Client, to: &AgentAccount, more: Value) -> i64 {
+    let mut transfer =
+        json!({"source_agent_id": null, "destination_agent_id": to.id, "destination_path": "in/Bücher.bin"});
+    transfer.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+    client.post("/api/transfers", transfer).await.expect(201)["id"].as_i64().unwrap()
+}
+
+fn put(client: &Client, id: i64, name: &str) -> RequestBuilder {
+    client.request(Method::PUT, &format!("/api/transfers/{id}/content?filename={}", encode(name)))
+}
+
+#[tokio::test]
+async fn uploaded_file_arrives_at_the_agent() {
+    let world = World::start().await;
+    let (to, folder) = (world.agent("press").await, Folder::new());
+    let operator = world.user("operator", "operator").await;
+    let agent = RealAgent::start(&world.admin.url(""), &to.token, &folder, Transport::Auto);
+    let content = bytes(300_000);
+    for (name, size) in [("Bücher.bin", 300_000), ("empty", 0)] {
+        let id = request(&operator, &to, json!({"filename": name, "destination_path": format!("in/{name}")}))
+            .await;
+        let path = format!("/api/transfers/{id}");
+        let waiting = operator.get(&path).await.expect(200);
+        assert_eq!(
+            (&waiting["source_agent_id"], &waiting["filename"], &waiting["phase"]),
+            (&Value::Null, &json!(name), &json!("dispatched"))
+        );
+        let stored = operator.send(put(&operator, id, name).body(content[..size].to_vec())).await.expect(200);
+        let digest = sha256(&content[..size]);
+        assert_eq!(stored, json!({"transfer_id": id, "filename": name, "size": size, "sha256": digest}));
+        let done = operator.until(path, |transfer| transfer["phase"] == "done").await;
+        assert_eq!(
+            (&done["status"], &done["proven"], &done["sha256"]),
+            (&json!("completed"), &json!(true), &json!(digest))
+        );
+        assert_eq!(folder.read(&format!("in/{name}")), &content[..size]);
+        // A transfer whose file has arrived accepts no other.
+        operator.send(put(&operator, id, name).body("more")).await.error(409);
+    }
+    agent.stop().await;
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn upload_is_the_owners_alone() {
+    let world = World::start().await;
+    let (to, other) = (world.agent("press").await, world.agent("store").await);
+    let (operator, viewer) = (world.user("operator", "operator").await, world.user("viewer", "viewer").await);
+    let id = request(&operator, &to, json!({})).await;
+    operator.send(put(&world.admin, id, "f").body("x")).await.error(404);
+    operator.send(put(&operator, id + 1000, "f").body("x")).await.error(404);
+    viewer.send(put(&viewer, id, "f").body("x")).await.error(403);
+    world.anonymous().send(put(&world.anonymous(), id, "f").body("x")).await.error(401);
+    // Routes of agents are for agents, and the destination is not the source.
+    for agent in [&to, &other] {
+        let agent = world.as_agent(agent);
+        agent.send(put(&agent, id, "f").body("x")).await.error(401);
+        let upload = agent.request(Method::PUT, &format!("/api/files/{id}/upload")).body("x");
+        agent.send(upload).await.error(404);
+    }
+    let upload = operator.request(Method::PUT, &format!("/api/files/{id}/upload")).body("x");
+    operator.send(upload).await.error(401);
+    // A transfer between agents takes no file from its owner.
+    let between = world.transfer(&other, &to, "a", "b").await;
+    let refused = world.admin.send(put(&world.admin, between, "a").body("x")).await.error(409);
+    assert!(refused.contains("source agent"), "{refused}");
+    operator.post(&format!("/api/transfers/{id}/cancel"), json!({})).await.expect(200);
+    operator.send(put(&operator, id, "f").body("x")).await.error(409);
+    world.admin.post(&format!("/api/transfers/{between}/cancel"), json!({})).await.expect(200);
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn limits_and_digests_are_those_of_agents() {
+    let world = World::with(|config| config.transfer.max_file_bytes = 1000).await;
+    let to = world.agent("press").await;
+    let id = request(&world.admin, &to, json!({"size": 1000})).await;
+    let admin = world.at_one_gateway();
+    admin.send(put(&admin, id, "f").body(vec![0; 1001])).await.error(413);
+    let digest = sha256(b"other bytes");
+    admin.send(put(&admin, id, "f").header("x-content-sha256", digest).body("bytes")).await.error(400);
+    for name in ["", "..", "a/.."] {
+        admin.send(put(&admin, id, name).body("x")).await.error(400);
+    }
+    // In two parts, as after an interruption.
+    let content = bytes(1000);
+    let part = |range: &str, bytes: &[u8]| {
+        put(&admin, id, "f").header("content-range", format!("bytes {range}/1000")).body(bytes.to_vec())
+    };
+    let first = admin.send(part("0-599", &content[..600])).await;
+    assert_eq!((first.status, first.header("range")), (308, Some("bytes=0-599")));
+    let asked = admin.send(put(&admin, id, "f").header("content-range", "bytes */1000")).await;
+    assert_eq!((asked.status, asked.header("range")), (308, Some("bytes=0-599")));
+    let last = admin.send(part("600-999", &content[600..])).await.expect(200);
+    assert_eq!(last["sha256"], sha256(&content));
+    world.until_phase(id, "staged").await;
+    world.admin.post(&format!("/api/transfers/{id}/cancel"), json!({})).await.expect(200);
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn source_agent_is_null_or_required() {
+    let world = World::start().await;
+    let to = world.agent("press").await;
+    let transfer = |more: Value| {
+        let mut transfer = json!({"destination_agent_id": to.id, "destination_path": "in/f"});
+        transfer.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+        transfer
+    };
+    let missing = world.admin.post("/api/transfers", transfer(json!({"source_path": "f"}))).await.error(400);
+    assert!(missing.contains("source_agent_id"), "{missing}");
+    let tree = transfer(json!({"source_agent_id": null, "source_path": "f/"}));
+    world.admin.post("/api/transfers", tree).await.error(400);
+    let id = request(&world.admin, &to, json!({})).await;
+    let shown = world.admin.get(&format!("/api/transfers/{id}")).await.expect(200);
+    assert_eq!((&shown["filename"], &shown["source_path"]), (&json!("Bücher.bin"), &json!("Bücher.bin")));
+    // Of a job, null is nothing: its agents stand in.
+    let job = json!({"name": "j", "source_agent_id": to.id, "destination_agent_id": to.id, "source_path": "a",
+        "destination_path": "b"});
+    let job = world.admin.post("/api/jobs", job).await.expect(201)["id"].clone();
+    let of_job = json!({"job_id": job, "source_agent_id": null});
+    let of_job = world.admin.post("/api/transfers", of_job).await.expect(201);
+    assert_eq!(of_job["source_agent_id"], to.id);
+    for transfer in [id, of_job["id"].as_i64().unwrap()] {
+        world.admin.post(&format!("/api/transfers/{transfer}/cancel"), json!({})).await.expect(200);
+    }
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn file_that_is_not_uploaded_fails_the_transfer_after_a_day() {
+    let world = World::start().await;
+    let to = world.agent("press").await;
+    let id = request(&world.admin, &to, json!({})).await;
+    let phase = async || world.admin.get(&format!("/api/transfers/{id}")).await.expect(200);
+    assert_eq!(phase().await["phase"], "dispatched");
+    sqlx::query("UPDATE read.transfers SET active_at = active_at - interval '25 hours'")
+        .execute(&world.servers.pool)
+        .await
+        .unwrap();
+    eventually(seconds(30), async || phase().await["status"] == "failed").await;
+    assert_eq!(phase().await["error"], "its file was not uploaded within a day");
+    world.finish().await;
+}

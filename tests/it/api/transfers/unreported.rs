@@ -1,0 +1,377 @@
+//! Legs whose agents do not report, and requests that agents take without beginning them.
+
+use std::{net::SocketAddr, time::Duration};
+
+use chrono::TimeDelta;
+use reqwest::Method;
+use serde_json::{Value, json};
+use signalbox_clock::Clock;
+use signalbox_workers::{Context, Dispatcher, StallSweep, Worker};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    time::sleep,
+};
+
+use super::pair::Pair;
+use crate::{
+    api::agent::acknowledge,
+    harness::{
+        AgentAccount, Client, Transport::Websocket, World, bytes, eventually, eventually_some, seconds,
+    },
+};
+
+const SIZE: usize = 1 << 20;
+
+/// A transfer with one attempt, and its two agents, which poll and list no capabilities.
+struct Silent {
+    id: i64,
+    to: AgentAccount,
+    source: Client,
+    target: Client,
+}
+
+impl Silent {
+    async fn new(world: &World) -> Self {
+        let (from, to) = (world.agent("source").await, world.agent("destination").await);
+        let job = json!({"name": "j", "source_agent_id": from.id, "destination_agent_id": to.id, "source_path": "/a",
+            "destination_path": "/b", "retry": {"max_attempts": 1, "backoff_seconds": 0}});
+        let job = world.admin.post("/api/jobs", job).await.id();
+        let id = world.admin.post(&format!("/api/jobs/{job}/run"), json!({})).await.id();
+        let (source, target) = (world.as_agent(&from), world.as_agent(&to));
+        connect(&source, json!({})).await;
+        connect(&target, json!({})).await;
+        Self { id, to, source, target }
+    }
+
+    /// Uploads the file and lets the destination take its request; the dispatcher runs by itself or is stepped here.
+    async fn stage(&self, world: &World, stepped: Option<&Context>) {
+        step(stepped).await;
+        world.until_phase(self.id, "dispatched").await;
+        take_request(&self.source).await;
+        let put = self.source.request(Method::PUT, &format!("/api/files/{}/upload?filename=a", self.id));
+        self.source.send(put.body(bytes(SIZE))).await.expect(200);
+        let data = json!({"transfer_id": self.id.to_string(), "duration": 1});
+        let report = json!({"type": "transfer_complete", "data": data});
+        self.source.post("/api/agent/messages", report).await.expect(200);
+        world.until_phase(self.id, "staged").await;
+        step(stepped).await;
+        take_request(&self.target).await;
+    }
+
+    /// Asks for the file on a connection of its own.
+    async fn download(&self, world: &World) -> TcpStream {
+        let mut stream = TcpStream::connect(world.address).await.unwrap();
+        ask(&mut stream, &self.to, &format!("/api/files/{}/download", self.id)).await;
+        stream
+    }
+
+    /// Polls as long as the transfer is in progress; returns it.
+    async fn poll_until_ended(&self, world: &World) -> Value {
+        let polls = async {
+            loop {
+                self.target.get("/api/agent/poll?timeout=1").await;
+            }
+        };
+        tokio::select! {
+            ended = world.until_ended(self.id) => ended,
+            () = polls => unreachable!("polls go on"),
+        }
+    }
+
+    async fn phase(&self, world: &World) -> Value {
+        world.admin.get(&format!("/api/transfers/{}", self.id)).await.expect(200)["phase"].clone()
+    }
+}
+
+async fn step(context: Option<&Context>) {
+    if let Some(context) = context {
+        Dispatcher::default().step(context).await.unwrap();
+    }
+}
+
+async fn connect(agent: &Client, info: Value) {
+    agent.post("/api/agent/connect", json!({ "system_info": info })).await.expect(200);
+}
+
+/// The requests that a short poll brings.
+async fn poll(agent: &Client) -> Vec<Value> {
+    let answer = agent.get("/api/agent/poll?timeout=1").await;
+    if answer.status == 204 { Vec::new() } else { answer.expect(200).as_array().unwrap().clone() }
+}
+
+async fn take_request(agent: &Client) {
+    let mail = eventually_some(seconds(30), async || poll(agent).await.pop()).await;
+    acknowledge(agent, &json!([mail["id"]])).await;
+}
+
+async fn ask(stream: &mut TcpStream, agent: &AgentAccount, path: &str) {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n", agent.token);
+    stream.write_all(request.as_bytes()).await.unwrap();
+}
+
+/// Reads the whole answer to a download.
+async fn read_file(stream: &mut TcpStream) {
+    let mut answer = Vec::new();
+    loop {
+        let read = stream.read_buf(&mut answer).await.unwrap();
+        assert!(read > 0, "the connection ended after {} bytes", answer.len());
+        let head = answer.windows(4).position(|end| end == b"\r\n\r\n");
+        if head.is_some_and(|head| answer.len() == head + 4 + SIZE) {
+            return;
+        }
+    }
+}
+
+fn fast(config: &mut signalbox_config::Config) {
+    config.transfer.stall_seconds = 1;
+}
+
+#[tokio::test]
+async fn a_file_that_the_agent_never_reads_is_not_completed() {
+    let world = World::with(fast).await;
+    let silent = Silent::new(&world).await;
+    silent.stage(&world, None).await;
+    let unread = silent.download(&world).await;
+    let ended = silent.poll_until_ended(&world).await;
+    assert_eq!((&ended["status"], &ended["proven"]), (&json!("failed"), &json!(false)), "{ended}");
+    drop(unread);
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn a_file_whose_connection_breaks_is_not_completed() {
+    let world = World::with(fast).await;
+    let silent = Silent::new(&world).await;
+    silent.stage(&world, None).await;
+    let mut stream = silent.download(&world).await;
+    stream.read_exact(&mut [0; 1000]).await.unwrap();
+    // Closed with unread bytes: the kernel resets it.
+    drop(stream);
+    let ended = silent.poll_until_ended(&world).await;
+    assert_eq!((&ended["status"], &ended["proven"]), (&json!("failed"), &json!(false)), "{ended}");
+    assert!(ended["error"].as_str().unwrap().contains("ended the connection"), "{ended}");
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn a_file_that_may_wait_in_a_buffer_on_the_way_is_not_completed() {
+    let world = World::with(fast).await;
+    let silent = Silent::new(&world).await;
+    silent.stage(&world, None).await;
+    // As through a proxy: everything is acknowledged, and the connection is neither used again nor closed.
+    let mut proxy = silent.download(&world).await;
+    read_file(&mut proxy).await;
+    let ended = silent.poll_until_ended(&world).await;
+    assert_eq!((&ended["status"], &ended["proven"]), (&json!("failed"), &json!(false)), "{ended}");
+    drop(proxy);
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn a_file_that_reached_a_silent_agent_completes_without_proof() {
+    let world = World::start().await;
+    for closes in [true, false] {
+        let silent = Silent::new(&world).await;
+        silent.stage(&world, None).await;
+        let mut stream = silent.download(&world).await;
+        read_file(&mut stream).await;
+        if closes {
+            stream.shutdown().await.unwrap();
+        } else {
+            ask(&mut stream, &silent.to, "/api/agent/poll?timeout=1").await;
+        }
+        let done = silent.poll_until_ended(&world).await;
+        assert_eq!(
+            (&done["status"], &done["proven"]),
+            (&json!("completed"), &json!(false)),
+            "{closes}: {done}"
+        );
+        assert_eq!(done["attempts"], 1, "{closes}: {done}");
+    }
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn a_file_that_reached_an_ended_session_is_not_completed() {
+    let clock = Clock::manual(Clock::system().now());
+    let world = World::without_workers(clock.clone(), |_| {}).await;
+    let context = world.worker_context().await;
+    for reconnects in [false, true] {
+        let silent = Silent::new(&world).await;
+        silent.stage(&world, Some(&context)).await;
+        let mut stream = silent.download(&world).await;
+        read_file(&mut stream).await;
+        stream.shutdown().await.unwrap();
+        let noted = "SELECT count(*) FROM ops.transfer_legs l JOIN read.transfers t ON t.id = l.transfer_id
+                      WHERE t.number = $1 AND l.arrived_in IS NOT NULL";
+        eventually(seconds(30), async || {
+            let count = sqlx::query_scalar::<_, i64>(noted).bind(silent.id).fetch_one(&world.servers.pool);
+            count.await.unwrap() == 1
+        })
+        .await;
+        if reconnects {
+            connect(&silent.target, json!({})).await;
+        }
+        poll(&silent.target).await;
+        let sweep = StallSweep::default();
+        world.read_models.show_all().await;
+        sweep.step(&context).await.unwrap();
+        clock.advance(TimeDelta::seconds(20));
+        sweep.step(&context).await.unwrap();
+        if !reconnects {
+            let done = world.until_ended(silent.id).await;
+            assert_eq!((&done["status"], &done["proven"]), (&json!("completed"), &json!(false)), "{done}");
+            continue;
+        }
+        assert_eq!(silent.phase(&world).await, "downloading");
+        clock.advance(TimeDelta::seconds(60));
+        sweep.step(&context).await.unwrap();
+        let ended = world.until_ended(silent.id).await;
+        assert!(ended["error"].as_str().unwrap().contains("connected again"), "{ended}");
+    }
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn a_begun_leg_is_taken_up_again_when_its_agent_came_back_without_it() {
+    let clock = Clock::manual(Clock::system().now());
+    let world = World::without_workers(clock.clone(), |_| {}).await;
+    let context = world.worker_context().await;
+    // Neither again within its session, nor when the agent names it; at once when the agent leaves it out.
+    for (info, idle, taken_up) in [
+        (None, 60, false),
+        (None, 601, true),
+        (Some(json!({})), 61, true),
+        (Some(json!({"capabilities": ["ack"], "active_transfers": ["ID"]})), 61, false),
+        (Some(json!({"capabilities": ["ack"], "active_transfers": []})), 0, true),
+    ] {
+        let silent = Silent::new(&world).await;
+        step(Some(&context)).await;
+        take_request(&silent.source).await;
+        let data = json!({"transfer_id": silent.id.to_string(), "current_bytes": 1, "total_bytes": 9});
+        let progress = json!({"type": "transfer_progress", "data": data});
+        silent.source.post("/api/agent/messages", progress).await.expect(200);
+        world.until_phase(silent.id, "uploading").await;
+        clock.advance(TimeDelta::seconds(1));
+        if let Some(info) = &info {
+            let text = info.to_string().replace("ID", &silent.id.to_string());
+            connect(&silent.source, serde_json::from_str(&text).unwrap()).await;
+        }
+        let sweep = StallSweep::default();
+        world.read_models.show_all().await;
+        sweep.step(&context).await.unwrap();
+        clock.advance(TimeDelta::seconds(idle));
+        sweep.step(&context).await.unwrap();
+        if taken_up {
+            world.until_ended(silent.id).await;
+        } else {
+            assert_eq!(silent.phase(&world).await, "uploading", "{info:?} after {idle} s");
+            world.admin.post(&format!("/api/transfers/{}/cancel", silent.id), json!({})).await.expect(200);
+        }
+    }
+    world.finish_with_mail().await;
+}
+
+/// Idle time was the difference of two machines' clocks: a worker eleven minutes ahead ended each leg that outlasted a sweep.
+#[tokio::test]
+async fn a_leg_is_not_idle_because_the_clock_of_the_worker_is_ahead() {
+    let world = World::without_workers(Clock::system(), |_| {}).await;
+    let mut context = world.worker_context().await;
+    let silent = Silent::new(&world).await;
+    step(Some(&context)).await;
+    take_request(&silent.source).await;
+    let data = json!({"transfer_id": silent.id.to_string(), "current_bytes": 1, "total_bytes": 9});
+    let progress = json!({"type": "transfer_progress", "data": data});
+    silent.source.post("/api/agent/messages", progress).await.expect(200);
+    world.until_phase(silent.id, "uploading").await;
+    context.clock = Clock::shifted(TimeDelta::minutes(11));
+    let sweep = StallSweep::default();
+    for _ in 0..2 {
+        sweep.step(&context).await.unwrap();
+        world.read_models.show_all().await;
+    }
+    assert_eq!(silent.phase(&world).await, "uploading");
+    world.admin.post(&format!("/api/transfers/{}/cancel", silent.id), json!({})).await.expect(200);
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn a_leg_that_ends_without_a_control_connection_counts() {
+    let world = World::start().await;
+    let pair = Pair::new(&world).await;
+    pair.source.write("f", bytes(300_000));
+    let wire = Wire::to(world.address).await;
+    let from = pair.start_source(&world.anonymous().url(""), Websocket);
+    let to = pair.start_target(&wire.url(), Websocket);
+    world.until_agent(&pair.to, "online").await;
+    let job = pair.job(&world, "f", "g", json!({})).await;
+    let id = pair.run(&world, job).await;
+    wire.has_download.subscribe().wait_for(|has| *has).await.unwrap();
+    wire.is_cut.send_replace(true);
+    eventually(seconds(20), async || pair.target.path("g").exists()).await;
+    world.until_agent(&pair.to, "offline").await;
+    wire.is_cut.send_replace(false);
+    let done = world.until_ended(id).await;
+    assert_eq!((&done["status"], &done["attempts"]), (&json!("completed"), &json!(1)), "{done}");
+    assert_eq!(done["proven"], true);
+    from.stop().await;
+    to.stop().await;
+    world.finish().await;
+}
+
+/// A wire between an agent and the gateway whose control connections can be cut. Downloads wait until they are.
+struct Wire {
+    address: SocketAddr,
+    is_cut: watch::Sender<bool>,
+    has_download: watch::Sender<bool>,
+}
+
+impl Wire {
+    async fn to(target: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (is_cut, has_download) = (watch::Sender::new(false), watch::Sender::new(false));
+        let (cut, download) = (is_cut.clone(), has_download.clone());
+        tokio::spawn(async move {
+            while let Ok((agent, _)) = listener.accept().await {
+                tokio::spawn(carry(agent, target, cut.subscribe(), download.clone()));
+            }
+        });
+        Self { address, is_cut, has_download }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+async fn carry(
+    mut agent: TcpStream,
+    target: SocketAddr,
+    mut is_cut: watch::Receiver<bool>,
+    has_download: watch::Sender<bool>,
+) {
+    let mut head = [0; 200];
+    while !head.contains(&b'\n') {
+        if agent.peek(&mut head).await.unwrap_or_default() == 0 {
+            return;
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+    let line = String::from_utf8_lossy(&head).lines().next().unwrap_or_default().to_owned();
+    let is_control = line.contains("/ws/agent");
+    if is_control && *is_cut.borrow() {
+        return;
+    }
+    if line.contains("/download") {
+        has_download.send_replace(true);
+        let _ = is_cut.wait_for(|cut| *cut).await;
+    }
+    let Ok(mut gateway) = TcpStream::connect(target).await else { return };
+    tokio::select! {
+        _ = copy_bidirectional(&mut agent, &mut gateway) => {}
+        _ = is_cut.wait_for(|cut| *cut), if is_control => {}
+    }
+}

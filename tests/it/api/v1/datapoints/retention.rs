@@ -1,0 +1,117 @@
+use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::json;
+use signalbox_clock::Clock;
+use signalbox_datapoint_log::{Appender, Batch, Origin, Point, codec::encode_block, micros};
+use signalbox_workers::{Context, Retention, Worker};
+use sqlx::PgPool;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use crate::harness::{World, eventually, seconds, signalbox};
+
+/// Appends one point on each of the last `days` days, as if it had come in then; the newest day is today.
+async fn record_days(pool: &PgPool, days: i64) {
+    let now = Clock::system().now();
+    for ago in (0..days).rev() {
+        let clock = Clock::manual(now - TimeDelta::days(ago));
+        let appender = Appender::start(pool.clone(), clock.clone(), mpsc::channel(1).0);
+        let mut points = [Point { channel: 1, time: micros(clock.now()), value: ago as f64 }];
+        let block = encode_block(Origin::User(Uuid::nil()), &mut points).into();
+        let batch = Batch { id: clock.new_id(), points: 1, block, traceparent: None };
+        appender.append(batch).await.unwrap();
+    }
+    let is_folded =
+        "SELECT h.position = p.position FROM log_head h, series.progress p WHERE h.log = 'datapoints'";
+    eventually(seconds(20), async || {
+        sqlx::query_scalar::<_, bool>(is_folded).fetch_one(pool).await.is_ok_and(|is_folded| is_folded)
+    })
+    .await;
+}
+
+async fn days(pool: &PgPool) -> i64 {
+    sqlx::query_scalar("SELECT count(DISTINCT day) FROM datapoint_log").fetch_one(pool).await.unwrap()
+}
+
+/// As if PostgreSQL had run for another hour.
+async fn pass_an_hour(pool: &PgPool) {
+    sqlx::query("UPDATE ops.retention_runs SET ran_at = ran_at - 3600").execute(pool).await.unwrap();
+}
+
+async fn context(world: &World, clock: Clock, retention_days: u32) -> Context {
+    let mut context = world.worker_context().await;
+    context.clock = clock;
+    context.config.monitoring.retention_days = retention_days;
+    context
+}
+
+async fn has_fault(pool: &PgPool, part: &str) -> bool {
+    signalbox_database::faults(pool).await.unwrap().iter().any(|fault| fault.part == part)
+}
+
+async fn entries(pool: &PgPool) -> Vec<(DateTime<Utc>, String)> {
+    sqlx::query_as(
+        "SELECT recorded_at, payload->>'content' FROM events
+          WHERE aggregate_type = 'log_entry' AND payload->>'source' = 'retention' ORDER BY position",
+    )
+    .fetch_all(pool)
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_clock_that_is_years_ahead_drops_nothing() {
+    let world = World::start().await;
+    let pool = &world.servers.pool;
+    record_days(pool, 10).await;
+    let ahead = context(&world, Clock::shifted(TimeDelta::days(4000)), 30).await;
+    Retention.step(&ahead).await.unwrap();
+    assert_eq!(days(pool).await, 10);
+    assert!(has_fault(pool, "clock").await);
+    // Both clocks ahead: what was recorded bounds what is dropped. A manual clock stands for PostgreSQL's.
+    let ahead = context(&world, Clock::manual(Clock::system().now() + TimeDelta::days(4000)), 30).await;
+    Retention.step(&ahead).await.unwrap();
+    assert_eq!(days(pool).await, 10);
+    signalbox_database::clear_fault(pool, "clock").await.unwrap();
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_lowered_retention_takes_effect_by_two_days_an_hour() {
+    let world = World::start().await;
+    let pool = &world.servers.pool;
+    record_days(pool, 10).await;
+    let context = context(&world, Clock::system(), 3).await;
+    Retention.step(&context).await.unwrap();
+    Retention.step(&context).await.unwrap();
+    assert_eq!(days(pool).await, 8, "the second run is too early");
+    assert!(has_fault(pool, "retention").await);
+    let logged = entries(pool).await;
+    assert!(logged.len() == 1 && logged[0].1.starts_with("Retention drops 2 datapoints"), "{logged:?}");
+    for expected in [6, 4] {
+        pass_an_hour(pool).await;
+        Retention.step(&context).await.unwrap();
+        assert_eq!(days(pool).await, expected);
+    }
+    Retention.step(&context).await.unwrap();
+    assert!(!has_fault(pool, "retention").await);
+    assert_eq!(entries(pool).await.len(), 3);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn old_datapoints_are_dropped_at_once_by_a_command() {
+    let world = World::start().await;
+    let pool = &world.servers.pool;
+    record_days(pool, 10).await;
+    let mut config = world.config.clone();
+    config.monitoring.retention_days = 3;
+    let refused = signalbox(&config, &["retention", "apply"]).await;
+    assert!(refused.code == Some(1) && refused.errors.contains("--yes"), "{refused:?}");
+    let shown = signalbox(&config, &["retention", "apply", "--json"]).await.json_lines();
+    assert_eq!((&shown[0]["datapoints"], &shown[0]["dropped"]), (&json!(6), &json!(false)));
+    assert_eq!(days(pool).await, 10);
+    signalbox(&config, &["retention", "apply", "--yes"]).await.well();
+    assert_eq!(days(pool).await, 4);
+    eventually(seconds(20), async || entries(pool).await.len() == 1).await;
+    world.finish().await;
+}

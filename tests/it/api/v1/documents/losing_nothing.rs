@@ -1,0 +1,105 @@
+use serde_json::json;
+
+use super::{
+    document,
+    pdf::{Line, pdf},
+    sample, send, world,
+};
+
+/// A page with a head, a foot and two lines of text.
+fn page<'a>(head: &'a str, foot: &'a str) -> Vec<Line<'a>> {
+    vec![
+        (60.0, 40.0, 9.0, head),
+        (60.0, 200.0, 11.0, "The points were inspected in spring and are in order."),
+        (60.0, 214.0, 11.0, "The next inspection is due in autumn."),
+        (300.0, 810.0, 9.0, foot),
+    ]
+}
+
+#[tokio::test]
+async fn repeated_head_stays_once() {
+    let world = world(|_| {}).await;
+    let pages = [page("Points of Yard 7", "1"), page("Points of Yard 7", "2"), page("Points of Yard 7", "3")];
+    let read = document(&world.anonymous(), "a.pdf", &pdf(&pages)).await;
+    let text = read["content"].as_str().unwrap();
+    assert_eq!(text.matches("Points of Yard 7").count(), 1, "{text}");
+    assert_eq!(text.matches("are in order").count(), 3, "{text}");
+    assert_eq!((&read["pages"][0]["header"], &read["pages"][0]["footer"]), (&json!([]), &json!(["1"])));
+    assert_eq!(read["pages"][2]["header"], json!(["Points of Yard 7"]));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn lines_that_differ_or_stand_alone_stay() {
+    let world = world(|_| {}).await;
+    let client = world.anonymous();
+    let heads = ["Task 1", "Task 2", "Task 3", "Task 4"];
+    let read = document(&client, "a.pdf", &pdf(&heads.map(|head| page(head, "")))).await;
+    for head in heads {
+        assert!(read["content"].as_str().unwrap().contains(head), "{read}");
+    }
+    let alone = heads.map(|_| vec![(60.0, 40.0, 11.0, "Left blank")]);
+    let read = document(&client, "a.pdf", &pdf(&alone)).await;
+    assert_eq!(read["content"].as_str().unwrap().matches("Left blank").count(), 4, "{read}");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn table_of_contents_is_a_list() {
+    let world = world(|_| {}).await;
+    let leader = ". ".repeat(60);
+    let first = format!("1.1 Scope {leader}");
+    let second = format!("1.2 Definitions {leader}");
+    let pages = [vec![
+        (60.0, 80.0, 18.0, "Contents"),
+        (60.0, 130.0, 11.0, "1 Introduction"),
+        (520.0, 130.0, 11.0, "3"),
+        (80.0, 144.0, 11.0, first.as_str()),
+        (520.0, 144.0, 11.0, "3"),
+        (80.0, 158.0, 11.0, second.as_str()),
+        (520.0, 158.0, 11.0, "7"),
+        (60.0, 172.0, 11.0, "2 Results"),
+        (520.0, 172.0, 11.0, "9"),
+    ]];
+    let read = document(&world.anonymous(), "a.pdf", &pdf(&pages)).await;
+    assert_eq!(
+        read["content"],
+        "# Contents\n\n- 1 Introduction … 3\n  - 1.1 Scope … 3\n  - 1.2 Definitions … 7\n- 2 Results … 9"
+    );
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn recognition_keeps_the_text_of_a_page() {
+    let world = world(|_| {}).await;
+    let answer = send(&world.admin, super::EXTRACT, "a.pdf", &sample("stamped.pdf")).await.expect(200);
+    assert_eq!(answer["pages_ocred"], json!([1]));
+    let text = answer["content"].as_str().unwrap();
+    for words in ["Eingang", "AZ 4711", "Überwachung der Endlage", "Stellkraft"] {
+        assert_eq!(text.matches(words).count(), 1, "{words} in {text}");
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn cleanup_joins_words_at_unicode_hyphens() {
+    let world = world(|_| {}).await;
+    let text = "The docu\u{2010}\nment is up\u{2010}to\u{2010}date.";
+    let answer = send(&world.anonymous(), super::EXTRACT, "a.txt", text.as_bytes()).await.expect(200);
+    assert_eq!(answer["content"], "The document is up\u{2010}to\u{2010}date.");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn page_of_too_many_words_has_a_warning() {
+    let world = world(|_| {}).await;
+    let line = "a ".repeat(1005);
+    let lines = (0..200).map(|number| (10.0, 10.0 + 4.0 * number as f32, 1.0, line.as_str())).collect();
+    let page = pdf(&[lines]);
+    let answer = send(&world.admin, super::EXTRACT, "a.pdf", &page).await.expect(200);
+    let warnings = answer["warnings"].as_array().unwrap();
+    assert!(warnings.len() == 1 && warnings[0].as_str().unwrap().contains("page 1"), "{warnings:?}");
+    let whole = pdf(&[vec![(10.0, 10.0, 9.0, "The points were inspected in spring.")]]);
+    assert_eq!(send(&world.admin, super::EXTRACT, "a.pdf", &whole).await.expect(200)["warnings"], json!([]));
+    world.finish().await;
+}

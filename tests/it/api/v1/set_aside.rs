@@ -1,0 +1,203 @@
+//! Inputs that one read model or worker cannot handle: they stop nothing else.
+
+use serde_json::json;
+use sqlx::Executor;
+use uuid::Uuid;
+
+use crate::harness::{World, eventually, seconds, signalbox};
+
+async fn execute(world: &World, statement: &str) {
+    world.servers.pool.execute(statement).await.unwrap();
+}
+
+async fn count(world: &World, sql: &str) -> i64 {
+    sqlx::query_scalar(sql).fetch_one(&world.servers.pool).await.unwrap()
+}
+
+/// Appends an event that no program has written.
+async fn append(world: &World, kind: &str, id: &str, word: &str, payload: &str) -> i64 {
+    let mut transaction = signalbox_database::begin(&world.servers.pool, "BEGIN").await.unwrap();
+    let sql = "UPDATE log_head SET position = position + 1 WHERE log = 'events' RETURNING position";
+    let position: i64 = sqlx::query_scalar(sql).fetch_one(&mut *transaction).await.unwrap();
+    let insert = "INSERT INTO events
+        SELECT $1, $2, $3, (SELECT count(*) + 1 FROM events WHERE aggregate_type = $2 AND aggregate_id = $3), $4, '1',
+               $5::jsonb, '{}'::jsonb, now()";
+    sqlx::query(insert)
+        .bind(position)
+        .bind(kind)
+        .bind(id)
+        .bind(word)
+        .bind(payload)
+        .execute(&mut *transaction)
+        .await
+        .unwrap();
+    transaction.commit().await.unwrap();
+    position
+}
+
+#[tokio::test]
+async fn a_write_whose_event_is_set_aside_is_eventually_consistent() {
+    let world = World::start().await;
+    let agent = world.agent("press").await;
+    let path = format!("/api/agents/{}", agent.id);
+    execute(&world, "ALTER TABLE read.agents ADD CONSTRAINT refused CHECK (name <> 'unlucky')").await;
+    let answer = world.admin.put(&path, json!({"name": "unlucky"})).await;
+    assert_eq!(answer.header("consistency"), Some("eventual"), "{answer:?}");
+    assert_eq!(answer.expect(200)["name"], "unlucky");
+    assert_eq!(world.admin.get(&path).await.expect(200)["name"], "press");
+    // Others are shown at once.
+    let other = world.admin.post("/api/agents", json!({"name": "store"})).await;
+    assert_eq!((other.status, other.header("consistency")), (201, None));
+    let poison = async |arguments: &[&str]| {
+        signalbox(&world.config, &[&["projections", "poison"], arguments].concat()).await
+    };
+    let listed = poison(&["list", "--json"]).await.json_lines();
+    assert_eq!((&listed[0]["projection"], &listed[0]["stream_type"]), (&json!("transfer"), &json!("agent")));
+    assert_eq!(poison(&["retry"]).await.code, Some(3));
+    // Access is revoked all the same.
+    let token = world.as_agent(&agent);
+    token.get("/api/files/1000000/download").await.error(404);
+    world.admin.delete(&path).await.expect(204);
+    eventually(seconds(10), async || token.get("/api/files/1000000/download").await.status == 401).await;
+    let shown = poison(&["show", &listed[0]["position"].to_string()]).await.well();
+    assert!(shown.contains("agent_updated") && shown.contains("agent_deleted"), "{shown}");
+    execute(&world, "ALTER TABLE read.agents DROP CONSTRAINT refused").await;
+    poison(&["retry"]).await.well();
+    assert_eq!(poison(&["list"]).await.well(), "");
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_removed_stops_only_its_own_transfer() {
+    let world = World::start().await;
+    let store = world.agent("store").await;
+    let mut cancelled = Vec::new();
+    for name in ["a", "b", "c"] {
+        let press = world.agent(name).await;
+        let id = world.transfer(&press, &store, "/f", "/f").await;
+        world.until_phase(id, "dispatched").await;
+        cancelled.push((press, id));
+    }
+    let keys: Vec<Uuid> = sqlx::query_scalar("SELECT id FROM read.transfers ORDER BY number")
+        .fetch_all(&world.servers.pool)
+        .await
+        .unwrap();
+    // A file where a folder belongs: removing it as a folder fails.
+    let stuck = world.folder().join("blobs/.deleted").join(format!("{}.0", keys[0]));
+    std::fs::write(&stuck, "x").unwrap();
+    for (_, id) in &cancelled {
+        world.admin.post(&format!("/api/transfers/{id}/cancel"), json!({})).await.expect(200);
+    }
+    let cleaned = "SELECT count(*) FROM read.transfers WHERE cleaned";
+    eventually(seconds(20), async || count(&world, cleaned).await == 2).await;
+    for (press, _) in &cancelled {
+        let polled = world.as_agent(press).get("/api/agent/poll").await.expect(200);
+        assert!(polled.to_string().contains("cancel_transfer"), "{polled}");
+    }
+    let fault = "SELECT count(*) FROM ops.faults WHERE part = 'worker.cleanup.items'";
+    eventually(seconds(10), async || count(&world, fault).await == 1).await;
+    std::fs::remove_file(stuck).unwrap();
+    eventually(seconds(20), async || count(&world, cleaned).await == 3).await;
+    eventually(seconds(20), async || count(&world, fault).await == 0).await;
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn an_event_that_no_worker_can_read_stops_only_itself() {
+    let world = World::start().await;
+    let positions = [
+        append(
+            &world,
+            "health",
+            "00000000-0000-0000-0000-000000000001",
+            "health_changed",
+            r#"{"type": "health_changed"}"#,
+        )
+        .await,
+        append(
+            &world,
+            "rule",
+            "00000000-0000-0000-0000-000000000002",
+            "rule_triggered",
+            r#"{"type": "rule_triggered"}"#,
+        )
+        .await,
+        append(&world, "webhook", "not-a-key", "webhook_updated", "{}").await,
+    ];
+    let checkpoints = format!(
+        "SELECT count(*) FROM ops.relay_checkpoint WHERE position >= {} AND relay IN ('events', 'webhooks', 'rule_log')",
+        positions[2]
+    );
+    eventually(seconds(20), async || count(&world, &checkpoints).await == 3).await;
+    let skipped: Vec<(String, i64)> = sqlx::query_as(
+        "SELECT projection, position FROM read.poisonous_events WHERE projection LIKE 'worker.%' ORDER BY 1, 2",
+    )
+    .fetch_all(&world.servers.pool)
+    .await
+    .unwrap();
+    let expected = [
+        ("worker.relay", positions[2]),
+        ("worker.rule_log", positions[1]),
+        ("worker.webhook-fan-out", positions[0]),
+        ("worker.webhook-fan-out", positions[2]),
+    ];
+    assert_eq!(skipped, expected.map(|(name, position)| (name.to_owned(), position)));
+    // Index and chain hold all of them.
+    let chained = format!("SELECT least(count(*), 1) FROM log_chain WHERE last_position >= {}", positions[2]);
+    eventually(seconds(20), async || count(&world, &chained).await == 1).await;
+    let indexed = format!("SELECT count(*) FROM log_index_progress WHERE position >= {}", positions[2]);
+    eventually(seconds(20), async || count(&world, &indexed).await == 1).await;
+    assert!(signalbox(&world.config, &["log", "verify"]).await.well().contains("as it was"));
+    world.finish_with_mail().await;
+}
+
+/// More of them than the dispatcher takes at once; the log has no such streams, as if the read model had set them aside.
+#[tokio::test]
+async fn transfers_that_cannot_be_dispatched_keep_no_other_waiting() {
+    let world = World::start().await;
+    let (press, store) = (world.agent("press").await, world.agent("store").await);
+    let first = world.transfer(&press, &store, "/first", "/f").await;
+    world.until_phase(first, "dispatched").await;
+    execute(
+        &world,
+        "INSERT INTO read.transfers SELECT (jsonb_populate_record(t, jsonb_build_object(
+             'id', gen_random_uuid(), 'number', -n, 'phase', 'queued', 'job_type', 'push'))).*
+           FROM read.transfers t, generate_series(1, 300) n WHERE t.number > 0",
+    )
+    .await;
+    let next = world.transfer(&press, &store, "/next", "/f").await;
+    world.until_phase(next, "dispatched").await;
+    execute(&world, "DELETE FROM read.transfers WHERE number < 0").await;
+    world.finish_with_mail().await;
+}
+
+/// Its transfer was refused five times a second, and nothing said so.
+#[tokio::test]
+async fn a_job_that_cannot_be_started_is_reported() {
+    let world = World::start().await;
+    let (press, store) = (world.agent("press").await, world.agent("store").await);
+    let job = json!({"name": "nightly", "source_agent_id": press.id, "destination_agent_id": store.id,
+        "source_path": "/f", "destination_path": "/f", "schedule": "0 3 * * *"});
+    world.admin.post("/api/jobs", job).await.id();
+    // Of the time before paths were limited.
+    execute(&world, "UPDATE read.jobs SET source_path = '/' || repeat('x', 300), next_run = now()").await;
+    let fault = "SELECT count(*) FROM ops.faults WHERE part = 'worker.scheduler.items'";
+    eventually(seconds(20), async || count(&world, fault).await == 1).await;
+    execute(&world, "DELETE FROM read.jobs").await;
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn unreadable_plugin_instance_keeps_its_events_and_says_why() {
+    let world = World::start().await;
+    let body = json!({"plugin_id": "system", "instance_name": "One"});
+    let made = world.admin.post("/api/v1/plugins", body).await.expect(201);
+    let id = made["public_id"].as_str().unwrap();
+    let events = "SELECT count(*) FROM read.channels WHERE deleted_at IS NULL";
+    let before = count(&world, events).await;
+    append(&world, "plugin_instance", id, "plugin_instance_reported", r#"{"type": "nonsense"}"#).await;
+    world.admin.delete(&format!("/api/v1/plugins/{id}")).await.error(409);
+    assert!(before > 0);
+    assert_eq!(count(&world, events).await, before);
+    world.finish_with_mail().await;
+}

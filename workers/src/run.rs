@@ -1,0 +1,258 @@
+//! Runs workers: each steps while it has work, waits for a wakeup or its period, and backs off after a failure.
+//!
+//! Every worker is a task of its own, because a call that blocks its thread must not stop the others. A step that fails
+//! repeatedly is a fault, and one that does not return is another.
+
+use std::{
+    panic::{AssertUnwindSafe, resume_unwind},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::{FutureExt, StreamExt, stream::BoxStream};
+use signalbox_boxed::boxed;
+use signalbox_database::{clear_fault, report_fault};
+use signalbox_messaging::Wakeup;
+use signalbox_projections::{Lease, Leases};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    BlobSweep, Cleanup, Context, DeliveryRemoval, Dispatcher, ExtractionCleanup, ExtractionRunner,
+    FaultReporter, FirmwareRunner, HashChainWriter, HealthReporter, HealthWatch, Housekeeping, Indexer,
+    PresenceSweep, Readings, Reconciler, Relay, Retention, RuleEvaluation, RuleLog, Scheduler, StagedSweep,
+    StallSweep, TextSweep, WebhookDelivery, WebhookFanOut, WebhookReplay, Worker, WorkerError,
+};
+
+/// Backoff after a failed step; it doubles with each further failure that is not transient.
+const BACKOFF: Duration = Duration::from_millis(500);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// Failed steps in a row after which the worker is reported, and how often it is while they last.
+const REPORTED_AFTER: u32 = 3;
+const REPORT: Duration = Duration::from_secs(30);
+/// How long the end of the tasks is waited for; one that blocks its thread does not end.
+const END: Duration = Duration::from_secs(2);
+
+/// The workers of a process.
+pub struct Workers {
+    context: Context,
+    leases: Leases,
+    tasks: JoinSet<()>,
+}
+
+impl Workers {
+    /// No workers yet. Steps that do not return are reported from now on.
+    pub fn new(context: &Context) -> Self {
+        let mut tasks = JoinSet::new();
+        let (steps, pool) = (context.steps.clone(), context.pool.clone());
+        tasks.spawn(async move { steps.watch(&pool).await });
+        Self { context: context.clone(), leases: Leases::new(&context.pool), tasks }
+    }
+
+    /// Starts a worker that one process at a time runs, by a lease.
+    pub fn start<W: Worker + 'static>(&mut self, worker: W) {
+        let (leases, context) = (self.leases.clone(), self.context.clone());
+        self.tasks.spawn(async move { run_one(worker, &leases, &context).await });
+    }
+
+    /// Starts a worker that shares its work among all processes.
+    pub fn start_everywhere<W: Worker + 'static>(&mut self, worker: Arc<W>) {
+        let context = self.context.clone();
+        self.tasks.spawn(async move { run_everywhere(&*worker, &context).await });
+    }
+
+    /// Waits for `stop` and ends the workers.
+    #[boxed]
+    pub async fn run(mut self, stop: &CancellationToken) {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            Some(Err(ended)) = self.tasks.join_next() => {
+                if let Ok(panic) = ended.try_into_panic() {
+                    resume_unwind(panic);
+                }
+            }
+        }
+        if timeout(END, self.tasks.shutdown()).await.is_err() {
+            tracing::warn!("a worker does not end, because a call blocks its thread");
+        }
+    }
+}
+
+/// Runs all workers until `stop`.
+#[boxed]
+pub async fn run(context: Context, stop: CancellationToken) {
+    let (health, extraction) = (HealthWatch::default(), Arc::new(ExtractionRunner::default()));
+    let mut workers = Workers::new(&context);
+    workers.tasks.spawn({
+        let (health, context) = (health.clone(), context.clone());
+        async move { health.observe(&context).await }
+    });
+    workers.start(HealthReporter(health));
+    workers.start(FaultReporter::default());
+    workers.start(Relay::default());
+    workers.start(Dispatcher::default());
+    workers.start(Scheduler::default());
+    workers.start(Reconciler);
+    workers.start(StallSweep::default());
+    workers.start(PresenceSweep::default());
+    workers.start(Cleanup::default());
+    workers.start(BlobSweep);
+    workers.start(StagedSweep);
+    workers.start(Housekeeping);
+    workers.start(Retention);
+    workers.start(Indexer);
+    workers.start(HashChainWriter);
+    workers.start(Readings::default());
+    workers.start(RuleLog);
+    workers.start_everywhere(Arc::new(RuleEvaluation::default()));
+    workers.start(WebhookFanOut::default());
+    workers.start(WebhookDelivery::default());
+    workers.start(WebhookReplay::default());
+    workers.start(DeliveryRemoval);
+    workers.start_everywhere(extraction.clone());
+    workers.start(ExtractionCleanup::default());
+    workers.start(TextSweep);
+    workers.start(FirmwareRunner::default());
+    workers.run(&stop).await;
+    extraction.give_back(&context).await;
+}
+
+async fn run_one<W: Worker>(worker: W, leases: &Leases, context: &Context) {
+    let mut streak = Streak::default();
+    loop {
+        let lease = leases.acquire(&format!("worker.{}", W::NAME)).await;
+        while lease.holds().await {
+            work(&worker, context, Some(&lease), &mut streak).await;
+        }
+        tracing::warn!(worker = W::NAME, "the lease is lost; asking for it again");
+    }
+}
+
+/// For workers that share their work among all processes.
+async fn run_everywhere<W: Worker>(worker: &W, context: &Context) {
+    let mut streak = Streak::default();
+    loop {
+        work(worker, context, None, &mut streak).await;
+    }
+}
+
+/// Steps of a worker that failed in a row.
+#[derive(Debug)]
+struct Streak {
+    failures: u32,
+    /// Whether a fault may be stored; an earlier process may have reported one.
+    is_reported: bool,
+    reported: Option<Instant>,
+}
+
+impl Default for Streak {
+    fn default() -> Self {
+        Self { failures: 0, is_reported: true, reported: None }
+    }
+}
+
+impl Streak {
+    /// Returns the backoff after the step that failed with `error`.
+    async fn fail<W: Worker>(&mut self, context: &Context, error: &WorkerError) -> Duration {
+        tracing::warn!(worker = W::NAME, %error, "a step failed and is repeated");
+        self.failures += 1;
+        let is_due = self.reported.is_none_or(|at| at.elapsed() >= REPORT);
+        if self.failures >= REPORTED_AFTER && is_due {
+            match report_fault(&context.pool, &part::<W>(), &error.to_string()).await {
+                Ok(()) => (self.is_reported, self.reported) = (true, Some(Instant::now())),
+                Err(error) => tracing::debug!(%error, worker = W::NAME, "a failing worker was not reported"),
+            }
+        }
+        if !error.is_lasting() {
+            return BACKOFF;
+        }
+        BACKOFF.saturating_mul(1 << self.failures.saturating_sub(1).min(6)).min(MAX_BACKOFF)
+    }
+
+    async fn succeed<W: Worker>(&mut self, context: &Context) {
+        self.failures = 0;
+        if !self.is_reported {
+            return;
+        }
+        match clear_fault(&context.pool, &part::<W>()).await {
+            Ok(_) => (self.is_reported, self.reported) = (false, None),
+            Err(error) => tracing::debug!(%error, worker = W::NAME, "a fault was not cleared"),
+        }
+    }
+}
+
+/// Name of the worker among the parts of the installation.
+fn part<W: Worker>() -> String {
+    match W::NAME {
+        "relay" => "relay".to_owned(),
+        "notary" => "chain".to_owned(),
+        name => format!("worker.{name}"),
+    }
+}
+
+/// One step of `worker`; a panic of it ends no other worker.
+async fn step<W: Worker>(worker: &W, context: &Context) -> Result<bool, WorkerError> {
+    let caught = AssertUnwindSafe(worker.step(context)).catch_unwind().await;
+    caught.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(WorkerError::Panic(text.unwrap_or_else(|| "without a message".to_owned())))
+    })
+}
+
+/// Steps until there is nothing to do for one period, or the lease is lost.
+async fn work<W: Worker>(worker: &W, context: &Context, lease: Option<&Lease>, streak: &mut Streak) {
+    let mut wakeups = listen(context).await;
+    loop {
+        if let Some(lease) = lease
+            && !lease.holds().await
+        {
+            return;
+        }
+        let running = context.steps.begin(&format!("worker.{}.step", W::NAME), worker.limit(context));
+        let result = step(worker, context).await;
+        drop(running);
+        match result {
+            Ok(true) => streak.succeed::<W>(context).await,
+            Ok(false) => {
+                streak.succeed::<W>(context).await;
+                if timeout(worker.period(), woken(worker, &mut wakeups)).await.is_err() {
+                    return;
+                }
+                sleep(worker.gathers()).await;
+                drain(&mut wakeups);
+            }
+            Err(error) => {
+                sleep(streak.fail::<W>(context, &error).await).await;
+                return;
+            }
+        }
+    }
+}
+
+async fn listen(context: &Context) -> BoxStream<'static, Wakeup> {
+    match context.bus.wakeups().await {
+        Ok(wakeups) => wakeups.boxed(),
+        Err(error) => {
+            tracing::warn!(%error, "no wake-ups: the worker polls");
+            futures::stream::pending().boxed()
+        }
+    }
+}
+
+/// Drops the wakeups received so far: the next step serves them too.
+fn drain(wakeups: &mut BoxStream<'static, Wakeup>) {
+    while let Some(Some(_)) = wakeups.next().now_or_never() {}
+}
+
+async fn woken<W: Worker>(worker: &W, wakeups: &mut BoxStream<'static, Wakeup>) {
+    while let Some(wakeup) = wakeups.next().await {
+        if worker.wakes(&wakeup) {
+            return;
+        }
+    }
+    std::future::pending().await
+}
