@@ -1,8 +1,10 @@
 use serde_json::value::RawValue;
+use signalbox_database::report_fault;
 use signalbox_domain::kernel::{CommandOutcome, Decider, Rejection};
 use signalbox_event_store::{Appender, ExecuteError, Execution, execute};
 use signalbox_messaging::{CommandMessage, CommandReply};
 use sqlx::PgPool;
+use uuid::Uuid;
 
 use crate::{locks::Locks, numbers::Numbers};
 
@@ -24,13 +26,30 @@ impl Handler {
     /// Runs the command of `message` against an aggregate `D`.
     pub(crate) async fn run<D: Decider>(&self, message: CommandMessage, command: D::Command) -> CommandReply {
         let _alone = self.locks.lock(message.aggregate_id).await;
+        let aggregate_id = message.aggregate_id;
         let execution = Execution {
-            aggregate_id: message.aggregate_id,
+            aggregate_id,
             expected_version: message.expected_version,
             metadata: message.metadata,
             command,
         };
-        reply(execute::<D>(&self.pool, &self.appender, execution).await)
+        let result = execute::<D>(&self.pool, &self.appender, execution).await;
+        if let Err(ExecuteError::Unreadable(reason)) = &result {
+            self.report_unreadable(D::TYPE, aggregate_id, reason).await;
+        }
+        reply(result)
+    }
+
+    /// Lapses when nobody has asked anything of the aggregate for some minutes.
+    async fn report_unreadable(&self, kind: &str, id: Uuid, reason: &str) {
+        let part = format!("commands.{kind}");
+        let reason = format!(
+            "the history of {id} cannot be read by this version, so it refuses every command: {reason}. \
+             Run the version that recorded it, or restore its events from a backup."
+        );
+        if let Err(error) = report_fault(&self.pool, &part, &reason).await {
+            tracing::error!(%error, part, reason, "a fault was not reported");
+        }
     }
 }
 

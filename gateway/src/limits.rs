@@ -6,6 +6,7 @@
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use chrono::{DateTime, Utc};
@@ -69,6 +70,17 @@ impl Limiter {
         bucket.tokens -= 1.0;
         *inner.taken.entry(shared_name(key, rate)).or_default() += 1;
         Ok(())
+    }
+
+    /// Takes one token from the bucket `key` also where it has none: for what cannot be refused any more. Returns the time after
+    /// which the bucket no longer owes anything. Several that wait for it in turn have the limit once and not once each.
+    pub(crate) fn owe(&self, key: &str, rate: Rate, now: DateTime<Utc>) -> Duration {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        *inner.taken.entry(shared_name(key, rate)).or_default() += 1;
+        let bucket = inner.bucket(key, rate, now);
+        bucket.tokens -= 1.0;
+        let owed = (-bucket.tokens).max(0.0);
+        Duration::try_from_secs_f64(owed * 60.0 / f64::from(rate.per_minute)).unwrap_or(Duration::MAX)
     }
 
     /// Gives back a token that was taken from the bucket `key`.
@@ -161,6 +173,20 @@ mod tests {
         assert_eq!(limiter.take("a", RATE, now), Err(1));
         assert_eq!(limiter.take("b", RATE, now), Ok(()));
         assert_eq!(limiter.take("a", RATE, now + TimeDelta::seconds(1)), Ok(()));
+    }
+
+    #[test]
+    fn those_who_share_a_bucket_and_wait_for_it_have_its_limit_once() {
+        let (limiter, start) = (Limiter::default(), DateTime::UNIX_EPOCH);
+        let mut due = [start; 50];
+        let end = start + TimeDelta::seconds(100);
+        let mut taken = 0;
+        while let Some(next) = due.iter_mut().min().filter(|next| **next < end) {
+            taken += 1;
+            *next += TimeDelta::from_std(limiter.owe("a", RATE, *next)).unwrap();
+        }
+        assert!((100..=102 + due.len()).contains(&taken), "{taken} were taken in 100 s at one a second");
+        assert!(limiter.take("a", RATE, end).is_err(), "requests find it empty");
     }
 
     #[test]

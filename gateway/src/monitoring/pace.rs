@@ -35,11 +35,11 @@ impl Pace {
 
     /// Counts a message that was read.
     pub(super) fn count(&mut self, state: &State) {
-        let taken = state.limiter.take(&self.bucket, self.rate, state.clock.now());
-        self.advance(Instant::now(), taken.err().map_or(Duration::ZERO, Duration::from_secs));
+        let wait = state.limiter.owe(&self.bucket, self.rate, state.clock.now());
+        self.advance(Instant::now(), wait);
     }
 
-    /// A message was read at `now`, and the bucket has a token again after `wait`.
+    /// A message was read at `now`, and the bucket owes nothing after `wait`.
     fn advance(&mut self, now: Instant, wait: Duration) {
         self.due = self.due.max(now) + self.interval;
         let slack_used = self.due.checked_sub(self.slack).unwrap_or(now);

@@ -80,8 +80,12 @@ impl Silent {
         }
     }
 
+    async fn shown(&self, world: &World) -> Value {
+        world.admin.get(&format!("/api/transfers/{}", self.id)).await.expect(200)
+    }
+
     async fn phase(&self, world: &World) -> Value {
-        world.admin.get(&format!("/api/transfers/{}", self.id)).await.expect(200)["phase"].clone()
+        self.shown(world).await["phase"].clone()
     }
 }
 
@@ -215,6 +219,8 @@ async fn a_file_that_reached_an_ended_session_is_not_completed() {
             connect(&silent.target, json!({})).await;
         }
         poll(&silent.target).await;
+        // The last thing that changes the transfer by itself: from then on it stands still.
+        eventually(seconds(30), async || silent.shown(&world).await["bytes_transferred"] == SIZE).await;
         let sweep = StallSweep::default();
         world.read_models.show_all().await;
         sweep.step(&context).await.unwrap();

@@ -201,3 +201,20 @@ async fn unreadable_plugin_instance_keeps_its_events_and_says_why() {
     assert_eq!(count(&world, events).await, before);
     world.finish_with_mail().await;
 }
+
+#[tokio::test]
+async fn commands_of_an_unreadable_history_are_refused_and_health_names_it() {
+    let world = World::start().await;
+    let made = world.admin.post("/api/v1/experiments", json!({"name": "First"})).await.expect(201);
+    let id = made["public_id"].as_str().unwrap();
+    append(&world, "experiment", id, "experiment_renamed_by_a_later_release", r#"{"type": "nonsense"}"#)
+        .await;
+    world.admin.put(&format!("/api/v1/experiments/{id}/stop"), json!({})).await.error(409);
+    eventually(seconds(20), async || {
+        let health = world.admin.get("/health").await.expect(200);
+        let mut faults = health["faults"].as_array().unwrap().iter();
+        faults.any(|fault| fault["part"] == "commands.experiment" && fault["reason"].to_string().contains(id))
+    })
+    .await;
+    world.finish_with_mail().await;
+}
