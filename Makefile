@@ -63,13 +63,15 @@ bench-extraction: build ## Measure extraction of documents beside its peers; BEN
 bench-log: build ## Carry, verify and rebuild a log of BENCH_EVENTS (1,000,000); BENCH_PARTS=carry,rebuild for some of it
 	BENCH_EVENTS=$(or $(BENCH_EVENTS),1000000) cargo bench --locked -p signalbox --bench signalbox -- log
 
-chaos: build ## Kill parts of the system under load and check that nothing is lost
-	cargo test --release --locked -p signalbox --test chaos -- --ignored --nocapture --test-threads 1
+chaos: console ## Kill parts of the system under load and check that nothing is lost
+	@tools/bootstrap tests
+	$(CARGO_BUILD) --test chaos
+	cargo test --release --locked -p signalbox -p signalbox-agent --test chaos -- --ignored --nocapture --test-threads 1
 
-abuse: build ## Abuse the system in every known way while a bystander measures; ABUSE_ONLY=name for one of them
+abuse: console ## Abuse the system in every known way while a bystander measures; ABUSE_ONLY=name for one of them
 	cargo test --release --locked -p signalbox --test abuse -- --ignored --nocapture --test-threads 1
 
-scale: build ## Measure more workers and gateways, and how long a part of them is missed that is killed
+scale: console ## Measure more workers and gateways, and how long a part of them is missed that is killed
 	cargo bench --locked -p signalbox --bench signalbox -- workers
 	cargo test --release --locked -p signalbox --test scale -- --ignored --nocapture --test-threads 1
 
