@@ -314,7 +314,10 @@ async fn wrong_clocks_of_agents(system: &mut System, library: &Path) -> anyhow::
             let start = Instant::now();
             system.ask().await?;
             system.completed().await?;
-            println!("agent {index} with a clock {shift} s off: all work was done after {:.1?}", start.elapsed());
+            println!(
+                "agent {index} with a clock {shift} s off: all work was done after {:.1?}",
+                start.elapsed()
+            );
             system.running[index].kill();
             system.running[index] = right.start()?;
             system.ask().await?;
