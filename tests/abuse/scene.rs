@@ -107,7 +107,7 @@ impl Scene {
     pub async fn most_queries(&self, duration: Duration) -> anyhow::Result<i64> {
         let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
                       AND application_name = 'signalbox' AND state = 'active'";
-        let (end, mut most) = (Instant::now() + duration, 0);
+        let (end, mut most) = (Instant::now() + duration, 0_i64);
         while Instant::now() < end {
             most = most.max(sqlx::query_scalar(sql).fetch_one(&self.pool).await?);
             sleep(SAMPLE).await;

@@ -16,7 +16,7 @@ const BATCH: usize = 1000;
 /// A full disk shows by then, since each batch needs some of it.
 const BATCHES: usize = 500;
 /// The bus has so long to recover by itself; then it is started again.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RECOVERY: Duration = Duration::from_secs(30);
 
 /// Fills the disk of PostgreSQL's data while datapoints are sent.
 pub async fn full_disk_of_postgres() -> anyhow::Result<()> {
@@ -108,11 +108,11 @@ pub async fn full_disk_of_nats() -> anyhow::Result<()> {
     ensure!(expected, "a full disk was answered with {}: {said}", made.status);
     println!("the disk of the bus is full: a write was answered with {}", made.status);
     // They cannot end before there is space; those that are taken now have to end afterwards.
-    let early = tokio::time::timeout(PATIENCE, system.ask()).await;
+    let early = tokio::time::timeout(RECOVERY, system.ask()).await;
     println!("transfers were taken on the full disk: {}", matches!(early, Ok(Ok(()))));
     fs::remove_file(disk.filler())?;
     let freed = Instant::now();
-    let recovered = wait_for("a write being taken", PATIENCE, || async {
+    let recovered = wait_for("a write being taken", RECOVERY, || async {
         let event = json!({"name": "boiler again", "type": "sensor"});
         Ok(Some(system.api.post_once("/api/v1/events", "after", &event).await?))
     })

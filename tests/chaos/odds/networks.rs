@@ -19,7 +19,7 @@ use crate::{
 
 /// Values that cross a threshold, half of them before the silence.
 const CROSSINGS: usize = 20;
-/// So long a receiver takes to answer, so that deliveries are in progress when the network goes silent.
+/// So long a receiver takes to answer, so that deliveries are in progress at the moment of the silence.
 const ANSWER: Duration = Duration::from_millis(500);
 
 /// Lets the network between each process and the bucket go silent once.
