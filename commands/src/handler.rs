@@ -40,7 +40,7 @@ impl Handler {
         reply(result)
     }
 
-    /// Lapses when nobody has asked anything of the aggregate for some minutes.
+    /// The fault lapses some minutes after the last command.
     async fn report_unreadable(&self, kind: &str, id: Uuid, reason: &str) {
         let part = format!("commands.{kind}");
         let reason = format!(

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_share_a_bucket_and_wait_for_it_have_its_limit_once() {
+    fn waiting_users_of_one_bucket_share_its_limit() {
         let (limiter, start) = (Limiter::default(), DateTime::UNIX_EPOCH);
         let mut due = [start; 50];
         let end = start + TimeDelta::seconds(100);

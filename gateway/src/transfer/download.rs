@@ -32,7 +32,7 @@ use super::{
     messages::{self, Peer},
     progress::Counted,
     requests,
-    upload::{DISPATCH_LAG, blob_problem, gone, missing, stopped, untimely},
+    upload::{DISPATCH_LAG, all_is_shown, blob_problem, gone, missing, stopped},
     work::{AgentWork, Work},
 };
 use crate::{
@@ -90,6 +90,7 @@ pub(crate) async fn download(
 /// The transfer, if the agent may download it now.
 async fn downloadable(state: &AppState, auth: &AgentAuth, number: i64) -> Result<TransferRow, Problem> {
     let deadline = Instant::now() + DISPATCH_LAG;
+    let mut is_shown = false;
     loop {
         let row = queries::transfer_of_agent(&state.pool, auth.agent.0, number).await?.ok_or_else(missing)?;
         match row.known_phase() {
@@ -97,7 +98,10 @@ async fn downloadable(state: &AppState, auth: &AgentAuth, number: i64) -> Result
             Phase::Queued | Phase::Dispatched | Phase::Uploading if Instant::now() < deadline => {
                 sleep(Duration::from_millis(20)).await;
             }
-            Phase::Queued | Phase::Dispatched | Phase::Uploading => return Err(untimely(state, &row).await?),
+            Phase::Queued | Phase::Dispatched | Phase::Uploading if !is_shown => {
+                is_shown = all_is_shown(state, &row).await?;
+            }
+            Phase::Queued | Phase::Dispatched | Phase::Uploading => return Err(gone()),
             _ => return readable(&row).map(|()| row),
         }
     }

@@ -249,6 +249,7 @@ impl<'a> Upload<'a> {
 /// The transfer, if it is the agent's to upload and takes an upload now.
 async fn uploadable(state: &Gateway, auth: &AgentAuth, number: i64) -> Result<TransferRow, Problem> {
     let deadline = Instant::now() + DISPATCH_LAG;
+    let mut is_shown = false;
     loop {
         let row = queries::transfer_of_agent(&state.pool, auth.agent.0, number).await?.ok_or_else(missing)?;
         if row.source_agent_id != Some(auth.agent.0) {
@@ -258,7 +259,7 @@ async fn uploadable(state: &Gateway, auth: &AgentAuth, number: i64) -> Result<Tr
             Phase::Dispatched | Phase::Uploading => return Ok(row),
             // The agent may have been asked before the read model shows it.
             Phase::Queued if Instant::now() < deadline => sleep(Duration::from_millis(20)).await,
-            Phase::Queued => return Err(untimely(state, &row).await?),
+            Phase::Queued if !is_shown => is_shown = all_is_shown(state, &row).await?,
             _ => return Err(gone()),
         }
     }
@@ -375,13 +376,16 @@ pub(super) fn missing() -> Problem {
     Problem::not_found("Transfer")
 }
 
-/// Why the transfer does not take a call that it may take later: the read model lags, or it was not asked of the agent. An agent
-/// that is refused for good waits until it is asked again, which takes half a minute or more.
-pub(super) async fn untimely(state: &Gateway, row: &TransferRow) -> Result<Problem, Problem> {
+/// True once the read model shows all that has happened to the transfer, so that it has to be read again before a call is refused for
+/// good: an agent that is refused so waits until it is asked again, which takes half a minute or more.
+///
+/// # Errors
+/// 503 when it does not.
+pub(super) async fn all_is_shown(state: &Gateway, row: &TransferRow) -> Result<bool, Problem> {
     if state.gate.shows::<Transfer>(row.id).await? {
-        return Ok(gone());
+        return Ok(true);
     }
-    Ok(Problem::unavailable("The service does not show yet that this was asked for: try again in a moment."))
+    Err(Problem::unavailable("The service does not show yet that this was asked for: try again in a moment."))
 }
 
 pub(super) fn gone() -> Problem {

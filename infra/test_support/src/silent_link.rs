@@ -74,6 +74,10 @@ async fn carry(mut client: TcpStream, target: SocketAddr, mut silences: watch::R
         return swallow(client).await;
     }
     let Ok(mut server) = TcpStream::connect(target).await else { return };
+    // Like the two ends themselves: else an answer of several pieces waits for 40 ms.
+    if client.set_nodelay(true).is_err() || server.set_nodelay(true).is_err() {
+        return;
+    }
     tokio::select! {
         _ = copy_bidirectional(&mut client, &mut server) => return,
         _ = silences.wait_for(|now| now.count != start.count) => {}

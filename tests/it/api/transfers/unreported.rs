@@ -1,17 +1,20 @@
 //! Legs whose agents do not report, and requests that agents take without beginning them.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, pin::pin, time::Duration};
 
 use chrono::TimeDelta;
 use reqwest::Method;
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
+use signalbox_domain::transfer::{Transfer, TransferCommand};
+use signalbox_test_support::metadata;
 use signalbox_workers::{Context, Dispatcher, StallSweep, Worker};
+use sqlx::Executor as _;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
     net::{TcpListener, TcpStream},
     sync::watch,
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use super::pair::Pair;
@@ -237,6 +240,26 @@ async fn a_file_that_reached_an_ended_session_is_not_completed() {
         let ended = world.until_ended(silent.id).await;
         assert!(ended["error"].as_str().unwrap().contains("connected again"), "{ended}");
     }
+    world.finish_with_mail().await;
+}
+
+/// It was refused for good in the moment in which the read model had caught up, and the leg waited a minute.
+#[tokio::test]
+async fn an_upload_that_waits_for_the_read_model_is_taken_when_it_has_caught_up() {
+    let world = World::without_workers(Clock::system(), |_| {}).await;
+    let silent = Silent::new(&world).await;
+    let mut held = world.servers.pool.begin().await.unwrap();
+    held.execute("LOCK TABLE read.transfers IN EXCLUSIVE MODE").await.unwrap();
+    let id = sqlx::query_scalar("SELECT id FROM read.transfers WHERE number = $1").bind(silent.id);
+    let id = id.fetch_one(&world.servers.pool).await.unwrap();
+    world.servers.bus.send::<Transfer>(id, None, &metadata(), &TransferCommand::Dispatch).await.unwrap();
+    let put = silent.source.request(Method::PUT, &format!("/api/files/{}/upload?filename=a", silent.id));
+    let mut sending = pin!(silent.source.send(put.body(bytes(SIZE))));
+    // It has read that the transfer is queued, and waits for what was recorded since.
+    assert!(timeout(seconds(3), &mut sending).await.is_err(), "the read model is held");
+    held.rollback().await.unwrap();
+    sending.await.expect(200);
+    world.admin.post(&format!("/api/transfers/{}/cancel", silent.id), json!({})).await.expect(200);
     world.finish_with_mail().await;
 }
 
