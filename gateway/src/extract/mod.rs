@@ -1,6 +1,7 @@
 //! Requests as handlers get them: bodies, parameters, ids, numbers, pages and orders. All that clients write is parsed here,
 //! and times in the domain's kernel, so that what cannot be parsed or stored is refused alike by every route.
 
+mod fields;
 mod id;
 mod number;
 mod numeric;
@@ -10,7 +11,7 @@ mod sort;
 
 use axum::{
     body::Bytes,
-    extract::{FromRequest, FromRequestParts, Query, Request},
+    extract::{FromRequest, FromRequestParts, Request},
     http::{HeaderMap, header, request::Parts},
 };
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -64,10 +65,7 @@ pub(crate) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem
     if !value.is_object() {
         return Err(Problem::invalid("the body must be a JSON object"));
     }
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let (path, message) = (error.path().to_string(), without_input(&error.inner().to_string()));
-        Problem::invalid(if path == "." { message } else { format!("{path}: {message}") })
-    })
+    fields::from_json(value)
 }
 
 /// The problem of a body that is not JSON. Numbers beyond the range of floats are reported as invalid values rather
@@ -83,45 +81,18 @@ fn unreadable(bytes: &[u8], error: &serde_json::Error) -> Problem {
     Problem::malformed(format!("the body is not valid JSON (line {line}, column {column})"))
 }
 
-/// Serde quotes the offending value between `invalid type:` or `invalid value:` and `, expected`.
-fn without_input(message: &str) -> String {
-    match (message.find("invalid "), message.find(", expected ")) {
-        (Some(start), Some(end)) if start < end => {
-            let what = message[start..].split(':').next().unwrap_or("invalid value");
-            format!("{what}{}", &message[end..])
-        }
-        _ if message.starts_with("unknown variant") => message
-            .find(", expected ")
-            .map_or_else(|| "unknown value".to_owned(), |at| format!("unknown value{}", &message[at..])),
-        _ => message.to_owned(),
-    }
-}
-
 /// The query string; unknown parameters are ignored.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        if parts.uri.query().is_some_and(|query| query.contains("%00")) {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let query = parts.uri.query().unwrap_or_default();
+        if query.contains("%00") {
             return Err(Problem::invalid("query parameters must not contain NUL characters"));
         }
-        let query = Query::<T>::from_request_parts(parts, state).await;
-        query.map(|Query(params)| Self(params)).map_err(|error| Problem::invalid(named(&error.body_text())))
-    }
-}
-
-/// The parameter that axum found wrong in a query, and what is wrong with it.
-fn named(message: &str) -> String {
-    let message = message.strip_prefix("Failed to deserialize query string: ").unwrap_or(message);
-    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    match message.split_once(": ") {
-        Some((name, rest)) if is_name(name) => format!("{name}: {}", without_input(rest)),
-        _ => match message.strip_prefix("missing field `").and_then(|rest| rest.split_once('`')) {
-            Some((name, _)) => format!("{name} is required in the query"),
-            None => format!("the query is not valid: {}", without_input(message)),
-        },
+        fields::from_query(query).map(Self)
     }
 }
 

@@ -176,6 +176,11 @@ fn documents(state: &Gateway) -> Result<&Documents, Problem> {
 
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
+        let field = match &failure {
+            Failure::WrongEngine { .. } => Some("extraction_engine"),
+            Failure::Language { .. } => Some("language"),
+            _ => None,
+        };
         let kind = match &failure {
             Failure::Empty => ProblemKind::Malformed,
             Failure::Unsupported { .. } => ProblemKind::UnsupportedType,
@@ -188,6 +193,7 @@ impl From<Failure> for Problem {
             | Failure::TooMuch { .. }
             | Failure::Crash => ProblemKind::Invalid,
         };
-        Self::new(kind, failure.code(), failure.to_string())
+        let problem = Self::new(kind, failure.code(), failure.to_string());
+        field.into_iter().fold(problem, Self::about)
     }
 }
