@@ -29,6 +29,8 @@ mod metrics;
 mod monitoring;
 mod openapi;
 mod past;
+mod paths;
+mod policy;
 mod problem;
 mod readiness;
 mod register;

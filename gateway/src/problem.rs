@@ -1,7 +1,7 @@
 //! The closed list of what can go wrong for a client, and how it is written.
 //!
 //! Service 1 answers `{"error": string}`; services 2 and 3 answer RFC 9457 problem documents. Which one is decided by
-//! the path, in [`render`], so that handlers and extractors need not know.
+//! the policy of the route, in [`render`], so that handlers and extractors need not know.
 
 use std::fmt::Display;
 
@@ -19,6 +19,15 @@ use utoipa::ToSchema;
 
 /// How to authenticate, in every answer with 401.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"signalbox\"");
+
+/// How errors are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// As an object with one text, with 400 for invalid values.
+    Service1,
+    /// As problem documents.
+    Problem,
+}
 
 /// What went wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,10 +83,10 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    fn status(self, service_1: bool) -> StatusCode {
+    fn status(self, dialect: Dialect) -> StatusCode {
         match self {
             Self::Malformed => StatusCode::BAD_REQUEST,
-            Self::Invalid if service_1 => StatusCode::BAD_REQUEST,
+            Self::Invalid if dialect == Dialect::Service1 => StatusCode::BAD_REQUEST,
             Self::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
             Self::Forbidden => StatusCode::FORBIDDEN,
@@ -347,34 +356,26 @@ impl From<sqlx::Error> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut response = self.kind.status(true).into_response();
+        let mut response = self.kind.status(Dialect::Service1).into_response();
         response.extensions_mut().insert(self);
         response
     }
 }
 
-/// Writes the problem that a handler, extractor or layer has left in the response, in the shape that the path's
-/// service uses.
-pub(crate) fn render(mut response: Response, service_1: bool, request_id: &str) -> Response {
+/// Writes the problem that a handler, extractor or layer has left in the response.
+pub(crate) fn render(mut response: Response, dialect: Dialect, request_id: &str) -> Response {
     match response.extensions_mut().remove::<Problem>() {
-        Some(problem) => write(problem, service_1, request_id, response),
+        Some(problem) => write(problem, dialect, request_id, response),
         None => response,
     }
 }
 
-/// Service 1 lives under `/api`, outside of `/api/v1`.
-pub(crate) fn is_service_1(path: &str) -> bool {
-    let api = path == "/api" || path.starts_with("/api/");
-    (api && path != "/api/v1" && !path.starts_with("/api/v1/")) || path.starts_with("/ws/agent")
-}
-
-fn write(problem: Problem, service_1: bool, request_id: &str, bare: Response) -> Response {
-    let status = problem.kind.status(service_1);
+fn write(problem: Problem, dialect: Dialect, request_id: &str, bare: Response) -> Response {
+    let status = problem.kind.status(dialect);
     let retry_after = problem.retry_after;
-    let mut response = if service_1 {
-        (status, Json(ErrorOut { error: problem.detail })).into_response()
-    } else {
-        problem_document(problem, status, request_id)
+    let mut response = match dialect {
+        Dialect::Service1 => (status, Json(ErrorOut { error: problem.detail })).into_response(),
+        Dialect::Problem => problem_document(problem, status, request_id),
     };
     // What the layers below have already decided, such as WWW-Authenticate or Allow.
     for (name, value) in bare.headers() {
@@ -428,16 +429,6 @@ pub(crate) fn is_disk_full(error: &std::io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_path_decides_the_shape() {
-        for path in ["/api", "/api/jobs", "/api/v1x", "/ws/agent"] {
-            assert!(is_service_1(path), "{path}");
-        }
-        for path in ["/api/v1", "/api/v1/users", "/health", "/"] {
-            assert!(!is_service_1(path), "{path}");
-        }
-    }
 
     #[test]
     fn pointers_are_of_named_fields_only() {

@@ -25,12 +25,7 @@ pub(crate) use self::{
     resumed::Resumed,
     sort::Sort,
 };
-use crate::problem::Problem;
-
-/// Largest JSON body.
-pub(crate) const MAX_JSON_BYTES: usize = 1 << 20;
-/// Largest batch of datapoints: 10,000 of them, generously written.
-const MAX_BATCH_BYTES: usize = 4 << 20;
+use crate::{policy::Policy, problem::Problem};
 
 /// A JSON body; unknown fields are ignored, the content type is not asked for.
 pub(crate) struct JsonBody<T>(pub(crate) T);
@@ -44,10 +39,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     }
 }
 
-/// The whole body, up to [`MAX_JSON_BYTES`]; batches may be larger.
+/// The whole body, if it is as small as the policy of its route demands.
 pub(crate) async fn read_body(request: Request) -> Result<Bytes, Problem> {
-    let is_batch = request.uri().path() == "/api/v1/datapoints/batch";
-    let most = if is_batch { MAX_BATCH_BYTES } else { MAX_JSON_BYTES };
+    let most = Policy::of(request.extensions()).max_body;
     let limited = Limited::new(request.into_body(), most).collect().await;
     limited.map(http_body_util::Collected::to_bytes).map_err(|error| {
         if error.is::<LengthLimitError>() {
