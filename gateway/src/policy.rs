@@ -1,6 +1,6 @@
-//! What holds for a route besides its handler: how large its body may be, which limit counts it, how a repetition is
-//! recognised, and the like. It is declared where the route is, in the `routes` of its context. The layers around the handlers
-//! read it from the request and know no paths.
+//! Policies of routes: how large a body may be, which limit counts a request, how a repetition is recognised, and the like. A
+//! policy is declared beside the handler, in the `routes` of its context. The layers around the handlers read it from the
+//! request and know no paths.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::{paths, problem::Dialect, state::AppState};
 /// Largest JSON body of a route that says nothing else.
 pub(crate) const MAX_JSON_BYTES: usize = 1 << 20;
 
-/// What holds for a route.
+/// The rules that hold for a route besides its handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Policy {
     /// How errors are written.
