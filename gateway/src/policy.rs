@@ -254,7 +254,8 @@ mod tests {
                 let method = method.to_uppercase();
                 let name = format!("{method} {path}");
                 let of_path = policies.get_mut(path).unwrap_or_else(|| panic!("{name} has no policy"));
-                let of_method: Vec<_> = of_path.extract_if(.., |(known, _)| *known == method).collect();
+                let of_method: Vec<_> =
+                    of_path.extract_if(.., |(known, _)| known.as_str() == method).collect();
                 let [(_, policy)] = of_method[..] else { panic!("{name} has {} policies", of_method.len()) };
                 found.push(Operation { name, policy, value: value.clone() });
             }
@@ -281,7 +282,7 @@ mod tests {
     fn errors_are_described_in_the_dialect_of_the_route() {
         for Operation { name, policy, value } in operations() {
             let refusals =
-                value["responses"].as_object().unwrap().iter().filter(|(status, _)| **status >= *"400");
+                value["responses"].as_object().unwrap().iter().filter(|(status, _)| status.as_str() >= "400");
             for (status, refusal) in refusals.filter(|_| !policy.is_probe()) {
                 let expected = match policy.dialect {
                     Dialect::Service1 => "application/json",

@@ -395,7 +395,7 @@ fn write(problem: Problem, dialect: Dialect, request_id: &str, bare: Response) -
 fn problem_document(problem: Problem, status: StatusCode, request_id: &str) -> Response {
     let errors = match problem.kind {
         ProblemKind::Invalid | ProblemKind::KeyReused => {
-            let pointer = problem.pointer.as_ref().map_or("", FieldPointer::as_str).to_owned();
+            let pointer = problem.pointer().map_or("", FieldPointer::as_str).to_owned();
             vec![FieldErrorOut { pointer, message: problem.detail.clone() }]
         }
         _ => Vec::new(),

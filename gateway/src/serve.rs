@@ -257,7 +257,7 @@ fn router(state: AppState, pages: Pages) -> Result<Router, GatewayError> {
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(state.clone(), limit_body))
         .layer(from_fn_with_state(state.clone(), frame))
-        .layer(MapRequestLayer::new(move |request| policies.attach(request)));
+        .layer(MapRequestLayer::new(move |request: Request| policies.attach(request)));
     let router = match cors(&state.config.server.cors_origins)? {
         Some(cors) => router.layer(cors),
         None => router,

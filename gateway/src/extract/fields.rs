@@ -7,7 +7,9 @@ use serde::{
     Deserializer,
     de::{
         self, DeserializeOwned, Expected, IntoDeserializer, Unexpected, Visitor,
-        value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer},
+        value::{
+            CowStrDeserializer, MapAccessDeserializer, MapDeserializer, SeqDeserializer, StringDeserializer,
+        },
     },
     forward_to_deserialize_any,
 };
@@ -51,8 +53,8 @@ pub(super) fn from_json<T: DeserializeOwned>(value: Value) -> Result<T, Problem>
 /// The fields of `query` as a `T`; unknown ones are ignored.
 pub(super) fn from_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     let pairs = form_urlencoded::parse(query.as_bytes()).map(|(name, value)| (name, QueryValue(value)));
-    let read = serde_path_to_error::deserialize(MapDeserializer::new(pairs));
-    read.map_err(|error: serde_path_to_error::Error<Misfit>| {
+    let read = serde_path_to_error::deserialize(MapDeserializer::<_, Misfit>::new(pairs));
+    read.map_err(|error| {
         let name = error.path().iter().find_map(|segment| match segment {
             Segment::Map { key } => Some(key.clone()),
             _ => None,
@@ -144,10 +146,12 @@ impl<'de> Deserializer<'de> for Json {
                 (None, None, None) => Err(de::Error::invalid_type(Unexpected::Other("number"), &visitor)),
             },
             Value::String(text) => visitor.visit_string(text),
-            Value::Array(items) => SeqDeserializer::new(items.into_iter().map(Json)).deserialize_any(visitor),
+            Value::Array(items) => {
+                SeqDeserializer::<_, Misfit>::new(items.into_iter().map(Json)).deserialize_any(visitor)
+            }
             Value::Object(fields) => {
                 let fields = fields.into_iter().map(|(name, value)| (name, Json(value)));
-                MapDeserializer::new(fields).deserialize_any(visitor)
+                MapDeserializer::<_, Misfit>::new(fields).deserialize_any(visitor)
             }
         }
     }
@@ -171,10 +175,10 @@ impl<'de> Deserializer<'de> for Json {
         visitor: V,
     ) -> Result<V::Value, Misfit> {
         match self.0 {
-            Value::String(word) => visitor.visit_enum(word.into_deserializer()),
+            Value::String(word) => visitor.visit_enum(StringDeserializer::<Misfit>::new(word)),
             Value::Object(fields) if fields.len() == 1 => {
                 let fields = fields.into_iter().map(|(name, value)| (name, Json(value)));
-                visitor.visit_enum(MapAccessDeserializer::new(MapDeserializer::new(fields)))
+                visitor.visit_enum(MapAccessDeserializer::new(MapDeserializer::<_, Misfit>::new(fields)))
             }
             _ => Err(de::Error::invalid_type(Unexpected::Other("value"), &"a string")),
         }
@@ -243,7 +247,7 @@ impl<'de> Deserializer<'de> for QueryValue<'_> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Misfit> {
-        visitor.visit_enum(self.0.into_deserializer())
+        visitor.visit_enum(CowStrDeserializer::<Misfit>::new(self.0))
     }
 
     parsed! {
