@@ -32,6 +32,7 @@ use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use crate::{
+    answer::NotStored,
     auth::{AgentAuth, Reader, RequiredRole, keyed_hash},
     client_address::ClientAddress,
     context::Seed,
@@ -45,10 +46,6 @@ const KEY: &str = "idempotency-key";
 
 /// How long answers are kept.
 const KEPT: TimeDelta = TimeDelta::hours(24);
-
-/// In an answer: it shows a secret that a repetition computes again, and is not kept.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NotStored;
 
 #[derive(Debug, FromRow)]
 struct Known {

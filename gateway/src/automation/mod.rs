@@ -11,7 +11,7 @@ mod webhooks;
 pub(crate) use backtest::Backtests;
 use utoipa_axum::routes;
 
-use crate::policy::{Policy, Routes};
+use crate::{policy::Policy, routes::Routes};
 
 /// Limits that the description of the interface shows.
 pub(crate) mod limits {

@@ -7,7 +7,7 @@ mod stream;
 use utoipa_axum::routes;
 
 pub(crate) use self::feed::{ChangeFeed, follow};
-use crate::policy::{Policy, Routes};
+use crate::{policy::Policy, routes::Routes};
 
 /// The route of the live stream.
 pub(crate) fn routes() -> Routes {

@@ -24,8 +24,9 @@ use crate::{
     client_address::{ClientAddress, Network, is_proxied},
     connections::Connection,
     limits::Rate,
-    policy::{Policy, Routes},
+    policy::Policy,
     problem::{Problem, ProblemKind},
+    routes::Routes,
     state::{AppState, State as Gateway},
 };
 

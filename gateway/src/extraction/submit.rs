@@ -24,10 +24,10 @@ use super::{
     receive::{Document, Form, receive},
 };
 use crate::{
-    answer,
+    answer::{self, NotStored},
     auth::CurrentUser,
     context::RequestContext,
-    idempotency::{Begun, NotStored, Once, RequestSecret, digest},
+    idempotency::{Begun, Once, RequestSecret, digest},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway, Written},
     target::reachable_from,

@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 
 pub(crate) use packages::sweep;
 
-use crate::policy::{Policy, Routes};
+use crate::{policy::Policy, routes::Routes};
 
 /// Limits that the description of the interface shows.
 pub(crate) mod limits {

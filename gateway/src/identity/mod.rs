@@ -9,7 +9,7 @@ mod users;
 
 use utoipa_axum::routes;
 
-use crate::policy::{Policy, Routes};
+use crate::{policy::Policy, routes::Routes};
 
 pub(crate) use login::valid_password;
 

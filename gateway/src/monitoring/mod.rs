@@ -21,7 +21,10 @@ mod widgets;
 use axum::routing::get;
 use utoipa_axum::routes;
 
-use crate::policy::{Policy, RateClass, Routes};
+use crate::{
+    policy::{Policy, RateClass},
+    routes::Routes,
+};
 
 /// Limits that the description of the interface shows.
 pub(crate) mod limits {

@@ -28,13 +28,8 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 pub(crate) use self::words::*;
 use crate::{
-    automation, changes, extraction, fleet, identity, monitoring,
-    policy::{Policy, Routes},
-    problem::Dialect,
-    register,
-    serve::health_routes,
-    state::AppState,
-    transfer,
+    automation, changes, extraction, fleet, identity, monitoring, policy::Policy, problem::Dialect, register,
+    routes::Routes, serve::health_routes, state::AppState, transfer,
 };
 
 const DESCRIPTION: &str = "/api/openapi.json";

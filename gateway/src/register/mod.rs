@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 
 pub use self::events::LogEventOut;
 pub(crate) use self::follow::FOLLOWERS;
-use crate::policy::{Policy, Routes};
+use crate::{policy::Policy, routes::Routes};
 
 /// The routes of the log.
 pub(crate) fn routes() -> Routes {

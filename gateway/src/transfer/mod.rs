@@ -24,7 +24,10 @@ pub(crate) mod work;
 use axum::routing::get;
 use utoipa_axum::routes;
 
-use crate::policy::{Policy, RateClass, Routes};
+use crate::{
+    policy::{Policy, RateClass},
+    routes::Routes,
+};
 
 /// Limits that the description of the interface shows.
 pub(crate) mod limits {

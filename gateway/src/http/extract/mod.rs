@@ -6,7 +6,6 @@ mod id;
 mod number;
 mod numeric;
 mod page;
-mod resumed;
 mod sort;
 
 use axum::{
@@ -22,10 +21,9 @@ pub(crate) use self::{
     number::{as_number, content_length, digits, number_or_text},
     numeric::Numeric,
     page::{EnvelopeParams, LimitParams, PAGE_SIZES, PageParams, within},
-    resumed::Resumed,
     sort::Sort,
 };
-use crate::{policy::Policy, problem::Problem};
+use crate::http::{policy::Policy, problem::Problem};
 
 /// A JSON body; unknown fields are ignored, the content type is not asked for.
 pub(crate) struct JsonBody<T>(pub(crate) T);
@@ -131,6 +129,7 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
+    use crate::http::problem::ProblemKind;
 
     #[derive(Debug, Deserialize)]
     struct In {
@@ -147,7 +146,7 @@ mod tests {
 
     #[test]
     fn numbers_that_no_float_holds_are_invalid() {
-        use crate::problem::ProblemKind::{Invalid, Malformed};
+        use ProblemKind::{Invalid, Malformed};
         for (text, kind) in [
             (r#"{"size": NaN}"#, Invalid),
             ("{\n\"size\": Infinity}", Invalid),
@@ -163,8 +162,8 @@ mod tests {
 
     #[test]
     fn broken_json_is_malformed_and_a_missing_field_is_invalid() {
-        assert_eq!(parse_json::<In>(b"{").unwrap_err().kind(), crate::problem::ProblemKind::Malformed);
-        assert_eq!(parse_json::<In>(b"{}").unwrap_err().kind(), crate::problem::ProblemKind::Invalid);
-        assert_eq!(parse_json::<In>(b"[1]").unwrap_err().kind(), crate::problem::ProblemKind::Invalid);
+        assert_eq!(parse_json::<In>(b"{").unwrap_err().kind(), ProblemKind::Malformed);
+        assert_eq!(parse_json::<In>(b"{}").unwrap_err().kind(), ProblemKind::Invalid);
+        assert_eq!(parse_json::<In>(b"[1]").unwrap_err().kind(), ProblemKind::Invalid);
     }
 }

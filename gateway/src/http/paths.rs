@@ -6,7 +6,7 @@ use axum::{
     http::{Request, Uri},
 };
 
-use crate::problem::Dialect;
+use crate::http::problem::Dialect;
 
 /// The dialect of a path that no route has: that of the service whose paths begin alike.
 pub(crate) fn dialect(path: &str) -> Dialect {

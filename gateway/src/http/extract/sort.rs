@@ -13,7 +13,7 @@ use utoipa::{
 };
 
 use super::Params;
-use crate::problem::Problem;
+use crate::http::problem::Problem;
 
 /// `sort` of the list of `L`: one of the orders that it offers.
 pub(crate) struct Sort<L> {

@@ -11,7 +11,7 @@ use utoipa::{
     },
 };
 
-use crate::{answer, problem::Problem};
+use crate::http::{answer, problem::Problem};
 
 const LIMITS: RangeInclusive<i64> = 1..=500;
 const OFFSETS: RangeInclusive<i64> = 0..=1_000_000_000;

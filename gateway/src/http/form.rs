@@ -4,7 +4,7 @@ use axum::{body::Body, extract::Request, http::header};
 use multer::{Constraints, Field, Multipart, SizeLimit};
 use signalbox_blob_store::BlobError;
 
-use crate::{
+use crate::http::{
     blobs::unusable,
     extract::content_length,
     problem::{Problem, ProblemKind},

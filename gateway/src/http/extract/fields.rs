@@ -18,7 +18,7 @@ use serde_path_to_error::{Path, Segment};
 use signalbox_domain::kernel::FieldPointer;
 use url::form_urlencoded;
 
-use crate::problem::Problem;
+use crate::http::problem::Problem;
 
 /// Why a value does not fit its type.
 #[derive(Debug, thiserror::Error)]
