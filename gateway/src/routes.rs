@@ -30,8 +30,8 @@ impl Policies {
     /// The policy of `method` at `route`; of another method there, if it does not take this one.
     fn find(&self, route: &str, method: &Method) -> Option<Policy> {
         let known = self.0.get(route)?;
-        let method = if method == Method::HEAD { &Method::GET } else { method };
-        let of_method = known.iter().find(|(known, _)| known == method);
+        let takes = |known: &Method| known == method || (method == Method::HEAD && known == Method::GET);
+        let of_method = known.iter().find(|(known, _)| takes(known));
         of_method.or(known.first()).map(|(_, policy)| *policy)
     }
 
