@@ -63,15 +63,19 @@ bench-extraction: build ## Measure extraction of documents beside its peers; BEN
 bench-log: build ## Carry, verify and rebuild a log of BENCH_EVENTS (1,000,000); BENCH_PARTS=carry,rebuild for some of it
 	BENCH_EVENTS=$(or $(BENCH_EVENTS),1000000) cargo bench --locked -p signalbox --bench signalbox -- log
 
-chaos: build ## Kill parts of the system under load and check that nothing is lost
-	cargo test --release --locked -p signalbox --test chaos -- --ignored --nocapture --test-threads 1
+chaos: console ## Kill parts of the system under load and check that nothing is lost
+	@tools/bootstrap tests
+	$(CARGO_BUILD) --test chaos
+	cargo test --release --locked -p signalbox -p signalbox-agent --test chaos -- --ignored --nocapture --test-threads 1
 
-abuse: build ## Abuse the system in every known way while a bystander measures; ABUSE_ONLY=name for one of them
-	cargo test --release --locked -p signalbox --test abuse -- --ignored --nocapture --test-threads 1
+abuse: console ## Abuse the system in every known way while a bystander measures; ABUSE_ONLY=name for one of them
+	$(CARGO_BUILD) --test abuse
+	cargo test --release --locked -p signalbox -p signalbox-agent --test abuse -- --ignored --nocapture --test-threads 1
 
-scale: build ## Measure more workers and gateways, and how long a part of them is missed that is killed
+scale: console ## Measure more workers and gateways, and how long a part of them is missed that is killed
 	cargo bench --locked -p signalbox --bench signalbox -- workers
-	cargo test --release --locked -p signalbox --test scale -- --ignored --nocapture --test-threads 1
+	$(CARGO_BUILD) --test scale
+	cargo test --release --locked -p signalbox -p signalbox-agent --test scale -- --ignored --nocapture --test-threads 1
 
 fuzz: ## Feed made-up bytes to the decoder of datapoints for FUZZ_SECONDS (60); needs cargo-fuzz
 	cd infra/datapoint_log && RUSTC_BOOTSTRAP=1 cargo fuzz run codec --sanitizer none -- \

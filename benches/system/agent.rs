@@ -37,6 +37,12 @@ impl AgentSettings {
         Ok(Self { log: parent.join(format!("{name}.log")), folder, environment })
     }
 
+    /// The same, with the environment variable `name` set to `value`.
+    pub fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.environment.push((name, value.to_owned()));
+        self
+    }
+
     /// Starts the process.
     pub fn start(&self) -> anyhow::Result<Program> {
         let program = Path::new(env!("CARGO_BIN_EXE_signalbox")).with_file_name("signalbox-agent");

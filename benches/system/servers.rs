@@ -28,17 +28,28 @@ pub struct Servers {
 impl Servers {
     /// Starts one of each in a new folder below the one for temporary files, with an empty database.
     pub async fn start() -> anyhow::Result<Self> {
-        Self::start_with(1, false).await
+        Self::start_with(1, false, None, None).await
     }
 
     /// Starts what a larger installation has: three nats-servers, and a PostgreSQL with a streaming replica.
     pub async fn start_scaled() -> anyhow::Result<Self> {
-        Self::start_with(3, true).await
+        Self::start_with(3, true, None, None).await
     }
 
-    async fn start_with(nats: usize, replicated: bool) -> anyhow::Result<Self> {
+    /// Like [`Servers::start`], with the data of PostgreSQL or nats-server in folders below those given.
+    pub async fn start_in(postgres: Option<&Path>, nats: Option<&Path>) -> anyhow::Result<Self> {
+        Self::start_with(1, false, postgres, nats).await
+    }
+
+    async fn start_with(
+        nats: usize,
+        replicated: bool,
+        postgres_in: Option<&Path>,
+        nats_in: Option<&Path>,
+    ) -> anyhow::Result<Self> {
         let folder = new_folder()?;
-        let mut postgres_options = PostgresOptions::new(folder.path().join("postgres"));
+        let mut postgres_options =
+            PostgresOptions::new(postgres_in.unwrap_or(folder.path()).join("postgres"));
         if replicated {
             // As docs/scale-out.md says.
             let settings = [
@@ -52,7 +63,7 @@ impl Servers {
         }
         let postgres = Postgres::start(postgres_options.clone()).await?;
         postgres_options.port = Some(postgres.port());
-        let nats = NatsCluster::start(&folder.path().join("nats"), nats).await?;
+        let nats = NatsCluster::start(&nats_in.unwrap_or(folder.path()).join("nats"), nats).await?;
         let mut servers = Self {
             database_url: postgres.url("signalbox"),
             replica_url: None,
@@ -163,6 +174,25 @@ impl Servers {
         }
         self.postgres = Some(Postgres::start(self.postgres_options.clone()).await?);
         Ok(())
+    }
+
+    /// Starts PostgreSQL again if it has ended, as a supervisor does; returns whether it had.
+    pub async fn revive_postgres(&mut self) -> anyhow::Result<bool> {
+        if let Some(postgres) = &mut self.postgres
+            && postgres.is_running()
+        {
+            return Ok(false);
+        }
+        // The folder is free only when the old handle is gone.
+        self.postgres = None;
+        self.postgres = Some(Postgres::start(self.postgres_options.clone()).await?);
+        Ok(true)
+    }
+
+    /// Ends PostgreSQL with SIGKILL and starts it again on the same port, with these environment variables.
+    pub async fn restart_postgres_with(&mut self, environment: Vec<(String, String)>) -> anyhow::Result<()> {
+        self.postgres_options.environment = environment;
+        self.crash_postgres().await
     }
 
     /// Ends every nats-server with SIGKILL and starts it again on the same port, without its streams if `wiped`.

@@ -82,14 +82,15 @@ impl Abuse {
         scene: &Scene,
         seen: &Tally,
         elapsed: Duration,
+        most_queries: i64,
     ) -> anyhow::Result<Vec<String>> {
         let (expected, least): (&[&str], u64) = match self {
             Self::HalfOpenRequests => (&["closed", "408"], 1000),
             Self::SlowBodies => (&["408", "closed", "503"], 1000),
             Self::SlowUploads => (&["408", "503", "429"], 32),
             Self::Pictures | Self::Exports => (&["503", "504", "429"], 1),
-            Self::Reads => (&["429"], 10),
             Self::Logins => (&["429", "503"], 20),
+            Self::Reads => return Ok(reads::excess(seen, most_queries)),
             Self::AgentInfo => return floods::recorded_descriptions(scene, elapsed).await,
             Self::Subscriptions => return Ok(floods::excess_messages(seen, elapsed)),
         };

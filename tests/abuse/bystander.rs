@@ -33,6 +33,8 @@ const ACCOUNTS: usize = 40;
 const LIMIT: Duration = Duration::from_secs(30);
 /// How long a value may take to be shown, before it counts as lost.
 const SHOWN: Duration = Duration::from_secs(20);
+/// Values that are posted before it works.
+const BEFORE: u64 = 10;
 const UPLOAD: usize = 64 * 1024;
 const TEXT: &str = "The quick brown fox jumps over the lazy dog.\n";
 
@@ -56,6 +58,8 @@ struct Office {
     /// Values that were posted and have not been shown.
     awaited: Mutex<BTreeMap<u64, Instant>>,
     count: Mutex<u64>,
+    /// How many values were answered with success.
+    accepted: Mutex<u64>,
 }
 
 impl Bystander {
@@ -71,7 +75,7 @@ impl Bystander {
         let event = text(&event, "public_id")?;
         let experiment = api.post("/api/v1/experiments", &json!({"name": "small"})).await?;
         let experiment = text(&experiment, "public_id")?;
-        for value in 0..10 {
+        for value in 0..BEFORE {
             api.post("/api/v1/datapoints", &json!({"value": value, "event_public_id": event})).await?;
         }
         stop_experiment(&api, &experiment).await?;
@@ -89,10 +93,23 @@ impl Bystander {
             measured: Mutex::default(),
             awaited: Mutex::default(),
             count: Mutex::new(1),
+            accepted: Mutex::new(BEFORE),
         };
         let connect = office.client.post(office.url("/api/agent/connect")).json(&json!({}));
         succeed(connect.bearer_auth(&office.agent.token)).await?;
         Ok(Self { office: Arc::new(office) })
+    }
+
+    /// A sentence unless every value that was answered with success is there.
+    pub async fn lost(&self) -> anyhow::Result<Option<String>> {
+        let office = &self.office;
+        let path = format!("/api/v1/datapoints?event_public_id={}&page_size=1", office.event);
+        let listed: Value =
+            succeed(office.authorized(office.client.get(office.url(&path)))).await?.json().await?;
+        let total = ["total", "count"].iter().find_map(|name| listed[*name].as_u64());
+        let total = total.with_context(|| format!("a list without its length: {listed}"))?;
+        let accepted = *office.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok((total < accepted).then(|| format!("{accepted} values were taken, {total} are there")))
     }
 
     /// Works for `duration`; returns how that went.
@@ -243,6 +260,8 @@ impl Office {
             succeed(self.authorized(self.client.post(self.url("/api/v1/datapoints")).json(&point))).await;
         if posted.is_err() {
             self.awaited().remove(&value);
+        } else {
+            *self.accepted.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         }
         posted.map(|_| ())
     }

@@ -1,6 +1,7 @@
 //! Abuses a running system in every way that a careless or hostile neighbour may, one after the other, while a
 //! bystander works with a login of its own. No request of the bystander may fail, its slowest requests (p95) may take
 //! at most twice as long as without abuse, and the abusers must meet limits. Both are printed as tables.
+//! In the last part (`silence`), all connections to PostgreSQL go silent at once.
 //!
 //! `make abuse`; `ABUSE_SECONDS` (45) of each abuse, `ABUSE_REST_SECONDS` (45) without any, `ABUSE_ONLY` (all; the names of abuses,
 //! separated by commas).
@@ -33,11 +34,16 @@ use std::{env, time::Duration};
 use abuse::Abuse;
 use anyhow::{Context as _, ensure};
 use bystander::Bystander;
+use measured::Measured;
 use scene::Scene;
 use tokio::time::sleep;
 
 /// Until caches are filled and connections are open.
 const WARM_UP: Duration = Duration::from_secs(10);
+/// Until the bystander's requests are in progress.
+const BEFORE_SILENCE: Duration = Duration::from_secs(2);
+/// By when everything works again after connections to PostgreSQL went silent.
+const RECOVERY: Duration = Duration::from_secs(15);
 /// After an abuse, for work that it has left behind.
 const SETTLE: Duration = Duration::from_secs(5);
 
@@ -67,14 +73,45 @@ async fn run(scene: &Scene, rest: Duration, each: Duration) -> anyhow::Result<Ve
             continue;
         }
         let abusers = abusers::start(abuse, scene).await?;
-        let measured = bystander.work(each).await?;
+        let watching = async { if abuse == Abuse::Reads { scene.most_queries(each).await } else { Ok(0) } };
+        let (measured, most_queries) = tokio::join!(bystander.work(each), watching);
+        let (measured, most_queries) = (measured?, most_queries?);
         let (seen, elapsed) = abusers.stop().await?;
         measured.print(abuse.title(), Some(&at_rest));
         faults.extend(measured.faults(abuse.title(), Some(&at_rest)));
         seen.print(elapsed);
-        faults.extend(abuse.unlimited(scene, &seen, elapsed).await?);
+        faults.extend(abuse.unlimited(scene, &seen, elapsed, most_queries).await?);
         sleep(SETTLE).await;
     }
+    if only.is_empty() || only.split(',').any(|name| name == "silence") {
+        faults.extend(silence(scene, &bystander, &at_rest, each).await?);
+    }
+    Ok(faults)
+}
+
+/// All connections to PostgreSQL that are open at a moment go silent. For [`RECOVERY`] requests may be refused or wait; after
+/// that, all is as at rest, and what was answered with success is there.
+async fn silence(
+    scene: &Scene,
+    bystander: &Bystander,
+    at_rest: &Measured,
+    each: Duration,
+) -> anyhow::Result<Vec<String>> {
+    let title = "all connections to PostgreSQL silent at once";
+    let silenced = async {
+        sleep(BEFORE_SILENCE).await;
+        scene.link.silence();
+        scene.link.restore();
+    };
+    let (during, ()) = tokio::join!(bystander.work(BEFORE_SILENCE + RECOVERY), silenced);
+    let during = during?;
+    during.print(title, Some(at_rest));
+    let mut faults = during.worse_than_refused(title, RECOVERY.as_secs_f64() * 1000.0);
+    let after = bystander.work(each).await?;
+    let title = "after the silence";
+    after.print(title, Some(at_rest));
+    faults.extend(after.faults(title, Some(at_rest)));
+    faults.extend(bystander.lost().await?);
     Ok(faults)
 }
 

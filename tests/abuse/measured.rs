@@ -82,6 +82,23 @@ impl Measured {
         }
     }
 
+    /// A sentence for each request that failed otherwise than by a refusal with 503 or 504, or took more than `most`
+    /// milliseconds.
+    pub fn worse_than_refused(&self, title: &str, most: f64) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (kind, failed) in &self.failed {
+            let others = failed.iter().filter(|error| !error.contains("503 ") && !error.contains("504 "));
+            faults.extend(others.map(|error| format!("{title}: {} failed: {error}", kind.name())));
+        }
+        for (kind, took) in &self.took {
+            let slowest = took.iter().copied().fold(0.0, f64::max);
+            if slowest > most {
+                faults.push(format!("{title}: {} took {slowest:.0} ms, more than {most:.0} ms", kind.name()));
+            }
+        }
+        faults
+    }
+
     /// A sentence for each kind of request that failed, or was too slow beside `rest`.
     pub fn faults(&self, title: &str, rest: Option<&Self>) -> Vec<String> {
         let mut faults = Vec::new();

@@ -10,12 +10,31 @@ use tokio::time::sleep;
 use crate::{scene::Target, tally::Tally};
 
 const READS: usize = 40;
+/// `limits.reads_per_user`.
+const SHARE: i64 = 8;
+/// Queries of the bystander and of the server itself that may run meanwhile.
+const OTHERS: i64 = 8;
 const EXPORTS: usize = 4;
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 13, 1);
 /// After a refusal.
 const INTERVAL: Duration = Duration::from_millis(250);
 /// Between two pieces of an export.
 const SLOW: Duration = Duration::from_millis(200);
+
+/// A sentence unless the viewer was answered, and never had more queries at work than its share, beside the bystander's.
+pub fn excess(seen: &Tally, most_queries: i64) -> Vec<String> {
+    println!("  at most {most_queries} queries ran at the same time");
+    let mut faults = Vec::new();
+    if most_queries > SHARE + OTHERS {
+        faults.push(format!(
+            "expensive reads: {most_queries} queries ran at a time, {SHARE} are one viewer's share"
+        ));
+    }
+    if seen.of("200") == 0 {
+        faults.push("expensive reads: none was answered".to_owned());
+    }
+    faults
+}
 
 pub async fn expensive(target: &Target, tally: &Tally) -> anyhow::Result<()> {
     let client = target.client(ADDRESS)?;

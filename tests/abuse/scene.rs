@@ -9,8 +9,12 @@ use reqwest::{Client, Method};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
+use signalbox_test_support::SilentLink;
 use sqlx::PgPool;
-use tokio::sync::Mutex;
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep},
+};
 
 use crate::system::{AgentAccount, Api, Program, Role, Servers, Signalbox};
 
@@ -21,6 +25,8 @@ const EXPERIMENT_BATCHES: usize = 20;
 const BATCH: usize = 10_000;
 const DAYS: i64 = 30;
 const LIMIT: Duration = Duration::from_secs(30);
+/// Between two looks at the queries that run.
+const SAMPLE: Duration = Duration::from_millis(50);
 /// Agents that flood.
 const AGENTS: usize = 4;
 pub const PASSWORD: &str = "an ordinary passphrase";
@@ -34,6 +40,8 @@ pub struct Scene {
     pub target: Target,
     /// When the present abuse began.
     marked: Mutex<DateTime<Utc>>,
+    /// Between the server and PostgreSQL.
+    pub link: SilentLink,
     _servers: Servers,
 }
 
@@ -65,7 +73,12 @@ impl Scene {
         raise_open_files()?;
         let servers = Servers::start().await?;
         let pool = servers.database().await?;
-        let settings = Signalbox::new(&servers, Role::All)?.with_default_limits();
+        let (_, rest) = servers.database_url.rsplit_once('@').context("an address without a user")?;
+        let target: SocketAddr = rest.split('/').next().unwrap_or_default().parse()?;
+        let link = SilentLink::to(target).await;
+        let settings = Signalbox::new(&servers, Role::All)?
+            .with_default_limits()
+            .with("DATABASE_URL", &link.instead_of(&servers.database_url, target));
         let (program, api) = settings.start_and_log_in().await?;
         add_user(&api, "viewer", "viewer").await?;
         let viewer = log_in(&Client::new(), &api, "viewer").await?;
@@ -81,13 +94,25 @@ impl Scene {
             target.agents.push(api.add_agent(&format!("noisy {number}")).await?);
         }
         let marked = Mutex::new(Clock::system().now());
-        Ok(Self { program, api, pool, target, marked, _servers: servers })
+        Ok(Self { program, api, pool, target, marked, link, _servers: servers })
     }
 
     /// Marks the start of an abuse.
     pub async fn mark(&self) -> anyhow::Result<()> {
         *self.marked.lock().await = sqlx::query_scalar("SELECT now()").fetch_one(&self.pool).await?;
         Ok(())
+    }
+
+    /// The most queries for requests that ran at the same time, as seen again and again for `duration`.
+    pub async fn most_queries(&self, duration: Duration) -> anyhow::Result<i64> {
+        let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                      AND application_name = 'signalbox' AND state = 'active'";
+        let (end, mut most) = (Instant::now() + duration, 0_i64);
+        while Instant::now() < end {
+            most = most.max(sqlx::query_scalar(sql).fetch_one(&self.pool).await?);
+            sleep(SAMPLE).await;
+        }
+        Ok(most)
     }
 
     /// Events of type `kind` that were recorded since the abuse began.

@@ -3,7 +3,7 @@
 //! reach the receiver of its webhook.
 //!
 //! Besides kills: each network between two parts stops carrying data without closing its connections, one process
-//! after the other has a wrong clock, and the disk is full. Recovery times are printed.
+//! after the other has a wrong clock, and disks are full. Recovery times are printed.
 //!
 //! `make chaos`; `CHAOS_TRANSFERS` (500), `CHAOS_ROUNDS` (4; each kind is killed once in each), `CHAOS_SEED` (1),
 //! `CHAOS_CROSSINGS` (10,000) over `CHAOS_RULES` (200); `CHAOS_DOCUMENTS` (200).
@@ -94,6 +94,36 @@ async fn a_process_with_a_wrong_clock_is_reported_and_costs_no_data() -> anyhow:
 #[ignore = "takes minutes and needs root for a small file system; run it with `make chaos`"]
 async fn a_full_disk_is_reported_and_costs_no_data() -> anyhow::Result<()> {
     odds::full_disk().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes; run it with `make chaos`"]
+async fn a_silent_bucket_costs_seconds_and_no_data() -> anyhow::Result<()> {
+    odds::silent_bucket().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes; run it with `make chaos`"]
+async fn a_silent_replica_costs_seconds_and_shows_nothing_old() -> anyhow::Result<()> {
+    odds::silent_replica().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes; run it with `make chaos`"]
+async fn a_silent_receiver_is_notified_of_each_event() -> anyhow::Result<()> {
+    odds::silent_receiver().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes and needs root for a small file system; run it with `make chaos`"]
+async fn a_full_disk_of_postgresql_costs_no_data() -> anyhow::Result<()> {
+    odds::full_disk_of_postgres().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes and needs root for a small file system; run it with `make chaos`"]
+async fn a_full_disk_of_the_bus_costs_no_data() -> anyhow::Result<()> {
+    odds::full_disk_of_nats().await
 }
 
 /// `wiped` says whether nats-server loses its streams each time it is killed.

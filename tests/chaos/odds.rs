@@ -1,5 +1,11 @@
 //! Silent networks, wrong clocks and full disks.
 
+mod disks;
+mod networks;
+
+pub use disks::{full_disk_of_nats, full_disk_of_postgres};
+pub use networks::{silent_bucket, silent_receiver, silent_replica};
+
 use std::{
     fs,
     net::SocketAddr,
@@ -21,6 +27,7 @@ use crate::{
 
 const END: Duration = Duration::from_secs(180);
 const BYTES: usize = 100_000;
+const ROLES: [Role; 4] = [Role::Commands, Role::Projections, Role::Workers, Role::Gateway];
 const DAY_SECONDS: i64 = 86_400;
 const POINTS: usize = 50;
 /// Each statement gives one sentence for each thing that is not as it should be.
@@ -44,8 +51,8 @@ struct System {
     agents: Vec<(AgentAccount, AgentSettings)>,
     /// One for each direction; their transfers are tried again.
     jobs: Vec<i64>,
-    /// Kept while they run.
-    _running: Vec<Program>,
+    /// Of the agents, in their order.
+    running: Vec<Program>,
     /// Each network between two parts, with its name, if they are linked.
     links: Vec<(String, SilentLink)>,
     /// Transfers that were asked for: number, source and destination.
@@ -54,13 +61,26 @@ struct System {
 
 impl System {
     async fn start(linked: bool, storage: Option<&Path>) -> anyhow::Result<Self> {
-        let servers = Servers::start().await?;
+        let mut more = Vec::new();
+        for role in ROLES {
+            let folder = storage.map(|folder| folder.display().to_string());
+            more.extend(folder.map(|folder| (role, "SIGNALBOX_STORAGE__FOLDER", folder)));
+        }
+        Self::start_on(Servers::start().await?, linked, &more).await
+    }
+
+    /// With more environment variables for processes of each role.
+    async fn start_on(
+        servers: Servers,
+        linked: bool,
+        more: &[(Role, &'static str, String)],
+    ) -> anyhow::Result<Self> {
         let pool = servers.database().await?;
         let (mut links, mut processes) = (Vec::new(), Vec::new());
-        for role in [Role::Commands, Role::Projections, Role::Workers, Role::Gateway] {
+        for role in ROLES {
             let mut settings = Signalbox::new(&servers, role)?;
-            if let Some(folder) = storage {
-                settings = settings.with("SIGNALBOX_STORAGE__FOLDER", &folder.display().to_string());
+            for (_, variable, value) in more.iter().filter(|(of, ..)| *of == role) {
+                settings = settings.with(variable, value);
             }
             if linked {
                 for (variable, part, url) in [
@@ -107,7 +127,7 @@ impl System {
             jobs.push(made["id"].as_i64().context("a job without an id")?);
         }
         let moves = Vec::new();
-        Ok(Self { servers, pool, processes, api, agents, jobs, _running: running, links, moves })
+        Ok(Self { servers, pool, processes, api, agents, jobs, running, links, moves })
     }
 
     /// Logs in again, once the gateway serves.
@@ -140,6 +160,20 @@ impl System {
             .await?;
             let number = made["id"].as_i64().context("a transfer without an id")?;
             self.moves.push((number, file, arrives));
+        }
+        Ok(())
+    }
+
+    /// Sends datapoints one by one, repeating what was not answered; `count` is how many were sent so far.
+    async fn post_points(&self, event: &Value, count: &mut u64) -> anyhow::Result<()> {
+        for value in 0..POINTS {
+            let point = json!({"value": value, "event_public_id": event["public_id"]});
+            let key = format!("point-{count}");
+            wait_for("a datapoint being taken", END, || async {
+                Ok(Some(self.api.post_once("/api/v1/datapoints", &key, &point).await?))
+            })
+            .await?;
+            *count += 1;
         }
         Ok(())
     }
@@ -205,7 +239,11 @@ fn address_in(url: &str) -> anyhow::Result<SocketAddr> {
 
 /// Lets each network go silent once, with transfers in progress.
 pub async fn silent_networks() -> anyhow::Result<()> {
-    let mut system = System::start(true, None).await?;
+    silence_each(&mut System::start(true, None).await?).await
+}
+
+/// Lets each link go silent once, with transfers in progress.
+async fn silence_each(system: &mut System) -> anyhow::Result<()> {
     system.ask().await?;
     system.completed().await?;
     for index in 0..system.links.len() {
@@ -231,7 +269,7 @@ pub async fn wrong_clocks() -> anyhow::Result<()> {
     let mut system = System::start(false, None).await?;
     let library = shifted_clock(system.servers.folder())?;
     let event = system.api.post("/api/v1/events", &json!({"name": "boiler", "type": "sensor"})).await?;
-    let mut points = 0;
+    let mut points = 0_u64;
     for index in 0..system.processes.len() {
         for shift in [DAY_SECONDS, -DAY_SECONDS] {
             let (role, settings, program) = &mut system.processes[index];
@@ -244,16 +282,7 @@ pub async fn wrong_clocks() -> anyhow::Result<()> {
             system.named("clock.", true).await.with_context(|| system.said())?;
             let named = start.elapsed();
             system.ask().await?;
-            for value in 0..POINTS {
-                let point = json!({"value": value, "event_public_id": event["public_id"]});
-                let key = format!("point-{points}");
-                let api = &system.api;
-                wait_for("a datapoint being taken", END, || async {
-                    Ok(Some(api.post_once("/api/v1/datapoints", &key, &point).await?))
-                })
-                .await?;
-                points += 1;
-            }
+            system.post_points(&event, &mut points).await?;
             system.completed().await?;
             println!(
                 "{role:?} with a clock {shift} s off: named after {named:.1?}, all work was done after {:.1?}",
@@ -266,10 +295,67 @@ pub async fn wrong_clocks() -> anyhow::Result<()> {
             system.named("clock.", false).await?;
         }
     }
+    wrong_clocks_of_agents(&mut system, &library).await?;
+    wrong_clock_of_postgres(&mut system, &library, &event, &mut points).await?;
     let listed = system.api.get("/api/v1/datapoints?per_page=1").await?;
     let total = ["total", "count"].iter().find_map(|name| listed[*name].as_u64());
     ensure!(total == Some(points), "{points} datapoints were taken, {total:?} are listed: {listed}");
     system.check().await
+}
+
+/// Agents are not asked for their time, so nothing names them.
+async fn wrong_clocks_of_agents(system: &mut System, library: &Path) -> anyhow::Result<()> {
+    for index in 0..system.agents.len() {
+        for shift in [DAY_SECONDS, -DAY_SECONDS] {
+            let right = system.agents[index].1.clone();
+            let wrong = right.clone().with("LD_PRELOAD", &library.display().to_string());
+            system.running[index].kill();
+            system.running[index] = wrong.with("CLOCK_SHIFT_SECONDS", &shift.to_string()).start()?;
+            let start = Instant::now();
+            system.ask().await?;
+            system.completed().await?;
+            println!(
+                "agent {index} with a clock {shift} s off: all work was done after {:.1?}",
+                start.elapsed()
+            );
+            system.running[index].kill();
+            system.running[index] = right.start()?;
+            system.ask().await?;
+            system.completed().await?;
+        }
+    }
+    Ok(())
+}
+
+/// The clocks of all processes differ from PostgreSQL's then, and they name it.
+async fn wrong_clock_of_postgres(
+    system: &mut System,
+    library: &Path,
+    event: &Value,
+    points: &mut u64,
+) -> anyhow::Result<()> {
+    for shift in [DAY_SECONDS, -DAY_SECONDS] {
+        let environment = [
+            ("LD_PRELOAD".to_owned(), library.display().to_string()),
+            ("CLOCK_SHIFT_SECONDS".to_owned(), shift.to_string()),
+        ];
+        system.servers.restart_postgres_with(environment.into()).await?;
+        let start = Instant::now();
+        system.log_in().await?;
+        system.named("clock.", true).await.with_context(|| system.said())?;
+        let named = start.elapsed();
+        system.ask().await?;
+        system.post_points(event, points).await?;
+        system.completed().await?;
+        println!(
+            "PostgreSQL with a clock {shift} s off: named after {named:.1?}, all work was done after {:.1?}",
+            start.elapsed()
+        );
+        system.servers.restart_postgres_with(Vec::new()).await?;
+        system.log_in().await?;
+        system.named("clock.", false).await.with_context(|| system.said())?;
+    }
+    Ok(())
 }
 
 /// Compiles the library that shifts a process's clock.

@@ -65,8 +65,8 @@ pub(crate) struct DeliveryOut {
 pub(crate) struct DeliveryDetailOut {
     #[serde(flatten)]
     delivery: DeliveryOut,
-    /// What is posted, byte for byte.
-    body: String,
+    /// What is posted, byte for byte; null while the event that queued it cannot be read.
+    body: Option<String>,
     /// The newest 30 attempts, oldest first.
     attempt_log: Vec<AttemptOut>,
 }
@@ -166,11 +166,13 @@ pub(crate) async fn get(
     let now = find(&state, &path).await?;
     let row = find_at(&state, now, at).await?;
     let bodies = Bodies::at(&state.pool, &[row.position]).await;
-    let body =
-        bodies.and_then(|mut bodies| bodies.take(row.id, row.position)).map_err(|error| match error {
-            BodyError::Database(error) => error.into(),
-            error => Problem::internal(&error),
-        })?;
+    let body = match bodies.and_then(|mut bodies| bodies.take(row.id, row.position)) {
+        Ok(body) => Some(body),
+        // Its attempts are shown all the same; the worker that cannot send it reports why.
+        Err(BodyError::Unreadable(_)) => None,
+        Err(BodyError::Database(error)) => return Err(error.into()),
+        Err(error) => return Err(Problem::internal(&error)),
+    };
     let delivery = (&row).into();
     let attempt_log = row.history.0.into_iter().map(Into::into).collect();
     Ok(Json(DeliveryDetailOut { delivery, body, attempt_log }))

@@ -55,6 +55,8 @@ pub struct PostgresOptions {
     pub port: Option<u16>,
     /// Server settings that override the defaults, such as `("fsync", "off")` in tests.
     pub settings: Vec<(String, String)>,
+    /// Environment variables of the server beyond those that it needs, for tests of a machine that is not as it should be.
+    pub environment: Vec<(String, String)>,
     /// The server that this one copies and follows, if it is a replica.
     pub primary: Option<Primary>,
 }
@@ -69,7 +71,13 @@ pub struct Primary {
 impl PostgresOptions {
     /// A server in `data_dir` on any free port, with the default settings.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
-        Self { data_dir: data_dir.into(), port: None, settings: Vec::new(), primary: None }
+        Self {
+            data_dir: data_dir.into(),
+            port: None,
+            settings: Vec::new(),
+            environment: Vec::new(),
+            primary: None,
+        }
     }
 }
 
@@ -261,6 +269,8 @@ impl Plan<'_> {
         for (name, value) in SETTINGS.into_iter().chain(given) {
             command.arg("-c").arg(format!("{name}={value}"));
         }
+        let variables = self.options.environment.iter();
+        command.envs(variables.map(|(name, value)| (name.as_str(), value.as_str())));
         let mut process = ServerProcess::spawn(NAME, command, self.folder.join("log"), Signal::QUIT)?;
         process.wait_ready(|pid| ready(says_ready(&cluster, pid))).await?;
         Ok((process, port))

@@ -262,6 +262,7 @@ export const pages = {
   'webhooks.next': ['Next attempt', 'Nächster Versuch'],
   'webhooks.answer': ['Answer', 'Antwort'],
   'webhooks.body': ['Body', 'Inhalt'],
+  'webhooks.body.unreadable': ['The event that queued it cannot be read. Health names it.', 'Das Ereignis, das sie eingereiht hat, ist nicht lesbar. Der Systemzustand nennt es.'],
 
   // Documents, whole
   'documents.stats': ['{done} read, {waiting} waiting', '{done} gelesen, {waiting} wartend'],

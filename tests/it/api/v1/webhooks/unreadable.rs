@@ -72,6 +72,11 @@ async fn a_delivery_that_cannot_be_read_fails_alone_and_is_sent_when_it_can() {
     let got = receiver.until_got(1).await;
     assert_eq!(got[0].json()["text"], "readable");
     eventually(seconds(20), async || has_fault(pool).await).await;
+    for (delivery, is_readable) in deliveries(&world, &webhook, "").await.iter().zip([true, false]) {
+        let id = delivery["public_id"].as_str().unwrap();
+        let shown = world.admin.get(&format!("{}/deliveries/{id}", path(&webhook))).await.expect(200);
+        assert_eq!(shown["body"].is_string(), is_readable, "{shown}");
+    }
     overwrite(pool, batch, &before).await;
     let is_unreadable = || receiver.got().iter().any(|got| got.json()["text"] == "unreadable");
     eventually(seconds(60), async || is_unreadable()).await;
