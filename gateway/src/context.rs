@@ -19,15 +19,14 @@ use crate::{
     auth::{AgentAuth, CurrentUser},
     headers,
     idempotency::{Keyed, RequestSecret},
-    problem::{Problem, is_service_1, render},
+    policy::Policy,
+    problem::{Problem, render},
     state::{AppState, State as Services},
 };
 
 const REQUEST_ID: &str = "x-request-id";
 /// Methods with a label of their own; clients may invent others.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-/// Routes that orchestrators and Prometheus poll.
-const UNTRACED: [&str; 6] = ["/livez", "/readyz", "/health", "/api/health", "/api/v1/health", "/metrics"];
 
 /// Names a request in answers and logs.
 #[derive(Debug, Clone, Default)]
@@ -129,18 +128,21 @@ pub(crate) async fn frame(State(state): State<AppState>, mut request: Request, n
     if let Some(given) = given.clone() {
         request.extensions_mut().insert(given);
     }
-    let service_1 = is_service_1(request.uri().path());
+    let policy = Policy::of(request.extensions());
     let method = METHODS.into_iter().find(|known| *known == request.method()).unwrap_or("_OTHER");
     let begun = Instant::now();
     let route = request.extensions().get::<MatchedPath>().cloned();
-    let mut span = span(method, route.as_ref(), &id, request.headers());
+    let mut span = match policy.is_traced {
+        true => span(method, route.as_ref(), &id, request.headers()),
+        false => Span::default(),
+    };
     let response = span.around(next.run(request)).await;
     let other = given.as_ref().and_then(|given| given.correlation.get()).filter(|used| **used != id).cloned();
     if let Some(other) = &other {
         span.set_with("signalbox.request.id", || other.clone());
     }
     let id = other.unwrap_or(id);
-    let mut response = render(response, service_1, &id);
+    let mut response = render(response, policy.dialect, &id);
     let status = response.status().as_u16();
     span.set("http.response.status_code", i64::from(status));
     if response.status().is_server_error() {
@@ -160,9 +162,6 @@ pub(crate) async fn frame(State(state): State<AppState>, mut request: Request, n
 /// hold anything, and a query may hold a token.
 fn span(method: &'static str, route: Option<&MatchedPath>, id: &str, headers: &HeaderMap) -> Span {
     let route = route.map(MatchedPath::as_str);
-    if route.is_some_and(|route| UNTRACED.contains(&route)) {
-        return Span::default();
-    }
     let mut span = Span::begin(Kind::Server, traceparent(headers), || match route {
         Some(route) => format!("{method} {route}"),
         None => method.to_owned(),

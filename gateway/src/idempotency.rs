@@ -32,12 +32,12 @@ use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use crate::{
+    answer::NotStored,
     auth::{AgentAuth, Reader, RequiredRole, keyed_hash},
     client_address::ClientAddress,
     context::Seed,
     extract::read_body,
-    extraction::takes_documents,
-    fleet::takes_files,
+    policy::{Policy, Repetition},
     problem::{Problem, ProblemKind},
     state::{AppState, State},
 };
@@ -46,10 +46,6 @@ const KEY: &str = "idempotency-key";
 
 /// How long answers are kept.
 const KEPT: TimeDelta = TimeDelta::hours(24);
-
-/// In an answer: it shows a secret that a repetition computes again, and is not kept.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NotStored;
 
 #[derive(Debug, FromRow)]
 struct Known {
@@ -78,9 +74,8 @@ pub(crate) async fn purge(pool: &PgPool, now: DateTime<Utc>) -> Result<(), sqlx:
 
 /// Answers a repeated POST as the first time.
 pub(crate) async fn once(Shared(state): Shared<AppState>, request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let is_large = takes_documents(path) || takes_files(path);
-    if request.method() != Method::POST || !request.headers().contains_key(KEY) || is_large {
+    let by_handler = Policy::of(request.extensions()).repetition == Repetition::ByHandler;
+    if request.method() != Method::POST || !request.headers().contains_key(KEY) || by_handler {
         return next.run(request).await;
     }
     once_with_key(&state, request, next).await.unwrap_or_else(IntoResponse::into_response)
@@ -88,7 +83,7 @@ pub(crate) async fn once(Shared(state): Shared<AppState>, request: Request, next
 
 async fn once_with_key(state: &AppState, request: Request, next: Next) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
-    let is_open = ANONYMOUS.contains(&parts.uri.path()) || is_retry_of_extraction(parts.uri.path());
+    let is_open = Policy::of(&parts.extensions).is_open;
     let principal = match principal(&mut parts, state).await? {
         Principal::Anonymous(_) if !is_open => Principal::Refused,
         principal => principal,
@@ -109,13 +104,6 @@ async fn once_with_key(state: &AppState, request: Request, next: Next) -> Result
             keyed.keep(state, seed, response).await
         }
     }
-}
-
-/// The paths besides extraction whose POST needs no credential.
-const ANONYMOUS: [&str; 3] = ["/api/auth/login", "/api/v1/auth/login", "/api/v1/auth/sso/exchange"];
-
-fn is_retry_of_extraction(path: &str) -> bool {
-    path.starts_with("/api/v1/jobs/") && path.ends_with("/retry")
 }
 
 /// The authenticated sender of a request: keys of one principal are unknown to the others.

@@ -3,39 +3,34 @@
 //! A gateway holds no state that another one lacks: what it remembers, it remembers for less than a second. Any number
 //! of them may run behind any load balancer.
 
-mod answer;
 mod auth;
 mod automation;
-mod blobs;
 mod changes;
 mod client_address;
 mod connections;
-mod consistency;
 mod context;
 mod existence;
-mod extract;
 mod extraction;
 mod first_admin;
 mod fleet;
-mod form;
-mod headers;
 mod health;
 mod history;
+mod http;
 mod idempotency;
 mod identity;
 mod incomplete;
-mod limits;
 mod metrics;
 mod monitoring;
 mod openapi;
 mod past;
-mod problem;
 mod readiness;
 mod register;
 mod replica;
+mod resumed;
 mod revocation;
+mod routes;
 mod serve;
-mod shares;
+mod services;
 mod staged;
 mod state;
 mod target;
@@ -43,6 +38,10 @@ mod tasks;
 mod throttle;
 mod transfer;
 
+use self::{
+    http::{answer, blobs, extract, form, headers, paths, policy, problem},
+    services::{consistency, limits, shares},
+};
 pub use auth::{
     DerivedTokens, HashError, Passwords, SigningKey, WeakPassword, check_new_password, derived_tokens,
     new_api_token, rotate as rotate_signing_key, signing_keys,

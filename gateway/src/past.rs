@@ -33,7 +33,7 @@ impl FromRequestParts<AppState> for AsOf {
         let moment: Moment = text.parse()?;
         let at = At::find(&state.pool, moment, state.server_clock.now()).await;
         at.map(Some).map(Self).map_err(|error| match error {
-            AtError::Future => Problem::invalid(error.to_string()),
+            AtError::Future => Problem::invalid(error.to_string()).about("at"),
             AtError::Database(error) => error.into(),
         })
     }

@@ -17,7 +17,6 @@ use std::{
 
 use axum::{
     extract::{Request, State as Shared},
-    http::Method,
     middleware::Next,
     response::Response,
 };
@@ -31,6 +30,7 @@ use tokio::{
 
 use crate::{
     answer::{CONSISTENCY, EVENTUAL},
+    policy::Policy,
     state::{AppState, State},
 };
 
@@ -48,9 +48,6 @@ const ANSWER: Duration = Duration::from_millis(300);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Writes that wait for one answer of it.
 const TOGETHER: usize = 1024;
-
-/// Requests that change nothing although their method says otherwise.
-const READING_POSTS: [&str; 1] = ["/api/v1/datapoints/series"];
 
 tokio::task_local! {
     /// Set while a request is served that only reads.
@@ -138,9 +135,7 @@ impl State {
 /// Lets requests that only read ask the replica, and answers to others wait for it.
 pub(crate) async fn settle(Shared(state): Shared<AppState>, request: Request, next: Next) -> Response {
     let Some(replica) = &state.replica else { return next.run(request).await };
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD)
-        || READING_POSTS.contains(&request.uri().path());
-    if reads {
+    if Policy::of(request.extensions()).is_read {
         return ONLY_READS.scope((), next.run(request)).await;
     }
     let mut response = next.run(request).await;

@@ -8,7 +8,7 @@ use axum::{
     Router,
     body::{Body, Bytes},
     extract::Request,
-    http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, header},
     middleware::{from_fn, from_fn_with_state},
     response::{IntoResponse, Response},
 };
@@ -33,6 +33,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower::{Layer, util::MapRequestLayer};
 use tower_http::{catch_panic::CatchPanicLayer, cors::CorsLayer};
+use utoipa_axum::routes;
 
 use crate::{
     auth::{AgentTokens, ApiTokens, HashError, Keys, Passwords, Sessions},
@@ -58,12 +59,14 @@ use crate::{
         living::LivingChannels,
         open_sockets::OpenSockets,
     },
-    openapi,
+    openapi, paths,
+    policy::{Policy, RateClass},
     problem::{Problem, ProblemKind},
     readiness::Readiness,
     register::FOLLOWERS,
     replica::{self, Replica},
     revocation,
+    routes::Routes,
     shares::Shares,
     state::{AppState, State},
     tasks,
@@ -216,7 +219,8 @@ impl Gateway {
         let (stop, drain) = (state.stop.clone(), Duration::from_secs(state.config.server.drain_seconds));
         let connections = Arc::clone(&state.connections);
         let background = tokio::spawn(tasks::run(Arc::clone(&state)));
-        accept(listener, MapRequestLayer::new(normalise).layer(router), connections, stop, drain).await;
+        accept(listener, MapRequestLayer::new(paths::normalise).layer(router), connections, stop, drain)
+            .await;
         background.abort();
         let _ = timeout(LAST_ENTRIES, login_log::write_rest(&state)).await;
         Ok(())
@@ -234,7 +238,8 @@ fn replica(config: &Config, primary: &PgPool) -> Result<Option<Replica>, Gateway
 }
 
 fn router(state: AppState, pages: Pages) -> Result<Router, GatewayError> {
-    let (routes, _) = openapi::described_routes().split_for_parts();
+    let (routes, policies, _) = openapi::described_routes().split();
+    let policies = Arc::new(policies);
     let router = routes
         .merge(openapi::pages())
         .fallback(async move |request: Request| page(pages, &request))
@@ -252,7 +257,8 @@ fn router(state: AppState, pages: Pages) -> Result<Router, GatewayError> {
         .layer(from_fn_with_state(state.clone(), revocation::cut_bodies))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(state.clone(), limit_body))
-        .layer(from_fn_with_state(state.clone(), frame));
+        .layer(from_fn_with_state(state.clone(), frame))
+        .layer(MapRequestLayer::new(move |request: Request| policies.attach(request)));
     let router = match cors(&state.config.server.cors_origins)? {
         Some(cors) => router.layer(cors),
         None => router,
@@ -292,58 +298,16 @@ fn panicked(cause: Box<dyn std::any::Any + Send>) -> Response {
     Problem::internal(&format!("a handler panicked: {text}")).into_response()
 }
 
-/// `/api/api/…` is `/api/…`, because service 1's base address may be read as ending in `/api`; a trailing slash is
-/// served like none.
-fn normalise(mut request: Request<Body>) -> Request<Body> {
-    let path = request.uri().path();
-    let shorter = path.strip_prefix("/api/api/").map(|rest| format!("/api/{rest}"));
-    let shorter = shorter.as_deref().unwrap_or(path);
-    let trimmed = if shorter.len() > 1 && !shorter.starts_with("/api/docs") {
-        shorter.trim_end_matches('/')
-    } else {
-        shorter
-    };
-    let wanted = if trimmed.is_empty() { "/" } else { trimmed };
-    if wanted != path {
-        let with_query = match request.uri().query() {
-            Some(query) => format!("{wanted}?{query}"),
-            None => wanted.to_owned(),
-        };
-        if let Ok(uri) = with_query.parse::<Uri>() {
-            *request.uri_mut() = uri;
-        }
-    }
-    request
-}
-
-/// Routes that serve orchestrators.
-pub(crate) fn health_routes() -> utoipa_axum::router::OpenApiRouter<AppState> {
-    use utoipa_axum::routes;
-    utoipa_axum::router::OpenApiRouter::new()
-        .routes(routes!(health::health))
+/// Routes that serve orchestrators, which poll them.
+pub(crate) fn health_routes() -> Routes {
+    const PROBE: Policy = Policy::PROBLEMS.rate(RateClass::Uncounted).untraced();
+    const SERVICE_1: Policy = Policy::SERVICE_1;
+    Routes::new(PROBE)
+        .with(SERVICE_1.rate(RateClass::Uncounted).untraced(), routes!(health::health))
         .routes(routes!(health::root_health))
         .routes(routes!(health::v1_health))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
-        .routes(routes!(health::info))
-        .routes(routes!(metrics::show))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_read_generously() {
-        for (given, expected) in [
-            ("/api/api/info", "/api/info"),
-            ("/api/jobs/", "/api/jobs"),
-            ("/api/api/jobs/?limit=1", "/api/jobs?limit=1"),
-            ("/", "/"),
-            ("/api/docs/", "/api/docs/"),
-        ] {
-            let request = Request::builder().uri(given).body(Body::empty()).unwrap();
-            assert_eq!(normalise(request).uri().to_string(), expected);
-        }
-    }
+        .with(SERVICE_1, routes!(health::info))
+        .with(Policy::PROBLEMS.untraced(), routes!(metrics::show))
 }

@@ -28,6 +28,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+pub(crate) use crate::http::answer::Written;
 use crate::{
     auth::{AgentTokens, ApiTokens, Keys, Passwords, Sessions},
     automation::Backtests,
@@ -117,15 +118,6 @@ pub(crate) struct State {
     pub(crate) wakeups: broadcast::Sender<Wakeup>,
     /// Cancelled when the gateway stops, so that long waits end.
     pub(crate) stop: CancellationToken,
-}
-
-/// A write that has been carried out.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Written {
-    /// Its place in the log, while the read models do not show it.
-    pub(crate) unseen: Option<At>,
-    /// Whether it had been carried out before.
-    pub(crate) repeated: bool,
 }
 
 impl State {

@@ -21,13 +21,13 @@ pub(crate) fn reachable_from(
     url: &str,
     no_loopback: bool,
 ) -> Result<(String, Target), Problem> {
-    let url = clean_text(url, MAX_LENGTH).map_err(|error| Problem::invalid(format!("{field} {error}")))?;
-    let target = url.parse::<Target>().map_err(|error| Problem::invalid(format!("{field} {error}")))?;
+    let url = clean_text(url, MAX_LENGTH).map_err(|error| Problem::field(field, error))?;
+    let target = url.parse::<Target>().map_err(|error| Problem::field(field, error))?;
     let policy = Policy::allowing(&state.config.egress.allowed_networks);
     let policy = policy.map_err(|error| Problem::internal(&error))?;
     let policy = if no_loopback { policy.without_loopback() } else { policy };
     if target.literal().is_some_and(|address| policy.check(address).is_err()) {
-        return Err(Problem::invalid(format!("{field} must be an address of the public Internet")));
+        return Err(Problem::field(field, "must be an address of the public Internet"));
     }
     Ok((url, target))
 }

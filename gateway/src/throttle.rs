@@ -1,6 +1,5 @@
 use axum::{
     extract::{FromRequestParts, Request, State},
-    http::{Method, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -10,6 +9,7 @@ use crate::{
     auth::{Credential, CurrentUser, Reader, presented},
     client_address::ClientAddress,
     limits::Rate,
+    policy::{Policy, RateClass},
     problem::{Problem, ProblemKind},
     shares::Full,
     state::AppState,
@@ -23,22 +23,12 @@ pub(crate) const READS: usize = 1024;
 /// Limits the requests of each user, or of each network without a valid login. Agents are counted by their token, in
 /// the extractor that knows it, senders of datapoints by their credential, generously; health is for everyone.
 pub(crate) async fn limit(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let exempt = [
-        "/health",
-        "/livez",
-        "/readyz",
-        "/api/health",
-        "/api/v1/health",
-        "/api/agent/",
-        "/api/files/",
-        "/ws/",
-    ];
-    if exempt.iter().any(|prefix| path.starts_with(prefix)) {
+    let policy = Policy::of(request.extensions());
+    if policy.rate == RateClass::Uncounted {
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let is_ingest = request_is_ingest(&parts);
+    let is_ingest = policy.rate == RateClass::Ingest;
     let key = match presented(&parts).is_some() {
         true => match Reader::from_request_parts(&mut parts, &state).await {
             Ok(Reader(user)) => Some(if is_ingest { ingest_key(&user) } else { user_key(&user) }),
@@ -63,7 +53,7 @@ pub(crate) async fn limit(State(state): State<AppState>, request: Request, next:
     if let Err(seconds) = state.limiter.take(&key, rate, state.clock.now()) {
         return Problem::too_many(seconds).into_response();
     }
-    if !is_query(&parts) {
+    if !policy.is_read {
         return next.run(Request::from_parts(parts, body)).await;
     }
     let share = match key.starts_with(USER) {
@@ -78,19 +68,6 @@ pub(crate) async fn limit(State(state): State<AppState>, request: Request, next:
     };
     // A client that hangs up ends its queries, and has its share back only when they have ended.
     on_behalf(share, next.run(Request::from_parts(parts, body))).await
-}
-
-/// Whether the request makes the database work before it is answered. `HEAD` is carried out like `GET`.
-fn is_query(parts: &Parts) -> bool {
-    let path = parts.uri.path();
-    matches!(parts.method, Method::GET | Method::HEAD)
-        || (parts.method == Method::POST
-            && (path == "/api/v1/datapoints/series" || path.ends_with("/backtest")))
-}
-
-fn request_is_ingest(parts: &Parts) -> bool {
-    parts.method == Method::POST
-        && matches!(parts.uri.path(), "/api/v1/datapoints" | "/api/v1/datapoints/batch")
 }
 
 /// Bucket of a user's requests.

@@ -3098,7 +3098,7 @@ export interface components {
         FieldErrorOut: {
             /** @description What is wrong with it. */
             message: string;
-            /** @description JSON pointer of the field. */
+            /** @description JSON pointer of the field, or `/` and the name of a query's or a form's field. Empty if no single field is wrong. */
             pointer: string;
         };
         /** @description An entry of a transfer. */

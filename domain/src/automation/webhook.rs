@@ -243,7 +243,7 @@ impl WebhookSpec {
         self.events.sort_unstable();
         self.events.dedup();
         if self.events.is_empty() {
-            return Err(Rejection::invalid("invalid_field", "events must name at least one type of event"));
+            return Err(Rejection::field("events", "must name at least one type of event"));
         }
         Ok(self)
     }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{ChannelId, Rejection, present, required_text};
+use crate::kernel::{ChannelId, Rejection, clean_text, present, required_text};
 
 /// Longest id of a plugin's channel, in characters.
 pub const MAX_ID: usize = 100;
@@ -98,7 +98,6 @@ impl MappingChanges {
     }
 }
 
-pub(super) fn valid_unit(unit: &str) -> Result<String, Rejection> {
-    crate::kernel::clean_text(unit, MAX_UNIT)
-        .map_err(|error| Rejection::invalid("invalid_field", format!("unit {error}")))
+fn valid_unit(unit: &str) -> Result<String, Rejection> {
+    clean_text(unit, MAX_UNIT).map_err(|error| Rejection::field("unit", error))
 }

@@ -6,9 +6,11 @@ use uuid::Uuid;
 
 use super::{
     Direction,
-    mapping::{MAX_ID, MAX_NAME, valid_unit},
+    mapping::{MAX_ID, MAX_NAME, MAX_UNIT},
 };
-use crate::kernel::{Claim, ClaimOp, Decider, Rejection, Sha256Hex, UserId, clean_text, required_text};
+use crate::kernel::{
+    Claim, ClaimOp, Decider, Rejection, Sha256Hex, TextError, UserId, clean_text, non_empty_text,
+};
 
 /// Longest text in the description of a class, in characters.
 const MAX_TEXT: usize = 2000;
@@ -202,7 +204,9 @@ impl NewPackage {
                 "Two plugins of the package have the same id.",
             ));
         }
-        Ok(Self { name: required_text("name", &self.name, MAX_NAME)?, classes, ..self })
+        let name = non_empty_text(&self.name, MAX_NAME)
+            .map_err(|error| Rejection::invalid("invalid_package", format!("The package's name {error}")))?;
+        Ok(Self { name, classes, ..self })
     }
 }
 
@@ -212,17 +216,13 @@ impl PluginClass {
     /// # Errors
     /// A [`Rejection`] that states the required change of the plugin.
     pub fn validate(self) -> Result<Self, Rejection> {
-        let text = |field: &str, text: &str| {
-            clean_text(text, MAX_TEXT).map_err(|error| {
-                Rejection::invalid("invalid_plugin", format!("The plugin's {field} {error}"))
-            })
-        };
+        let text = |field: &str, text: &str| clean_text(text, MAX_TEXT).map_err(|error| wrong(field, &error));
         if self.config_schema.len() > MAX_SCHEMA {
             let message = format!("The plugin's configuration schema is longer than {MAX_SCHEMA} bytes.");
             return Err(Rejection::invalid("invalid_plugin", message));
         }
         Ok(Self {
-            id: required_text("id", &self.id, MAX_ID)?,
+            id: non_empty_text(&self.id, MAX_ID).map_err(|error| wrong("id", &error))?,
             name: text("name", &self.name)?,
             version: text("version", &self.version)?,
             vendor: text("vendor", &self.vendor)?,
@@ -258,12 +258,17 @@ impl PluginChannel {
             return Err(Rejection::invalid("invalid_plugin", message));
         }
         Ok(Self {
-            id: required_text("channel id", &self.id, MAX_ID)?,
-            name: required_text("channel name", &self.name, MAX_NAME)?,
-            unit: valid_unit(&self.unit)?,
+            id: non_empty_text(&self.id, MAX_ID).map_err(|error| wrong("channel id", &error))?,
+            name: non_empty_text(&self.name, MAX_NAME).map_err(|error| wrong("channel name", &error))?,
+            unit: clean_text(&self.unit, MAX_UNIT).map_err(|error| wrong("channel unit", &error))?,
             ..self
         })
     }
+}
+
+/// The description is the plugin's, not the request's: no field of the request is named.
+fn wrong(field: &str, error: &TextError) -> Rejection {
+    Rejection::invalid("invalid_plugin", format!("The plugin's {field} {error}"))
 }
 
 #[cfg(test)]

@@ -26,8 +26,7 @@ impl ExternalIdentity {
         required_text("provider", &self.provider, 100)?;
         for (name, text, max) in [("issuer", &self.issuer, 500), ("subject", &self.subject, 255)] {
             if required_text(name, text, max)? != *text || !text.is_ascii() {
-                let message = format!("{name} must be ASCII without white space at its ends");
-                return Err(Rejection::invalid("invalid_field", message));
+                return Err(Rejection::field(name, "must be ASCII without white space at its ends"));
             }
         }
         Ok(())

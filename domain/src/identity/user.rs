@@ -306,17 +306,13 @@ fn valid_email(text: &str) -> Result<String, Rejection> {
     let well_formed = email.split_once('@').is_some_and(|(local, host)| {
         !local.is_empty() && !host.is_empty() && !host.contains('@') && !email.contains(char::is_whitespace)
     });
-    if well_formed {
-        Ok(email)
-    } else {
-        Err(Rejection::invalid("invalid_field", "email must be an e-mail address"))
-    }
+    if well_formed { Ok(email) } else { Err(Rejection::field("email", "must be an e-mail address")) }
 }
 
 fn valid_username(text: &str) -> Result<String, Rejection> {
     let name = required_text("username", text, *USERNAME.end())?;
     if name.chars().count() < *USERNAME.start() {
-        return Err(Rejection::invalid("invalid_field", "username must be at least 2 characters long"));
+        return Err(Rejection::field("username", "must be at least 2 characters long"));
     }
     Ok(name)
 }

@@ -1,4 +1,8 @@
+use std::fmt::Display;
+
 use serde::{Deserialize, Serialize};
+
+use super::FieldPointer;
 
 /// How a rejected command is to be understood by the caller; each kind maps to one HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +30,9 @@ pub struct Rejection {
     pub code: String,
     /// One sentence for users: what happened, why, what to do.
     pub message: String,
+    /// The field of the request that is at fault, if it is one. Command handlers of older releases do not send it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pointer: Option<FieldPointer>,
 }
 
 const UNREADABLE_HISTORY: &str = "unreadable_history";
@@ -44,12 +51,24 @@ impl Rejection {
 
     /// A rejection of `kind` with its stable `code`.
     pub fn new(kind: ErrorKind, code: &str, message: impl Into<String>) -> Self {
-        Self { kind, code: code.to_owned(), message: message.into() }
+        Self { kind, code: code.to_owned(), message: message.into(), pointer: None }
     }
 
     /// A value breaks a rule.
     pub fn invalid(code: &str, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, code, message)
+    }
+
+    /// The value of `field` breaks a rule; `fault` is the rest of the sentence after its name. A field within a field is
+    /// written with a dot.
+    pub fn field(field: &str, fault: impl Display) -> Self {
+        Self::invalid("invalid_field", format!("{field} {fault}")).about(field)
+    }
+
+    /// The same, caused by `field` of the request.
+    #[must_use]
+    pub fn about(self, field: &str) -> Self {
+        Self { pointer: Some(FieldPointer::to(field)), ..self }
     }
 
     /// `what` does not exist.
@@ -65,5 +84,29 @@ impl Rejection {
     /// The service cannot take the command now.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, "unavailable", message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rejections_of_an_older_release_are_read() {
+        let old = json!({"kind": "invalid", "code": "invalid_field", "message": "name must not be empty"});
+        let read: Rejection = serde_json::from_value(old.clone()).unwrap();
+        assert_eq!(read.pointer, None);
+        assert_eq!(serde_json::to_value(&read).unwrap(), old);
+    }
+
+    #[test]
+    fn a_rejection_carries_its_field() {
+        let rejection = Rejection::field("retry.max_attempts", "must be between 1 and 10");
+        let sent = serde_json::to_value(&rejection).unwrap();
+        assert_eq!(sent["pointer"], "/retry/max_attempts");
+        assert_eq!(sent["message"], "retry.max_attempts must be between 1 and 10");
+        assert_eq!(serde_json::from_value::<Rejection>(sent).unwrap(), rejection);
     }
 }

@@ -4,6 +4,7 @@ mod actor;
 mod claim;
 mod decider;
 mod error;
+mod field;
 mod ids;
 mod metadata;
 mod patch;
@@ -16,6 +17,7 @@ pub use actor::Actor;
 pub use claim::{Claim, ClaimOp};
 pub use decider::Decider;
 pub use error::{ErrorKind, Rejection};
+pub use field::FieldPointer;
 pub use ids::{
     AgentId, AgentTokenId, ChannelId, DeliveryId, JobId, MappingId, SessionId, TransferId, UserId, WebhookId,
     WidgetId,
@@ -23,6 +25,6 @@ pub use ids::{
 pub use metadata::{CommandOutcome, Metadata};
 pub use patch::present;
 pub use sha256::{InvalidSha256, Sha256Hex};
-pub use text::{TextError, clean_text, required_text};
+pub use text::{TextError, clean_text, non_empty_text, required_text};
 pub use time::{is_in_range, optional_time, parse_time, time};
 pub use version::{InvalidVersion, MAX_LENGTH as VERSION_LENGTH, ReleaseVersion};

@@ -34,7 +34,13 @@ pub fn clean_text(text: &str, max: usize) -> Result<String, TextError> {
 /// # Errors
 /// A [`Rejection`] of kind `Invalid` that names the fault of `field`.
 pub fn required_text(field: &str, text: &str, max: usize) -> Result<String, Rejection> {
-    let cleaned =
-        clean_text(text, max).and_then(|text| if text.is_empty() { Err(TextError::Empty) } else { Ok(text) });
-    cleaned.map_err(|error| Rejection::invalid("invalid_field", format!("{field} {error}")))
+    non_empty_text(text, max).map_err(|error| Rejection::field(field, error))
+}
+
+/// Like [`clean_text`], for a text that must not be empty.
+///
+/// # Errors
+/// [`TextError`].
+pub fn non_empty_text(text: &str, max: usize) -> Result<String, TextError> {
+    clean_text(text, max).and_then(|text| if text.is_empty() { Err(TextError::Empty) } else { Ok(text) })
 }

@@ -219,21 +219,19 @@ impl ChannelSpec {
         if let (Some(min), Some(max)) = (min_value, max_value)
             && min > max
         {
-            return Err(Rejection::invalid("invalid_field", "min_value must not be greater than max_value"));
+            return Err(Rejection::field("min_value", "must not be greater than max_value"));
         }
         Ok(Self { name, kind: self.kind, unit, min_value, max_value })
     }
 }
 
 fn valid_unit(unit: &str) -> Result<String, Rejection> {
-    clean_text(unit, MAX_TEXT).map_err(|error| Rejection::invalid("invalid_field", format!("unit {error}")))
+    clean_text(unit, MAX_TEXT).map_err(|error| Rejection::field("unit", error))
 }
 
 fn finite(field: &str, value: Option<f64>) -> Result<Option<f64>, Rejection> {
     match value {
-        Some(value) if !value.is_finite() => {
-            Err(Rejection::invalid("invalid_field", format!("{field} must be a finite number")))
-        }
+        Some(value) if !value.is_finite() => Err(Rejection::field(field, "must be a finite number")),
         value => Ok(value),
     }
 }

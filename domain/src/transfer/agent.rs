@@ -275,8 +275,7 @@ fn valid_profile(profile: AgentProfile) -> Result<AgentProfile, Rejection> {
 /// `text` trimmed; empty text becomes `None`.
 pub(super) fn optional_text(field: &str, text: Option<String>) -> Result<Option<String>, Rejection> {
     let Some(text) = text else { return Ok(None) };
-    let text = clean_text(&text, MAX_DESCRIPTION)
-        .map_err(|error| Rejection::invalid("invalid_field", format!("{field} {error}")))?;
+    let text = clean_text(&text, MAX_DESCRIPTION).map_err(|error| Rejection::field(field, error))?;
     Ok((!text.is_empty()).then_some(text))
 }
 

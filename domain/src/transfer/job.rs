@@ -72,13 +72,10 @@ impl Retry {
     /// A [`Rejection`] that names the field.
     pub fn validate(self) -> Result<Self, Rejection> {
         if !ATTEMPTS.contains(&self.max_attempts) {
-            return Err(Rejection::invalid("invalid_field", "retry.max_attempts must be between 1 and 10"));
+            return Err(Rejection::field("retry.max_attempts", "must be between 1 and 10"));
         }
         if self.backoff_seconds > MAX_BACKOFF {
-            return Err(Rejection::invalid(
-                "invalid_field",
-                "retry.backoff_seconds must be between 0 and 86400",
-            ));
+            return Err(Rejection::field("retry.backoff_seconds", "must be between 0 and 86400"));
         }
         Ok(self)
     }

@@ -52,7 +52,7 @@ pub(super) fn valid_name(field: &str, name: &str) -> Result<(), Rejection> {
 }
 
 fn rejected(field: &str, error: &PathError) -> Rejection {
-    Rejection::invalid("invalid_field", format!("{field} {error}"))
+    Rejection::field(field, error)
 }
 
 #[cfg(test)]

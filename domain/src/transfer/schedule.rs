@@ -45,11 +45,11 @@ pub enum InvalidSchedule {
 
 impl From<InvalidSchedule> for Rejection {
     fn from(error: InvalidSchedule) -> Self {
-        let code = match error {
-            InvalidSchedule::Timezone => "invalid_timezone",
-            _ => "invalid_schedule",
+        let (code, field) = match error {
+            InvalidSchedule::Timezone => ("invalid_timezone", "timezone"),
+            _ => ("invalid_schedule", "schedule"),
         };
-        Self::invalid(code, error.to_string())
+        Self::invalid(code, error.to_string()).about(field)
     }
 }
 

@@ -113,7 +113,7 @@ pub(crate) async fn backtest_draft(
     window.check()?;
     let superseded = state.backtests.begin(current.id);
     let tested = async {
-        let spec = rule.specify(&state).await?;
+        let spec = rule.specify(&state).await.map_err(|problem| problem.within("rule"))?;
         test(&state, spec, &window).await
     };
     tokio::select! {
@@ -142,7 +142,7 @@ impl Backtests {
 
 impl BacktestIn {
     fn check(&self) -> Result<(), Problem> {
-        if self.from < self.to { Ok(()) } else { Err(Problem::invalid("from must be before to")) }
+        if self.from < self.to { Ok(()) } else { Err(Problem::field("from", "must be before to")) }
     }
 }
 
@@ -151,7 +151,7 @@ async fn test(state: &Gateway, spec: RuleSpec, window: &BacktestIn) -> Result<Ba
         Some(channel) => recorded(&state.pool, channel, (window.from, window.to), MAX_POINTS).await?,
         None => Some(Vec::new()),
     };
-    let too_many = || Problem::invalid(format!("from and to span more than {MAX_POINTS} datapoints"));
+    let too_many = || Problem::field("from", format!("and to span more than {MAX_POINTS} datapoints"));
     let points = points.ok_or_else(too_many)?;
     judge(state, spec, &points).await
 }

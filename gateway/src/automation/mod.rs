@@ -9,9 +9,9 @@ mod webhook_trials;
 mod webhooks;
 
 pub(crate) use backtest::Backtests;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::routes;
 
-use crate::state::AppState;
+use crate::{policy::Policy, routes::Routes};
 
 /// Limits that the description of the interface shows.
 pub(crate) mod limits {
@@ -19,14 +19,15 @@ pub(crate) mod limits {
 }
 
 /// The routes of automation.
-pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub(crate) fn routes() -> Routes {
+    const READ: Policy = Policy::PROBLEMS.read();
+    Routes::new(Policy::PROBLEMS)
         .routes(routes!(rules::list, rules::create))
         .routes(routes!(rules::get, rules::update, rules::delete))
         .routes(routes!(rule_history::history))
         .routes(routes!(rule_history::restore))
-        .routes(routes!(backtest::backtest))
-        .routes(routes!(backtest::backtest_draft))
+        .with(READ, routes!(backtest::backtest))
+        .with(READ, routes!(backtest::backtest_draft))
         .routes(routes!(webhooks::list, webhooks::create))
         .routes(routes!(webhooks::get, webhooks::update, webhooks::delete))
         .routes(routes!(webhook_history::history))

@@ -300,7 +300,7 @@ pub(super) async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result
 /// The channel that a client calls `id`.
 pub(super) async fn channel(state: &Gateway, id: &str) -> Result<ChannelId, Problem> {
     if id.contains('\0') || id.len() > 255 {
-        return Err(Problem::invalid("event_public_id must be the id of an event"));
+        return Err(Problem::field("event_public_id", "must be the id of an event"));
     }
     Ok(ChannelId(channels::find(state, id).await?.id))
 }

@@ -185,7 +185,7 @@ pub(crate) async fn dry_run(
 
 fn in_order(from: DateTime<Utc>, to: Option<DateTime<Utc>>) -> Result<(), Problem> {
     match to {
-        Some(to) if to < from => Err(Problem::invalid("to must not be before from")),
+        Some(to) if to < from => Err(Problem::field("to", "must not be before from")),
         _ => Ok(()),
     }
 }

@@ -235,11 +235,10 @@ pub(super) async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result
 }
 
 fn valid_url(text: &str) -> Result<String, Problem> {
-    let text =
-        clean_text(text, target::MAX_LENGTH).map_err(|error| Problem::invalid(format!("url {error}")))?;
+    let text = clean_text(text, target::MAX_LENGTH).map_err(|error| Problem::field("url", error))?;
     match text.parse::<Target>() {
         Ok(_) => Ok(text),
-        Err(error) => Err(Problem::invalid(format!("url {error}"))),
+        Err(error) => Err(Problem::field("url", error)),
     }
 }
 
@@ -247,9 +246,9 @@ fn valid_url(text: &str) -> Result<String, Problem> {
 fn valid_secret(secret: Option<String>) -> Result<Option<String>, Problem> {
     let secret = secret.filter(|secret| !secret.is_empty());
     match &secret {
-        Some(text) if text.contains('\0') => Err(Problem::invalid("secret must not contain NUL characters")),
+        Some(text) if text.contains('\0') => Err(Problem::field("secret", "must not contain NUL characters")),
         Some(text) if text.chars().count() > MAX_SECRET => {
-            Err(Problem::invalid(format!("secret must be at most {MAX_SECRET} characters long")))
+            Err(Problem::field("secret", format!("must be at most {MAX_SECRET} characters long")))
         }
         _ => Ok(secret),
     }

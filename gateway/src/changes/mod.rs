@@ -4,12 +4,12 @@ mod audience;
 mod feed;
 mod stream;
 
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::routes;
 
 pub(crate) use self::feed::{ChangeFeed, follow};
-use crate::state::AppState;
+use crate::{policy::Policy, routes::Routes};
 
 /// The route of the live stream.
-pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(stream::live))
+pub(crate) fn routes() -> Routes {
+    Routes::new(Policy::PROBLEMS).routes(routes!(stream::live))
 }

@@ -21,9 +21,10 @@ use utoipa::{IntoParams, ToSchema};
 use super::feed::{Batch, Change, Missing, catch_up};
 use crate::{
     auth::{Reader, identify},
-    extract::{Params, Resumed},
+    extract::Params,
     monitoring::open_sockets::OpenSockets,
     problem::{Problem, ProblemOut},
+    resumed::Resumed,
     revocation::end_unread,
     state::AppState,
 };

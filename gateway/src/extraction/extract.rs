@@ -145,7 +145,7 @@ async fn read(state: &AppState, caller: &Caller, request: Request) -> Result<Rea
     drop(place);
     let options = options::read(&query, &upload.form)?;
     if options.processors.contains(&Processor::Llm) {
-        return Err(Problem::invalid("processors must not contain llm here: submit a job instead"));
+        return Err(Problem::field("processors", "must not contain llm here: submit a job instead"));
     }
     let begun = Instant::now();
     documents.check(&options)?;

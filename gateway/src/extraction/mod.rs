@@ -17,14 +17,16 @@ use axum::{
 };
 use signalbox_documents::{Documents, Failure, FairPlaces, Place, Share, Sizes};
 use tokio::time::timeout;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::routes;
 
 use crate::{
     auth::{CurrentUser, Reader, presented},
     client_address::{ClientAddress, Network, is_proxied},
     connections::Connection,
     limits::Rate,
+    policy::Policy,
     problem::{Problem, ProblemKind},
+    routes::Routes,
     state::{AppState, State as Gateway},
 };
 
@@ -41,28 +43,24 @@ const LEAST_RATE: u32 = 4_000;
 /// Limit of texts being cached at the same time; others wait.
 pub(crate) const REMEMBERING: usize = 4;
 
-/// The routes of extraction.
-pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(extract::extract))
-        .routes(routes!(extract::raw))
-        .routes(routes!(extract::document))
+/// The routes of extraction. The answer of a quick call follows from its body alone: it is the same twice without being
+/// remembered. A job is recognised by its handler.
+pub(crate) fn routes() -> Routes {
+    const OPEN: Policy = Policy::PROBLEMS.open();
+    const FORM: Policy = OPEN.repeated_by_handler();
+    Routes::new(OPEN)
+        .with(FORM, routes!(extract::extract))
+        .with(FORM, routes!(extract::raw))
+        .with(FORM, routes!(extract::document))
         .routes(routes!(formats::formats))
-        .routes(routes!(submit::submit, jobs::list))
-        .routes(routes!(submit::submit_document))
-        .routes(routes!(submit::submit_batch))
+        .with(FORM, routes!(submit::submit))
+        .routes(routes!(jobs::list))
+        .with(FORM, routes!(submit::submit_document))
+        .with(FORM, routes!(submit::submit_batch))
         .routes(routes!(jobs::stats))
         .routes(routes!(jobs::get, jobs::cancel))
         .routes(routes!(jobs::retry))
         .routes(routes!(jobs::result))
-}
-
-/// Whether a POST on `path` brings documents, which may be large. The answer of a quick call follows from its body alone: it
-/// is the same twice without being remembered. A job is recognised by its handler.
-pub(crate) fn takes_documents(path: &str) -> bool {
-    path.starts_with("/api/v1/extract")
-        || path.starts_with("/api/v1/documents")
-        || matches!(path, "/api/v1/jobs" | "/api/v1/jobs/batch")
 }
 
 /// A caller of extraction: anyone, unless anonymous access is closed. A presented credential has to be valid, and
@@ -176,6 +174,11 @@ fn documents(state: &Gateway) -> Result<&Documents, Problem> {
 
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
+        let field = match &failure {
+            Failure::WrongEngine { .. } => Some("extraction_engine"),
+            Failure::Language { .. } => Some("language"),
+            _ => None,
+        };
         let kind = match &failure {
             Failure::Empty => ProblemKind::Malformed,
             Failure::Unsupported { .. } => ProblemKind::UnsupportedType,
@@ -188,6 +191,7 @@ impl From<Failure> for Problem {
             | Failure::TooMuch { .. }
             | Failure::Crash => ProblemKind::Invalid,
         };
-        Self::new(kind, failure.code(), failure.to_string())
+        let problem = Self::new(kind, failure.code(), failure.to_string());
+        field.into_iter().fold(problem, Self::about)
     }
 }

@@ -133,27 +133,28 @@ pub(super) fn read(query: &Pairs, form: &Pairs) -> Result<Options, Problem> {
         None => Ok(None),
         Some("true" | "1" | "yes" | "on") => Ok(Some(true)),
         Some("false" | "0" | "no" | "off") => Ok(Some(false)),
-        Some(_) => Err(Problem::invalid(format!("{name} must be true or false"))),
+        Some(_) => Err(Problem::field(name, "must be true or false")),
     };
     let mut options = Options::default();
     if let Some(name) = one("output_format") {
         options.output_format = OutputFormat::named(&name)
-            .ok_or_else(|| Problem::invalid("output_format must be one of markdown, json, plaintext"))?;
+            .ok_or_else(|| Problem::field("output_format", "must be one of markdown, json, plaintext"))?;
     }
     if let Some(name) = one("extraction_engine") {
-        options.engine = Engine::named(&name)
-            .ok_or_else(|| Problem::invalid("extraction_engine must be one of auto, pdfium, native, tika"))?;
+        options.engine = Engine::named(&name).ok_or_else(|| {
+            Problem::field("extraction_engine", "must be one of auto, pdfium, native, tika")
+        })?;
     }
     if let Some(name) = one("ocr_engine") {
         options.ocr_engine = OcrEngine::named(&name)
-            .ok_or_else(|| Problem::invalid("ocr_engine must be one of tesseract, google_vision, none"))?;
+            .ok_or_else(|| Problem::field("ocr_engine", "must be one of tesseract, google_vision, none"))?;
     }
     if flag("ocr_enabled")? == Some(false) {
         options.ocr_engine = OcrEngine::None;
     }
     if let Some(code) = one("language").filter(|code| !code.is_empty()) {
         options.language = language(&code).ok_or_else(|| {
-            Problem::invalid("language must be a code of two or three letters, such as deu or en")
+            Problem::field("language", "must be a code of two or three letters, such as deu or en")
         })?;
     }
     if let Some(lists) = given(query, form, "processors") {
@@ -168,7 +169,7 @@ fn processors(lists: &[String]) -> Result<Vec<Processor>, Problem> {
     let mut processors = Vec::new();
     for name in names {
         let processor = Processor::named(name)
-            .ok_or_else(|| Problem::invalid("processors must be among cleanup, structure, llm"))?;
+            .ok_or_else(|| Problem::field("processors", "must be among cleanup, structure, llm"))?;
         if !processors.contains(&processor) {
             processors.push(processor);
         }
@@ -178,6 +179,8 @@ fn processors(lists: &[String]) -> Result<Vec<Processor>, Problem> {
 
 #[cfg(test)]
 mod tests {
+    use signalbox_domain::kernel::FieldPointer;
+
     use super::*;
 
     fn pairs(given: &[(&str, &str)]) -> Pairs {
@@ -212,7 +215,7 @@ mod tests {
             ("processors", "cleanup,polish"),
         ] {
             let refused = read(&pairs(&[(name, value)]), &Pairs::new()).unwrap_err();
-            assert!(refused.detail().starts_with(name), "{}", refused.detail());
+            assert_eq!(refused.pointer(), Some(&FieldPointer::to(name)), "{}", refused.detail());
         }
     }
 }

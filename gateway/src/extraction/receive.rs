@@ -86,7 +86,7 @@ async fn read(
     }
     match form.documents.is_empty() {
         true if is_batch => {
-            Err(Problem::invalid("files is required: send each document in a part named files"))
+            Err(Problem::field("files", "is required: send each document in a part named files"))
         }
         true => Err(missing()),
         false => Ok(form),
@@ -97,11 +97,12 @@ impl Form {
     fn check_room(&self, is_batch: bool) -> Result<(), Problem> {
         match self.documents.len() {
             0 => Ok(()),
-            _ if !is_batch => {
-                Err(Problem::invalid("file must be sent once: for more, POST /api/v1/jobs/batch takes files"))
-            }
+            _ if !is_batch => Err(Problem::field(
+                "file",
+                "must be sent once: for more, POST /api/v1/jobs/batch takes files",
+            )),
             count if count < BATCH => Ok(()),
-            _ => Err(Problem::invalid(format!("files must be at most {BATCH}: send several batches"))),
+            _ => Err(Problem::field("files", format!("must be at most {BATCH}: send several batches"))),
         }
     }
 

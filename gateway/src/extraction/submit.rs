@@ -24,10 +24,10 @@ use super::{
     receive::{Document, Form, receive},
 };
 use crate::{
-    answer,
+    answer::{self, NotStored},
     auth::CurrentUser,
     context::RequestContext,
-    idempotency::{Begun, NotStored, Once, RequestSecret, digest},
+    idempotency::{Begun, Once, RequestSecret, digest},
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway, Written},
     target::reachable_from,
@@ -195,8 +195,8 @@ fn callback(
     let (url, target) = reachable_from(state, "callback_url", &url, no_loopback)?;
     let secret = given("callback_secret");
     if secret.as_ref().is_some_and(|secret| secret.chars().count() > MAX_SECRET || secret.contains('\0')) {
-        let detail = format!("callback_secret must be at most {MAX_SECRET} characters long, without NUL");
-        return Err(Problem::invalid(detail));
+        let fault = format!("must be at most {MAX_SECRET} characters long, without NUL");
+        return Err(Problem::field("callback_secret", fault));
     }
     let host: String = target.as_str().split_inclusive('/').take(3).collect();
     let receiver = WebhookId(Uuid::new_v5(&Uuid::NAMESPACE_URL, host.as_bytes()));

@@ -80,7 +80,7 @@ pub(super) async fn receive(state: &Gateway, request: Request) -> Result<Upload,
         let name = field.name().unwrap_or_default().to_owned();
         if name == "file" {
             if file.is_some() {
-                return Err(Problem::invalid("file must be sent once: for more, send one request each"));
+                return Err(Problem::field("file", "must be sent once: for more, send one request each"));
             }
             file = Some(receive_file(state, field, most).await?);
         } else if others.len() < OPTIONS {
@@ -92,7 +92,7 @@ pub(super) async fn receive(state: &Gateway, request: Request) -> Result<Upload,
 }
 
 pub(super) fn missing() -> Problem {
-    Problem::invalid("file is required: send multipart/form-data with the document in a part named file")
+    Problem::field("file", "is required: send multipart/form-data with the document in a part named file")
 }
 
 async fn receive_file(

@@ -49,7 +49,7 @@ pub(crate) async fn claim(
     let ClaimsIn { controller, instances } = claims;
     let controller = required_text("controller", &controller, MAX_NAME)?;
     if instances.len() > MAX_INSTANCES {
-        return Err(Problem::invalid(format!("instances must be at most {MAX_INSTANCES}")));
+        return Err(Problem::field("instances", format!("must be at most {MAX_INSTANCES}")));
     }
     let wanted: Vec<_> = instances.iter().filter_map(|text| id(text)).collect();
     let now = state.server_time().await?;

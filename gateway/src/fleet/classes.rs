@@ -92,7 +92,7 @@ impl Offered {
     /// The object in `config`, if it is valid JSON for the class; absent means an empty object.
     pub(super) fn check(&self, config: Option<&str>) -> Result<Map<String, Value>, Problem> {
         let config = config.filter(|config| !config.trim().is_empty()).unwrap_or("{}");
-        let wrong = |why: &str| Problem::invalid(format!("config_json {why}"));
+        let wrong = |why: &str| Problem::field("config_json", why);
         let config: Value = serde_json::from_str(config).map_err(|_| wrong("must be JSON"))?;
         let schema: Value =
             serde_json::from_str(&self.class.config_schema).map_err(|error| Problem::internal(&error))?;
@@ -123,7 +123,7 @@ impl Offered {
         let told = state.plugins.describe(&sha256, &question).await;
         let told = told.map_err(|error| match error {
             signalbox_plugins::DescribeError::Plugin(why) => {
-                Problem::invalid(format!("config_json is refused by the plugin: {why}"))
+                Problem::field("config_json", format!("is refused by the plugin: {why}"))
             }
             other => packages::failed(other),
         })?;
@@ -172,6 +172,8 @@ impl From<PluginChannel> for ClassChannelOut {
 
 #[cfg(test)]
 mod tests {
+    use signalbox_domain::kernel::FieldPointer;
+
     use super::*;
 
     fn check(config: &str) -> Result<Map<String, Value>, Problem> {
@@ -195,7 +197,7 @@ mod tests {
         }
         for config in ["geheim", "[]", r#"{"poll_interval_ms": 5}"#, r#"{"poll_interval_ms": "geheim"}"#] {
             let problem = check(config).unwrap_err();
-            assert!(problem.detail().starts_with("config_json "), "{}", problem.detail());
+            assert_eq!(problem.pointer(), Some(&FieldPointer::to("config_json")), "{}", problem.detail());
             assert!(!problem.detail().contains("geheim"), "{}", problem.detail());
         }
     }

@@ -307,7 +307,7 @@ pub(super) async fn shown(state: &Gateway, id: Uuid, at: Option<At>) -> Result<(
 }
 
 pub(super) fn valid_version(version: &str) -> Result<ReleaseVersion, Problem> {
-    version.trim().parse().map_err(|error| Problem::invalid(format!("version {error}")))
+    version.trim().parse().map_err(|error| Problem::field("version", error))
 }
 
 fn valid_url(state: &Gateway, url: Option<String>) -> Result<Option<String>, Problem> {
@@ -318,14 +318,14 @@ fn valid_url(state: &Gateway, url: Option<String>) -> Result<Option<String>, Pro
 pub(super) fn valid_digest(digest: Option<String>) -> Result<Option<Sha256Hex>, Problem> {
     let digest = digest.filter(|digest| !digest.trim().is_empty());
     let digest = digest.map(|digest| digest.trim().parse()).transpose();
-    digest.map_err(|_| Problem::invalid("file_hash_sha256 must be a SHA-256 digest in 64 hex digits"))
+    digest.map_err(|_| Problem::field("file_hash_sha256", "must be a SHA-256 digest in 64 hex digits"))
 }
 
 pub(super) fn valid_signature(signature: Option<String>) -> Result<Option<String>, Problem> {
     let signature = signature.filter(|signature| !signature.trim().is_empty());
     match signature {
         Some(text) if !is_signature(&text) => {
-            Err(Problem::invalid("signature must be the text that minisign writes into a .minisig file"))
+            Err(Problem::field("signature", "must be the text that minisign writes into a .minisig file"))
         }
         signature => Ok(signature),
     }

@@ -106,7 +106,7 @@ async fn receive(state: &AppState, request: Request) -> Result<Form, Problem> {
         let name = field.name().unwrap_or_default().to_owned();
         if name == "file" {
             if file.is_some() {
-                return Err(Problem::invalid("file must be sent once: an update has one bundle"));
+                return Err(Problem::field("file", "must be sent once: an update has one bundle"));
             }
             file = Some(receive_file(state, field, most).await?);
         } else if fields.len() < OPTIONS {
@@ -138,7 +138,7 @@ async fn receive_file(
 }
 
 fn missing() -> Problem {
-    Problem::invalid("file is required: send multipart/form-data with the bundle in a part named file")
+    Problem::field("file", "is required: send multipart/form-data with the bundle in a part named file")
 }
 
 impl Form {
@@ -150,8 +150,9 @@ impl Form {
         match self.field("version").filter(|version| !version.trim().is_empty()) {
             Some(version) => valid_version(&version),
             None => version_in(&self.file_name).ok_or_else(|| {
-                Problem::invalid(
-                    "version is required: send it as a field, or name the file like firmware-1.4.0.tar.gz",
+                Problem::field(
+                    "version",
+                    "is required: send it as a field, or name the file like firmware-1.4.0.tar.gz",
                 )
             }),
         }

@@ -13,31 +13,24 @@ mod packages;
 mod redaction;
 mod upload;
 
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::routes;
 
 pub(crate) use packages::sweep;
 
-use crate::state::AppState;
+use crate::{policy::Policy, routes::Routes};
 
 /// Limits that the description of the interface shows.
 pub(crate) mod limits {
     pub(crate) use super::claims::{MAX_INSTANCES as MAX_CLAIMED, MAX_NAME as MAX_CONTROLLER};
 }
 
-/// Where packages are uploaded.
-const UPLOAD: &str = "/api/v1/plugins/packages/upload";
-
-/// Where files are uploaded: the handlers themselves recognise a repetition, when they have received the file.
-pub(crate) fn takes_files(path: &str) -> bool {
-    [UPLOAD, "/api/v1/ota/upload"].contains(&path)
-}
-
 /// The routes of plugins and firmware.
-pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub(crate) fn routes() -> Routes {
+    const FILE: Policy = Policy::PROBLEMS.repeated_by_handler();
+    Routes::new(Policy::PROBLEMS)
         .routes(routes!(classes::available))
         .routes(routes!(packages::list))
-        .routes(routes!(upload::upload))
+        .with(FILE, routes!(upload::upload))
         .routes(routes!(packages::uninstall))
         .routes(routes!(packages::wheel))
         .routes(routes!(instances::list, instances::create))
@@ -48,7 +41,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(mappings::update, mappings::delete))
         .routes(routes!(firmware::list, firmware::create))
         .routes(routes!(firmware::check))
-        .routes(routes!(firmware_upload::upload))
+        .with(FILE, routes!(firmware_upload::upload))
         .routes(routes!(firmware::get, firmware::delete))
         .routes(routes!(firmware::apply))
         .routes(routes!(firmware::rollback))

@@ -53,10 +53,10 @@ impl Secrets {
             }
         });
         if is_lost {
-            let detail = format!(
-                "config_json has {REDACTED:?} for a secret that is not known, or in a list that was changed: send the secret itself"
+            let fault = format!(
+                "has {REDACTED:?} for a secret that is not known, or in a list that was changed: send the secret itself"
             );
-            return Err(Problem::invalid(detail));
+            return Err(Problem::field("config_json", fault));
         }
         Ok(if is_changed { value.to_string() } else { config })
     }

@@ -149,7 +149,8 @@ async fn install(
     if written.as_ref().is_err_and(|rejection| rejection.kind != ErrorKind::Unavailable) {
         packages::forget(state, id, unpacked).await;
     }
-    Ok(answer_installed(written?, installed))
+    let written = written.map_err(|rejection| Problem::from(rejection).about("file"))?;
+    Ok(answer_installed(written, installed))
 }
 
 /// What is told of a package that was installed.
@@ -236,7 +237,7 @@ fn plain_name(name: &str) -> String {
 }
 
 fn missing() -> Problem {
-    Problem::invalid("file is required: send multipart/form-data with the wheel in a part named file")
+    Problem::field("file", "is required: send multipart/form-data with the wheel in a part named file")
 }
 
 fn too_large() -> Problem {

@@ -86,7 +86,7 @@ pub(crate) fn content<T: Serialize>(shown: &T, fields: &[&str]) -> Option<Value>
 /// Where the version that is to come back is in the log.
 pub(crate) async fn place<R: Resource>(state: &Gateway, id: Uuid, version: i64) -> Result<At, Problem> {
     let place = place_of::<R>(&state.pool, id, version).await?;
-    place.ok_or_else(|| Problem::invalid("version must be one that the resource has had: see its history"))
+    place.ok_or_else(|| Problem::field("version", "must be one that the resource has had: see its history"))
 }
 
 /// What the resource `id` was in its version `version`; `what` names its kind to people.

@@ -175,7 +175,7 @@ fn expiry(wanted: Option<Option<String>>, now: DateTime<Utc>) -> Result<Option<D
         None => Ok(Some(now + DEFAULT_LIFE)),
         Some(None) => Ok(None),
         Some(Some(text)) => parse_expiry(text.trim()).map(Some).ok_or_else(|| {
-            Problem::invalid("expires_at must be a time such as 2030-01-31T12:00:00Z, a date, or null")
+            Problem::field("expires_at", "must be a time such as 2030-01-31T12:00:00Z, a date, or null")
         }),
     }
 }

@@ -168,7 +168,8 @@ pub(super) async fn log_in(
     let LoginIn { email, password } = credentials;
     let login = email.trim().to_owned();
     if login.is_empty() || password.is_empty() {
-        return Err(Problem::invalid("email and password are required"));
+        let field = if login.is_empty() { "email" } else { "password" };
+        return Err(Problem::invalid("email and password are required").about(field));
     }
     throttle_address(state, address)?;
     throttle_account(state, &login)?;
@@ -262,7 +263,7 @@ pub(crate) fn valid_password(field: &'static str, password: &str) -> Result<(), 
 
 impl From<InvalidPassword> for Problem {
     fn from(error: InvalidPassword) -> Self {
-        Self::invalid(error.to_string())
+        Self::field(error.0, error.1)
     }
 }
 

@@ -133,7 +133,7 @@ fn read_filter(
 
 fn time(field: &str, text: &Option<String>) -> Result<Option<DateTime<Utc>>, Problem> {
     let Some(text) = text else { return Ok(None) };
-    let time = parse_time(text).ok_or_else(|| Problem::invalid(format!("{field} must be an ISO 8601 time")));
+    let time = parse_time(text).ok_or_else(|| Problem::field(field, "must be an ISO 8601 time"));
     time.map(Some)
 }
 
@@ -187,10 +187,10 @@ pub(crate) async fn series(
 
 fn validate(wanted: &SeriesIn) -> Result<(i64, usize), Problem> {
     if !SERIES_EVENTS.contains(&wanted.event_public_ids.len()) {
-        return Err(Problem::invalid("event_public_ids must hold 1 to 20 items"));
+        return Err(Problem::field("event_public_ids", "must hold 1 to 20 items"));
     }
     if wanted.event_public_ids.iter().any(|id| id.len() > 255 || id.contains('\0')) {
-        return Err(Problem::invalid("event_public_ids must hold ids of events"));
+        return Err(Problem::field("event_public_ids", "must hold ids of events"));
     }
     let minutes = within("minutes", wanted.minutes.map(Numeric::get), 60, &SERIES_MINUTES)?;
     let max_points = within("max_points", wanted.max_points.map(Numeric::get), 500, &SERIES_POINTS)?;

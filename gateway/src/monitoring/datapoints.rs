@@ -119,7 +119,9 @@ pub(crate) async fn create(
 fn refuse(refusal: Refusal) -> Problem {
     match refusal {
         Refusal::UnknownEvent => Problem::not_found("Event"),
-        Refusal::TooFarAhead | Refusal::BeforeTheEpoch => Problem::invalid(refusal.reason()),
+        Refusal::TooFarAhead | Refusal::BeforeTheEpoch => {
+            Problem::invalid(refusal.reason()).about("timestamp")
+        }
     }
 }
 
@@ -134,7 +136,7 @@ impl<S: Send + Sync> FromRequest<S> for BatchBody {
         // Only what cannot be read is read again, to say where it is wrong.
         let batch: BatchIn = serde_json::from_slice(&bytes).or_else(|_| parse_json(&bytes))?;
         if !(1..=MAX_ITEMS).contains(&batch.datapoints.len()) {
-            return Err(Problem::invalid("datapoints must hold 1 to 10000 items"));
+            return Err(Problem::field("datapoints", "must hold 1 to 10000 items"));
         }
         Ok(Self(batch))
     }

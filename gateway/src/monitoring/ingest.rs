@@ -143,7 +143,7 @@ pub(crate) async fn record(
     let block = encode_block(origin(user), &mut points);
     let message = IngestMessage { batch_id: id, points: points.len() as u32, block: Bytes::from(block) };
     let outcome = state.bus.ingest(&message).await?;
-    let first = points.first().copied().ok_or_else(|| Problem::invalid("datapoints must not be empty"))?;
+    let first = points.first().copied().ok_or_else(|| Problem::field("datapoints", "must not be empty"))?;
     let point = ChunkPoint {
         time: first.time,
         value: first.value,

@@ -19,9 +19,12 @@ mod sockets;
 mod widgets;
 
 use axum::routing::get;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::routes;
 
-use crate::state::AppState;
+use crate::{
+    policy::{Policy, RateClass},
+    routes::Routes,
+};
 
 /// Limits that the description of the interface shows.
 pub(crate) mod limits {
@@ -32,9 +35,13 @@ pub(crate) mod limits {
     };
 }
 
+/// Largest batch of datapoints: 10,000 of them, generously written.
+const MAX_BATCH_BYTES: usize = 4 << 20;
+
 /// The routes of monitoring.
-pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub(crate) fn routes() -> Routes {
+    const INGEST: Policy = Policy::PROBLEMS.rate(RateClass::Ingest);
+    Routes::new(Policy::PROBLEMS)
         .routes(routes!(channels::list, channels::create))
         .routes(routes!(channels::get, channels::update, channels::delete))
         .routes(routes!(experiments::list, experiments::create))
@@ -49,11 +56,12 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(widgets::update, widgets::delete))
         .routes(routes!(logs::list, logs::create))
         .routes(routes!(logs::get, logs::update))
-        .routes(routes!(datapoint_reads::list, datapoints::create))
-        .routes(routes!(datapoints::create_batch))
-        .routes(routes!(datapoint_reads::series))
+        .routes(routes!(datapoint_reads::list))
+        .with(INGEST, routes!(datapoints::create))
+        .with(INGEST.max_body(MAX_BATCH_BYTES), routes!(datapoints::create_batch))
+        .with(Policy::PROBLEMS.read(), routes!(datapoint_reads::series))
         .routes(routes!(datapoint_reads::latest))
         .routes(routes!(datapoints::get, datapoints::delete))
-        .route("/ws/datapoints/stream", get(sockets::stream))
-        .route("/ws/controller/telemetry", get(sockets::telemetry))
+        .socket("/ws/datapoints/stream", get(sockets::stream))
+        .socket("/ws/controller/telemetry", get(sockets::telemetry))
 }

@@ -24,13 +24,12 @@ use utoipa::{
         security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
 };
-use utoipa_axum::router::OpenApiRouter;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 pub(crate) use self::words::*;
 use crate::{
-    automation, changes, extraction, fleet, identity, monitoring, problem::is_service_1, register,
-    serve::health_routes, state::AppState, transfer,
+    automation, changes, extraction, fleet, identity, monitoring, policy::Policy, problem::Dialect, register,
+    routes::Routes, serve::health_routes, state::AppState, transfer,
 };
 
 const DESCRIPTION: &str = "/api/openapi.json";
@@ -61,8 +60,8 @@ impl Modify for Security {
 }
 
 /// All routes with their description.
-pub(crate) fn described_routes() -> OpenApiRouter<AppState> {
-    let mut routes = OpenApiRouter::with_openapi(Description::openapi())
+pub(crate) fn described_routes() -> Routes {
+    let mut routes = Routes::described_by(Description::openapi())
         .merge(health_routes())
         .merge(automation::routes())
         .merge(changes::routes())
@@ -72,18 +71,16 @@ pub(crate) fn described_routes() -> OpenApiRouter<AppState> {
         .merge(monitoring::routes())
         .merge(register::routes())
         .merge(transfer::routes());
-    for (path, item) in &mut routes.get_openapi_mut().paths.paths {
-        describe_layers(path, item);
-    }
+    routes.describe(describe_layers);
     routes
 }
 
 /// Adds what the layers around the handlers do to every operation: limits, headers, and how errors are written.
-fn describe_layers(path: &str, item: &mut PathItem) {
-    if matches!(path, "/health" | "/api/health" | "/api/v1/health" | "/livez" | "/readyz") {
+fn describe_layers(policy: Policy, item: &mut PathItem) {
+    if policy.is_probe() {
         return;
     }
-    let service_1 = is_service_1(path);
+    let service_1 = policy.dialect == Dialect::Service1;
     let PathItem { get, put, post, delete, .. } = item;
     let is_post = post.is_some();
     for operation in [get, put, post, delete].into_iter().flatten() {
@@ -92,10 +89,10 @@ fn describe_layers(path: &str, item: &mut PathItem) {
             add_header(operation, "If-Match", "ETag of the version that the change is meant for");
         }
         for status in statuses.iter().filter(|status| status.as_str() >= "400") {
-            let refused = if status == "404" && path.starts_with("/api/v1/jobs/") {
-                answer_with("JobNotFoundOut", "application/problem+json", "There is no such job")
-            } else {
-                error(service_1, "The request was refused")
+            let refused = operation.responses.responses.get(status);
+            let refused = match refused.is_some_and(is_of_a_job) {
+                true => answer_with("JobNotFoundOut", "application/problem+json", "There is no such job"),
+                false => error(service_1, "The request was refused"),
             };
             operation.responses.responses.insert(status.clone(), refused);
         }
@@ -123,6 +120,15 @@ fn describe_layers(path: &str, item: &mut PathItem) {
         add_error(post, "413", service_1, "The body is too large");
         add_error(post, "422", service_1, "The Idempotency-Key was used for another request");
     }
+}
+
+/// Whether it says of a job that it is not there, in a shape of its own.
+fn is_of_a_job(response: &RefOr<Response>) -> bool {
+    let RefOr::T(response) = response else { return false };
+    response.content.values().any(|content| {
+        let RefOr::T(Content { schema: Some(RefOr::Ref(schema)), .. }) = content else { return false };
+        schema.ref_location.ends_with("/JobNotFoundOut")
+    })
 }
 
 fn add_header(operation: &mut Operation, name: &str, description: &str) {
@@ -156,7 +162,7 @@ fn answer_with(schema: &str, media: &str, description: &str) -> RefOr<Response> 
 
 /// The description of the whole interface, after OpenAPI 3.1.
 pub fn openapi() -> Value {
-    finish(described_routes().into_openapi())
+    finish(described_routes().split().2)
 }
 
 /// Adds to `document` what follows from one place.

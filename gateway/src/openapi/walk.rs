@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::problem::is_service_1;
+use crate::{paths, problem::Dialect};
 
 /// A described operation.
 pub(super) struct Operation<'a> {
@@ -21,7 +21,7 @@ impl Operation<'_> {
     }
 
     pub(super) fn is_service_1(&self) -> bool {
-        is_service_1(self.path)
+        paths::dialect(self.path) == Dialect::Service1
     }
 
     /// The statuses that it answers, ascending.

@@ -141,7 +141,7 @@ pub(super) struct Piece {
 impl FilterParams {
     pub(super) fn filter(self) -> Result<LogFilter, Problem> {
         if self.stream_id.is_some() && self.stream_type.is_none() {
-            return Err(Problem::invalid("stream_id needs stream_type beside it"));
+            return Err(Problem::field("stream_id", "needs stream_type beside it"));
         }
         Ok(LogFilter {
             stream_type: self.stream_type,

@@ -24,9 +24,10 @@ use utoipa::IntoParams;
 use super::events::{FilterParams, LogEventOut};
 use crate::{
     auth::Admin,
-    extract::{Params, Resumed},
+    extract::Params,
     monitoring::open_sockets::OpenSockets,
     problem::{Problem, ProblemOut},
+    resumed::Resumed,
     revocation::end_unread,
     state::AppState,
 };

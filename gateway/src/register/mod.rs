@@ -6,15 +6,15 @@ mod events;
 mod follow;
 mod streams;
 
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::routes;
 
 pub use self::events::LogEventOut;
 pub(crate) use self::follow::FOLLOWERS;
-use crate::state::AppState;
+use crate::{policy::Policy, routes::Routes};
 
 /// The routes of the log.
-pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub(crate) fn routes() -> Routes {
+    Routes::new(Policy::PROBLEMS)
         .routes(routes!(events::list))
         .routes(routes!(follow::follow))
         .routes(routes!(chain::get))

@@ -76,7 +76,7 @@ pub(crate) async fn get(
 
 impl From<InvalidMoment> for Problem {
     fn from(error: InvalidMoment) -> Self {
-        Self::invalid(error.to_string())
+        Self::invalid(error.to_string()).about("at")
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) async fn resolve<const N: usize>(
     let known = state.agent_keys.known();
     let mut found = Vec::with_capacity(N);
     for (field, number) in fields {
-        let id = known.get(&number).ok_or_else(|| Problem::invalid(format!("{field} names no agent")))?;
+        let id = known.get(&number).ok_or_else(|| Problem::field(field, "names no agent"))?;
         found.push(AgentRef { id: *id, number });
     }
     found.try_into().map_err(|_| Problem::internal(&"a resolved agent was lost"))

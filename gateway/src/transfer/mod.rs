@@ -22,9 +22,12 @@ mod upload;
 pub(crate) mod work;
 
 use axum::routing::get;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::routes;
 
-use crate::state::AppState;
+use crate::{
+    policy::{Policy, RateClass},
+    routes::Routes,
+};
 
 /// Limits that the description of the interface shows.
 pub(crate) mod limits {
@@ -32,8 +35,10 @@ pub(crate) mod limits {
 }
 
 /// The routes of service 1, logins apart.
-pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub(crate) fn routes() -> Routes {
+    // Agents are counted by their token, in the extractor that knows it.
+    const AGENT: Policy = Policy::SERVICE_1.rate(RateClass::Uncounted);
+    Routes::new(Policy::SERVICE_1)
         .routes(routes!(agents::list, agents::create))
         .routes(routes!(agents::get, agents::update, agents::delete))
         .routes(routes!(agents::test))
@@ -48,13 +53,13 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(transfers::get))
         .routes(routes!(transfers::cancel))
         .routes(routes!(content::upload_content))
-        .routes(routes!(upload::upload))
-        .routes(routes!(download::download))
-        .routes(routes!(manifest::manifest))
-        .routes(routes!(polling::connect))
-        .routes(routes!(polling::poll))
-        .routes(routes!(polling::send))
-        .routes(routes!(polling::acknowledge))
-        .route("/ws/agent", get(socket::open))
-        .route("/api/agent/ws", get(socket::open))
+        .with(AGENT, routes!(upload::upload))
+        .with(AGENT, routes!(download::download))
+        .with(AGENT, routes!(manifest::manifest))
+        .with(AGENT, routes!(polling::connect))
+        .with(AGENT, routes!(polling::poll))
+        .with(AGENT, routes!(polling::send))
+        .with(AGENT, routes!(polling::acknowledge))
+        .socket("/ws/agent", get(socket::open))
+        .socket("/api/agent/ws", get(socket::open))
 }

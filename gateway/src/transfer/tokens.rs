@@ -137,7 +137,7 @@ async fn find_by_id(state: &AppState, id: Uuid) -> Result<AgentTokenRow, Problem
 fn expiry(days: Option<i64>, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, Problem> {
     let Some(days) = days.filter(|days| *days > 0) else { return Ok(None) };
     if days > MAX_DAYS {
-        return Err(Problem::invalid(format!("expires_in must be at most {MAX_DAYS} days")));
+        return Err(Problem::field("expires_in", format!("must be at most {MAX_DAYS} days")));
     }
     Ok(Some(now + TimeDelta::days(days)))
 }

@@ -231,7 +231,7 @@ async fn specify(state: &Gateway, owner: UserId, transfer: TransferIn) -> Result
         None => None,
     };
     let job = job.as_ref();
-    let required = |field: &str| Problem::invalid(format!("{field} is required"));
+    let required = |field: &str| Problem::field(field, "is required");
     let source = transfer.source_agent_id.flatten().or(job.map(|job| job.source_agent_number));
     let is_uploaded = transfer.source_agent_id == Some(None) && job.is_none();
     let destination = transfer.destination_agent_id.or(job.map(|job| job.destination_agent_number));
@@ -262,7 +262,7 @@ async fn specify(state: &Gateway, owner: UserId, transfer: TransferIn) -> Result
         filename: transfer.filename.unwrap_or_else(|| base_name(&source_path)),
         source_path,
         destination_path,
-        size: size.map_err(|_| Problem::invalid("size must not be negative"))?,
+        size: size.map_err(|_| Problem::field("size", "must not be negative"))?,
         retry: job.map_or(Retry::default(), |job| job.to_spec().retry),
         scheduled_for: None,
     })

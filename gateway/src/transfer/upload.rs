@@ -213,9 +213,10 @@ impl<'a> Upload<'a> {
 
     fn refuse(&self, error: BlobError) -> Problem {
         match error {
-            BlobError::TooLarge { .. } if self.is_directory() => Problem::invalid(
-                "the entry has a body, but its filename ends in '/' and so names a directory".to_owned(),
-            ),
+            BlobError::TooLarge { .. } if self.is_directory() => {
+                let detail = "the entry has a body, but its filename ends in '/' and so names a directory";
+                Problem::invalid(detail).about("filename")
+            }
             error => blob_problem(error),
         }
     }
@@ -268,7 +269,7 @@ async fn uploadable(state: &Gateway, auth: &AgentAuth, number: i64) -> Result<Tr
 /// A name that is safe to be shown and to be written by the destination: relative, within the limits of file systems,
 /// without `..`, empty parts or NUL.
 pub(super) fn entry_name(row: &TransferRow, name: &str) -> Result<String, Problem> {
-    let invalid = |reason: &str| Problem::invalid(format!("filename {reason}"));
+    let invalid = |reason: &str| Problem::field("filename", reason);
     check_path(name, &['/']).map_err(|error| invalid(&error.to_string()))?;
     if !row.is_tree() {
         let base = name.rsplit('/').next().unwrap_or_default();

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     cases::{Route, Subject, routes},
+    pointers::pointer,
     subjects::{Clients, Subjects},
 };
 use crate::harness::{Answer, Client, World, description};
@@ -46,13 +47,19 @@ fn types(property: &Value) -> Vec<String> {
     }
 }
 
-async fn send(route: &Route, client: &Client, path: &str, body: impl Into<reqwest::Body>) -> Answer {
+pub(super) async fn send(
+    route: &Route,
+    client: &Client,
+    path: &str,
+    body: impl Into<reqwest::Body>,
+) -> Answer {
     let request =
         client.request(route.method.parse().unwrap(), path).header("content-type", "application/json");
     client.send(request.body(body)).await
 }
 
-/// Fails unless `changed` is refused as invalid, in words that do not repeat it.
+/// Fails unless `changed` is refused as invalid, in words that do not repeat it, with a pointer that leads to a described
+/// field.
 pub(super) async fn refuse(route: &Route, client: &Client, path: &str, field: &str, changed: Value) {
     let mut body = route.body.clone().unwrap();
     let shown = changed.to_string().chars().take(40).collect::<String>();
@@ -69,6 +76,13 @@ pub(super) async fn refuse(route: &Route, client: &Client, path: &str, field: &s
     let names_nothing = ["job_id", "event_public_id", "plugin_id"].contains(&field) && answer.status == 404;
     assert!(is_login || names_nothing || answer.status == route.invalid(), "{}: {place}", answer.status);
     assert!(!answer.text().contains("geheim"), "{place}");
+    if answer.status == 422 {
+        let pointer = pointer(route, &answer);
+        // Two fields that contradict each other may be named by either.
+        let is_contradicted = ["min_value", "max_value", "from", "to"].contains(&field);
+        let fits = |pointer: &str| pointer.split('/').nth(1) == Some(field);
+        assert!(is_contradicted || pointer.as_deref().is_some_and(fits), "{pointer:?}: {place}");
+    }
 }
 
 pub(super) fn routes_with_body() -> impl Iterator<Item = Route> {

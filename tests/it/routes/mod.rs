@@ -6,6 +6,7 @@ mod credentials;
 mod limits;
 mod lists;
 mod paths;
+mod pointers;
 mod repetition;
 mod subjects;
 

@@ -147,16 +147,17 @@ impl Condition {
     fn validate(&self) -> Result<(), Rejection> {
         for (field, value) in [("threshold", Some(self.threshold)), ("threshold_high", self.threshold_high)] {
             if value.is_some_and(|value| !value.is_finite()) {
-                return Err(invalid(format!("{field} must be a finite number")));
+                return Err(Rejection::field(field, "must be a finite number"));
             }
         }
         let is_range = matches!(self.operator, Operator::Between | Operator::NotBetween);
         match self.threshold_high {
             None if is_range => {
-                Err(invalid(format!("threshold_high is required for operator {}", self.operator.as_str())))
+                let fault = format!("is required for operator {}", self.operator.as_str());
+                Err(Rejection::field("threshold_high", fault))
             }
             Some(high) if high < self.threshold => {
-                Err(invalid("threshold_high must not be less than threshold"))
+                Err(Rejection::field("threshold_high", "must not be less than threshold"))
             }
             _ => Ok(()),
         }
@@ -189,7 +190,7 @@ impl RuleAction {
             (ActionType::Log, _) => Ok(Self::Log),
             (ActionType::Webhook, Some(event_type)) => Ok(Self::Webhook { event_type }),
             (ActionType::Webhook, None) => {
-                Err(invalid("webhook_event_type is required for action_type webhook"))
+                Err(Rejection::field("webhook_event_type", "is required for action_type webhook"))
             }
         }
     }
@@ -237,12 +238,8 @@ impl RuleSpec {
         let name = required_text("name", &self.name, MAX_NAME)?;
         self.condition.validate()?;
         if self.cooldown_seconds > MAX_COOLDOWN {
-            return Err(invalid(format!("cooldown_seconds must be at most {MAX_COOLDOWN}")));
+            return Err(Rejection::field("cooldown_seconds", format!("must be at most {MAX_COOLDOWN}")));
         }
         Ok(Self { name, ..self })
     }
-}
-
-fn invalid(message: impl Into<String>) -> Rejection {
-    Rejection::invalid("invalid_field", message)
 }

@@ -122,7 +122,7 @@ impl NewFirmware {
 
 fn optional_text(field: &str, text: Option<String>, max: usize) -> Result<Option<String>, Rejection> {
     let text = clean_text(text.as_deref().unwrap_or_default(), max)
-        .map_err(|error| Rejection::invalid("invalid_field", format!("{field} {error}")))?;
+        .map_err(|error| Rejection::field(field, error))?;
     Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
@@ -131,7 +131,8 @@ fn check_digest(expected: Option<&Sha256Hex>, bundle: Option<&FirmwareBundle>) -
         (Some(expected), Some(bundle)) if *expected != bundle.sha256 => Err(Rejection::invalid(
             "checksum_mismatch",
             format!("file_hash_sha256 is not that of the bundle, which is {}.", bundle.sha256),
-        )),
+        )
+        .about("file_hash_sha256")),
         _ => Ok(()),
     }
 }

@@ -181,8 +181,7 @@ impl Present {
         error: Option<String>,
     ) -> Result<Vec<PluginInstanceEvent>, Rejection> {
         let error = error.map(|error| {
-            clean_text(&error, MAX_ERROR)
-                .map_err(|error| Rejection::invalid("invalid_field", format!("error_message {error}")))
+            clean_text(&error, MAX_ERROR).map_err(|error| Rejection::field("error_message", error))
         });
         let error = error.transpose()?.filter(|error| !error.is_empty());
         let is_known = status == self.status && error == self.error;

@@ -36,10 +36,8 @@ impl InstanceConfig {
     /// # Errors
     /// A [`Rejection`] that names the fault.
     pub fn clean(text: Option<&str>) -> Result<Option<String>, Rejection> {
-        let clean = |text| {
-            clean_text(text, MAX_CONFIG)
-                .map_err(|error| Rejection::invalid("invalid_field", format!("config_json {error}")))
-        };
+        let clean =
+            |text| clean_text(text, MAX_CONFIG).map_err(|error| Rejection::field("config_json", error));
         Ok(text.map(clean).transpose()?.filter(|text| !text.is_empty()))
     }
 }

@@ -149,16 +149,14 @@ impl WidgetChanges {
 }
 
 fn valid_config(text: &str) -> Result<String, Rejection> {
-    clean_text(text, MAX_CONFIG)
-        .map_err(|error| Rejection::invalid("invalid_field", format!("config_json {error}")))
+    clean_text(text, MAX_CONFIG).map_err(|error| Rejection::field("config_json", error))
 }
 
 fn within(field: &str, value: i32, least: i32, most: i32) -> Result<(), Rejection> {
     if (least..=most).contains(&value) {
         Ok(())
     } else {
-        let message = format!("{field} must be between {least} and {most}");
-        Err(Rejection::invalid("invalid_field", message))
+        Err(Rejection::field(field, format!("must be between {least} and {most}")))
     }
 }
 

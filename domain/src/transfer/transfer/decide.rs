@@ -59,10 +59,7 @@ impl Transfer {
             return Ok(vec![TransferEvent::TransferRequested(new)]);
         }
         if new.is_tree() {
-            return Err(Rejection::invalid(
-                "invalid_field",
-                "source_path must name a file: a tree is moved by agents.",
-            ));
+            return Err(Rejection::field("source_path", "must name a file: a tree is moved by agents."));
         }
         // The owner receives no request.
         let begun = TransferEvent::TransferDispatched { attempt: 1, leg: Leg::Upload };

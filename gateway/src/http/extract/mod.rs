@@ -1,16 +1,16 @@
 //! Requests as handlers get them: bodies, parameters, ids, numbers, pages and orders. All that clients write is parsed here,
 //! and times in the domain's kernel, so that what cannot be parsed or stored is refused alike by every route.
 
+mod fields;
 mod id;
 mod number;
 mod numeric;
 mod page;
-mod resumed;
 mod sort;
 
 use axum::{
     body::Bytes,
-    extract::{FromRequest, FromRequestParts, Query, Request},
+    extract::{FromRequest, FromRequestParts, Request},
     http::{HeaderMap, header, request::Parts},
 };
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -21,15 +21,9 @@ pub(crate) use self::{
     number::{as_number, content_length, digits, number_or_text},
     numeric::Numeric,
     page::{EnvelopeParams, LimitParams, PAGE_SIZES, PageParams, within},
-    resumed::Resumed,
     sort::Sort,
 };
-use crate::problem::Problem;
-
-/// Largest JSON body.
-pub(crate) const MAX_JSON_BYTES: usize = 1 << 20;
-/// Largest batch of datapoints: 10,000 of them, generously written.
-const MAX_BATCH_BYTES: usize = 4 << 20;
+use crate::http::{policy::Policy, problem::Problem};
 
 /// A JSON body; unknown fields are ignored, the content type is not asked for.
 pub(crate) struct JsonBody<T>(pub(crate) T);
@@ -43,10 +37,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     }
 }
 
-/// The whole body, up to [`MAX_JSON_BYTES`]; batches may be larger.
+/// The whole body, if it is as small as the policy of its route demands.
 pub(crate) async fn read_body(request: Request) -> Result<Bytes, Problem> {
-    let is_batch = request.uri().path() == "/api/v1/datapoints/batch";
-    let most = if is_batch { MAX_BATCH_BYTES } else { MAX_JSON_BYTES };
+    let most = Policy::of(request.extensions()).max_body;
     let limited = Limited::new(request.into_body(), most).collect().await;
     limited.map(http_body_util::Collected::to_bytes).map_err(|error| {
         if error.is::<LengthLimitError>() {
@@ -64,10 +57,7 @@ pub(crate) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem
     if !value.is_object() {
         return Err(Problem::invalid("the body must be a JSON object"));
     }
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let (path, message) = (error.path().to_string(), without_input(&error.inner().to_string()));
-        Problem::invalid(if path == "." { message } else { format!("{path}: {message}") })
-    })
+    fields::from_json(value)
 }
 
 /// The problem of a body that is not JSON. Numbers beyond the range of floats are reported as invalid values rather
@@ -83,45 +73,18 @@ fn unreadable(bytes: &[u8], error: &serde_json::Error) -> Problem {
     Problem::malformed(format!("the body is not valid JSON (line {line}, column {column})"))
 }
 
-/// Serde quotes the offending value between `invalid type:` or `invalid value:` and `, expected`.
-fn without_input(message: &str) -> String {
-    match (message.find("invalid "), message.find(", expected ")) {
-        (Some(start), Some(end)) if start < end => {
-            let what = message[start..].split(':').next().unwrap_or("invalid value");
-            format!("{what}{}", &message[end..])
-        }
-        _ if message.starts_with("unknown variant") => message
-            .find(", expected ")
-            .map_or_else(|| "unknown value".to_owned(), |at| format!("unknown value{}", &message[at..])),
-        _ => message.to_owned(),
-    }
-}
-
 /// The query string; unknown parameters are ignored.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        if parts.uri.query().is_some_and(|query| query.contains("%00")) {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let query = parts.uri.query().unwrap_or_default();
+        if query.contains("%00") {
             return Err(Problem::invalid("query parameters must not contain NUL characters"));
         }
-        let query = Query::<T>::from_request_parts(parts, state).await;
-        query.map(|Query(params)| Self(params)).map_err(|error| Problem::invalid(named(&error.body_text())))
-    }
-}
-
-/// The parameter that axum found wrong in a query, and what is wrong with it.
-fn named(message: &str) -> String {
-    let message = message.strip_prefix("Failed to deserialize query string: ").unwrap_or(message);
-    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    match message.split_once(": ") {
-        Some((name, rest)) if is_name(name) => format!("{name}: {}", without_input(rest)),
-        _ => match message.strip_prefix("missing field `").and_then(|rest| rest.split_once('`')) {
-            Some((name, _)) => format!("{name} is required in the query"),
-            None => format!("the query is not valid: {}", without_input(message)),
-        },
+        fields::from_query(query).map(Self)
     }
 }
 
@@ -166,6 +129,7 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
+    use crate::http::problem::ProblemKind;
 
     #[derive(Debug, Deserialize)]
     struct In {
@@ -182,7 +146,7 @@ mod tests {
 
     #[test]
     fn numbers_that_no_float_holds_are_invalid() {
-        use crate::problem::ProblemKind::{Invalid, Malformed};
+        use ProblemKind::{Invalid, Malformed};
         for (text, kind) in [
             (r#"{"size": NaN}"#, Invalid),
             ("{\n\"size\": Infinity}", Invalid),
@@ -198,8 +162,8 @@ mod tests {
 
     #[test]
     fn broken_json_is_malformed_and_a_missing_field_is_invalid() {
-        assert_eq!(parse_json::<In>(b"{").unwrap_err().kind(), crate::problem::ProblemKind::Malformed);
-        assert_eq!(parse_json::<In>(b"{}").unwrap_err().kind(), crate::problem::ProblemKind::Invalid);
-        assert_eq!(parse_json::<In>(b"[1]").unwrap_err().kind(), crate::problem::ProblemKind::Invalid);
+        assert_eq!(parse_json::<In>(b"{").unwrap_err().kind(), ProblemKind::Malformed);
+        assert_eq!(parse_json::<In>(b"{}").unwrap_err().kind(), ProblemKind::Invalid);
+        assert_eq!(parse_json::<In>(b"[1]").unwrap_err().kind(), ProblemKind::Invalid);
     }
 }

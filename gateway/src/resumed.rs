@@ -3,10 +3,10 @@ use axum::{
     http::{HeaderName, request::Parts},
 };
 
-use super::digits;
 use crate::{
     auth::presented,
     connections::{Connection, Exchange},
+    extract::digits,
     problem::Problem,
     state::AppState,
 };

@@ -13,7 +13,7 @@ use utoipa::{
 };
 
 use super::Params;
-use crate::problem::Problem;
+use crate::http::problem::Problem;
 
 /// `sort` of the list of `L`: one of the orders that it offers.
 pub(crate) struct Sort<L> {
@@ -38,8 +38,8 @@ impl<L: Listed> Sort<L> {
     }
 
     fn parse(text: &str) -> Result<Order, Problem> {
-        let refusal = || format!("sort must be one of {}", L::SORTING.values().join(", "));
-        L::SORTING.order(text).ok_or_else(|| Problem::invalid(refusal()))
+        let fault = || format!("must be one of {}", L::SORTING.values().join(", "));
+        L::SORTING.order(text).ok_or_else(|| Problem::field("sort", fault()))
     }
 }
 

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use signalbox_blob_store::BlobError;
 
-use crate::problem::{DISK_FULL, Problem};
+use crate::http::problem::{DISK_FULL, Problem};
 
 /// A fault of the place where files are, which no request can help.
 pub(crate) fn unusable(error: &BlobError) -> Problem {

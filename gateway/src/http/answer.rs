@@ -6,9 +6,21 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
+use signalbox_projections::register::At;
 use utoipa::ToSchema;
 
-use crate::{idempotency::NotStored, state::Written};
+/// A write that has been carried out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Written {
+    /// Its place in the log, while the read models do not show it.
+    pub(crate) unseen: Option<At>,
+    /// Whether it had been carried out before.
+    pub(crate) repeated: bool,
+}
+
+/// In an answer: it shows a secret that a repetition computes again, and is not kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NotStored;
 
 /// Says how consistent an answer to a write is.
 pub(crate) const CONSISTENCY: HeaderName = HeaderName::from_static("consistency");

@@ -11,7 +11,7 @@ use utoipa::{
     },
 };
 
-use crate::{answer, problem::Problem};
+use crate::http::{answer, problem::Problem};
 
 const LIMITS: RangeInclusive<i64> = 1..=500;
 const OFFSETS: RangeInclusive<i64> = 0..=1_000_000_000;
@@ -29,7 +29,7 @@ pub(crate) fn within(
     if range.contains(&value) {
         return Ok(value);
     }
-    Err(Problem::invalid(format!("{name} must be between {} and {}", range.start(), range.end())))
+    Err(Problem::field(name, format!("must be between {} and {}", range.start(), range.end())))
 }
 
 /// `limit` of a list that is read piece by piece: `DEFAULT` if absent, `MOST` at most.

@@ -1,7 +1,9 @@
 //! The closed list of what can go wrong for a client, and how it is written.
 //!
 //! Service 1 answers `{"error": string}`; services 2 and 3 answer RFC 9457 problem documents. Which one is decided by
-//! the path, in [`render`], so that handlers and extractors need not know.
+//! the policy of the route, in [`render`], so that handlers and extractors need not know.
+
+use std::fmt::Display;
 
 use axum::{
     Json,
@@ -11,12 +13,21 @@ use axum::{
 };
 use serde::Serialize;
 use serde_json::json;
-use signalbox_domain::kernel::{ErrorKind, Rejection};
+use signalbox_domain::kernel::{ErrorKind, FieldPointer, Rejection};
 use signalbox_messaging::BusError;
 use utoipa::ToSchema;
 
 /// How to authenticate, in every answer with 401.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"signalbox\"");
+
+/// How errors are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// As an object with one text, with 400 for invalid values.
+    Service1,
+    /// As problem documents.
+    Problem,
+}
 
 /// What went wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,8 +39,8 @@ pub struct Problem {
     retry_after: Option<u64>,
     /// What stands for the status in the document, for clients that ask how a job stands.
     state: Option<&'static str>,
-    /// The field that is wrong, if its name does not begin the detail.
-    field: Option<&'static str>,
+    /// The field of the body, query or form that is wrong, if it is one.
+    pointer: Option<FieldPointer>,
 }
 
 /// Every kind of problem; one HTTP status each, except that service 1 says 400 for what is 422 elsewhere.
@@ -72,10 +83,10 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    fn status(self, service_1: bool) -> StatusCode {
+    fn status(self, dialect: Dialect) -> StatusCode {
         match self {
             Self::Malformed => StatusCode::BAD_REQUEST,
-            Self::Invalid if service_1 => StatusCode::BAD_REQUEST,
+            Self::Invalid if dialect == Dialect::Service1 => StatusCode::BAD_REQUEST,
             Self::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
             Self::Forbidden => StatusCode::FORBIDDEN,
@@ -143,7 +154,7 @@ pub struct JobNotFoundOut {
 /// One wrong field.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FieldErrorOut {
-    /// JSON pointer of the field.
+    /// JSON pointer of the field, or `/` and the name of a query's or a form's field. Empty if no single field is wrong.
     pub pointer: String,
     /// What is wrong with it.
     pub message: String,
@@ -161,7 +172,7 @@ impl Problem {
             detail: detail.into(),
             retry_after: None,
             state: None,
-            field: None,
+            pointer: None,
         }
     }
 
@@ -173,6 +184,12 @@ impl Problem {
     /// A value breaks the schema or a rule.
     pub fn invalid(detail: impl Into<String>) -> Self {
         Self::new(ProblemKind::Invalid, "invalid_field", detail)
+    }
+
+    /// The value of `field` breaks a rule; `fault` is the rest of the sentence after its name. A field within a field is
+    /// written with a dot.
+    pub fn field(field: &str, fault: impl Display) -> Self {
+        Self::invalid(format!("{field} {fault}")).about(field)
     }
 
     /// No valid credential.
@@ -223,8 +240,19 @@ impl Problem {
     }
 
     /// The same, about `field` of the request.
-    pub fn about(self, field: &'static str) -> Self {
-        Self { field: Some(field), ..self }
+    pub fn about(self, field: &str) -> Self {
+        self.at(FieldPointer::to(field))
+    }
+
+    /// The same, about the field that `pointer` leads to.
+    pub fn at(self, pointer: FieldPointer) -> Self {
+        Self { pointer: Some(pointer), ..self }
+    }
+
+    /// The same, for a request that has the object in question in its field `parent`.
+    pub fn within(self, parent: &str) -> Self {
+        let parent = FieldPointer::to(parent);
+        Self { pointer: self.pointer.map(|pointer| pointer.within(&parent)), ..self }
     }
 
     /// The same, of one of several files of a form.
@@ -259,6 +287,11 @@ impl Problem {
         self.kind
     }
 
+    /// The field that is wrong, if it is one.
+    pub fn pointer(&self) -> Option<&FieldPointer> {
+        self.pointer.as_ref()
+    }
+
     /// What happened, for people.
     pub fn detail(&self) -> &str {
         &self.detail
@@ -274,7 +307,7 @@ impl From<Rejection> for Problem {
             ErrorKind::PreconditionFailed => ProblemKind::PreconditionFailed,
             ErrorKind::Unavailable => return Self::unavailable(rejection.message),
         };
-        Self::new(kind, &rejection.code, rejection.message)
+        Self { pointer: rejection.pointer, ..Self::new(kind, &rejection.code, rejection.message) }
     }
 }
 
@@ -323,34 +356,26 @@ impl From<sqlx::Error> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut response = self.kind.status(true).into_response();
+        let mut response = self.kind.status(Dialect::Service1).into_response();
         response.extensions_mut().insert(self);
         response
     }
 }
 
-/// Writes the problem that a handler, extractor or layer has left in the response, in the shape that the path's
-/// service uses.
-pub(crate) fn render(mut response: Response, service_1: bool, request_id: &str) -> Response {
+/// Writes the problem that a handler, extractor or layer has left in the response.
+pub(crate) fn render(mut response: Response, dialect: Dialect, request_id: &str) -> Response {
     match response.extensions_mut().remove::<Problem>() {
-        Some(problem) => write(problem, service_1, request_id, response),
+        Some(problem) => write(problem, dialect, request_id, response),
         None => response,
     }
 }
 
-/// Service 1 lives under `/api`, outside of `/api/v1`.
-pub(crate) fn is_service_1(path: &str) -> bool {
-    let api = path == "/api" || path.starts_with("/api/");
-    (api && path != "/api/v1" && !path.starts_with("/api/v1/")) || path.starts_with("/ws/agent")
-}
-
-fn write(problem: Problem, service_1: bool, request_id: &str, bare: Response) -> Response {
-    let status = problem.kind.status(service_1);
+fn write(problem: Problem, dialect: Dialect, request_id: &str, bare: Response) -> Response {
+    let status = problem.kind.status(dialect);
     let retry_after = problem.retry_after;
-    let mut response = if service_1 {
-        (status, Json(ErrorOut { error: problem.detail })).into_response()
-    } else {
-        problem_document(problem, status, request_id)
+    let mut response = match dialect {
+        Dialect::Service1 => (status, Json(ErrorOut { error: problem.detail })).into_response(),
+        Dialect::Problem => problem_document(problem, status, request_id),
     };
     // What the layers below have already decided, such as WWW-Authenticate or Allow.
     for (name, value) in bare.headers() {
@@ -370,7 +395,7 @@ fn write(problem: Problem, service_1: bool, request_id: &str, bare: Response) ->
 fn problem_document(problem: Problem, status: StatusCode, request_id: &str) -> Response {
     let errors = match problem.kind {
         ProblemKind::Invalid | ProblemKind::KeyReused => {
-            let pointer = problem.field.map_or_else(|| pointer(&problem.detail), |field| format!("/{field}"));
+            let pointer = problem.pointer().map_or("", FieldPointer::as_str).to_owned();
             vec![FieldErrorOut { pointer, message: problem.detail.clone() }]
         }
         _ => Vec::new(),
@@ -401,34 +426,20 @@ pub(crate) fn is_disk_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
-/// Messages about a field begin with its name.
-fn pointer(detail: &str) -> String {
-    let field = detail.split([' ', ':']).next().unwrap_or_default().trim_matches('`');
-    let is_name = !matches!(field, "" | "a" | "an" | "the" | "this")
-        && field.chars().all(|c| c.is_ascii_lowercase() || matches!(c, '_' | '.' | '0'..='9'));
-    if is_name { format!("/{}", field.replace('.', "/")) } else { String::new() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_path_decides_the_shape() {
-        for path in ["/api", "/api/jobs", "/api/v1x", "/ws/agent"] {
-            assert!(is_service_1(path), "{path}");
-        }
-        for path in ["/api/v1", "/api/v1/users", "/health", "/"] {
-            assert!(!is_service_1(path), "{path}");
-        }
-    }
-
-    #[test]
-    fn a_message_about_a_field_points_to_it() {
-        assert_eq!(pointer("retry.max_attempts must be between 1 and 10"), "/retry/max_attempts");
-        for no_field in ["The agent does not exist.", "the wheel is refused: it is empty", ""] {
-            assert_eq!(pointer(no_field), "", "{no_field}");
-        }
+    fn pointers_are_of_named_fields_only() {
+        let pointer = |problem: Problem| problem.pointer().map(|pointer| pointer.as_str().to_owned());
+        let rejection = Rejection::field("retry.max_attempts", "must be between 1 and 10");
+        assert_eq!(pointer(rejection.into()).as_deref(), Some("/retry/max_attempts"));
+        assert_eq!(
+            pointer(Problem::field("name", "is required").within("rule")).as_deref(),
+            Some("/rule/name")
+        );
+        assert_eq!(pointer(Problem::invalid("name must not be empty").within("rule")), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use axum::{body::Body, extract::Request, http::header};
 use multer::{Constraints, Field, Multipart, SizeLimit};
 use signalbox_blob_store::BlobError;
 
-use crate::{
+use crate::http::{
     blobs::unusable,
     extract::content_length,
     problem::{Problem, ProblemKind},
@@ -50,7 +50,7 @@ pub(crate) fn empty() -> Problem {
 /// The file name of a part.
 pub(crate) fn filename(field: &Field<'static>) -> Result<String, Problem> {
     match field.file_name() {
-        None => Err(Problem::invalid("file must be sent as a file, with a filename")),
+        None => Err(Problem::field("file", "must be sent as a file, with a filename")),
         Some(name) if name.trim().is_empty() => Err(Problem::malformed("Filename is required")),
         Some(name) => Ok(plain_name(name)),
     }
@@ -73,9 +73,13 @@ pub(crate) async fn option(mut field: Field<'static>, most: u64) -> Result<Strin
     while let Some(piece) = field.chunk().await.map_err(|error| unreadable(&error, most))? {
         value.extend_from_slice(&piece);
         if value.len() > OPTION_BYTES {
-            let known = name.len() < 40 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-            let name = if known { name.as_str() } else { "a field" };
-            return Err(Problem::invalid(format!("{name} is longer than {OPTION_BYTES} bytes")));
+            let is_known =
+                name.len() < 40 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+            let fault = format!("is longer than {OPTION_BYTES} bytes");
+            return Err(match is_known {
+                true => Problem::field(&name, fault),
+                false => Problem::invalid(format!("a field {fault}")),
+            });
         }
     }
     String::from_utf8(value)

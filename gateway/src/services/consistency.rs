@@ -16,7 +16,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::{problem::Problem, state::Written};
+use crate::http::{answer::Written, problem::Problem};
 
 /// How long an answer waits for read models before it reports eventual consistency.
 const READ_MODEL_TIMEOUT: Duration = Duration::from_secs(2);

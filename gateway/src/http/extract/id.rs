@@ -7,7 +7,7 @@ use axum::{
 use uuid::Uuid;
 
 use super::number::digits;
-use crate::problem::Problem;
+use crate::http::problem::Problem;
 
 /// The key that `text` is.
 pub(crate) fn id(text: &str) -> Option<Uuid> {

@@ -1,0 +1,11 @@
+//! HTTP as every route uses it: answers and problems, extractors, forms, headers, pages, paths, and the policies of routes. It
+//! knows neither a context nor the state of the gateway.
+
+pub(crate) mod answer;
+pub(crate) mod blobs;
+pub(crate) mod extract;
+pub(crate) mod form;
+pub(crate) mod headers;
+pub(crate) mod paths;
+pub(crate) mod policy;
+pub(crate) mod problem;
