@@ -21,10 +21,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BlobSweep, Cleanup, Context, DeliveryRemoval, Dispatcher, ExtractionCleanup, ExtractionRunner,
-    FaultReporter, FirmwareRunner, HashChainWriter, HealthReporter, HealthWatch, Housekeeping, Indexer,
-    PresenceSweep, Readings, Reconciler, Relay, Retention, RuleEvaluation, RuleLog, Scheduler, StagedSweep,
-    StallSweep, TextSweep, WebhookDelivery, WebhookFanOut, WebhookReplay, Worker, WorkerError,
+    AbsenceReporter, BlobSweep, Cleanup, Context, DeliveryRemoval, Dispatcher, ExtractionCleanup,
+    ExtractionRunner, FaultReporter, FirmwareRunner, HashChainWriter, HealthReporter, HealthWatch,
+    Housekeeping, Indexer, PresenceSweep, Readings, Reconciler, Relay, Retention, RuleEvaluation, RuleLog,
+    Scheduler, StagedSweep, StallSweep, TextSweep, WebhookDelivery, WebhookFanOut, WebhookReplay, Worker,
+    WorkerError,
 };
 
 /// Backoff after a failed step; it doubles with each further failure that is not transient.
@@ -98,6 +99,7 @@ pub async fn run(context: Context, stop: CancellationToken) {
     workers.start(Reconciler);
     workers.start(StallSweep::default());
     workers.start(PresenceSweep::default());
+    workers.start(AbsenceReporter);
     workers.start(Cleanup::default());
     workers.start(BlobSweep);
     workers.start(StagedSweep);
@@ -109,7 +111,11 @@ pub async fn run(context: Context, stop: CancellationToken) {
     workers.start(RuleLog);
     workers.start_everywhere(Arc::new(RuleEvaluation::default()));
     workers.start(WebhookFanOut::default());
-    workers.start(WebhookDelivery::default());
+    if WebhookDelivery::is_shared(&context.config) {
+        workers.start_everywhere(Arc::new(WebhookDelivery::default()));
+    } else {
+        workers.start(WebhookDelivery::default());
+    }
     workers.start(WebhookReplay::default());
     workers.start(DeliveryRemoval);
     workers.start_everywhere(extraction.clone());

@@ -48,6 +48,7 @@ impl Worker for WebhookFanOut {
         Duration::from_millis(500)
     }
 
+    /// Transfers, agents and the users' log are read once a period: their other events are frequent.
     fn wakes(&self, wakeup: &Wakeup) -> bool {
         const SOURCES: [&str; 7] = [
             Experiment::TYPE,
@@ -94,8 +95,7 @@ impl Worker for WebhookFanOut {
 
 /// Words of the events that it reads.
 fn words() -> Vec<&'static str> {
-    [PUBLISHED.as_slice(), &["webhook_created", "webhook_updated", "webhook_deleted"], &notices::NOTICED]
-        .concat()
+    [PUBLISHED.as_slice(), &["webhook_created", "webhook_deleted"], &notices::NOTICED].concat()
 }
 
 /// Handles skipped events that can be read now; returns whether one of a subscription was among them.
@@ -140,7 +140,7 @@ impl Following {
             };
             if let Some(event) = published {
                 queue.add_callback(recorded.aggregate_id, recorded.position, &event);
-                for webhook in self.subscriptions.receivers(event.event_type) {
+                for webhook in self.subscriptions.receivers(event.event_type, event.subject) {
                     queue.add(webhook, recorded.position, &event);
                 }
             }
