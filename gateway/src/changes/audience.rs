@@ -5,7 +5,7 @@ use uuid::Uuid;
 use crate::auth::CurrentUser;
 
 /// Types of resources that clients are notified of. The others, such as login sessions, are shown by no route.
-pub(super) const TYPES: [&str; 17] = [
+pub(crate) const TYPES: [&str; 17] = [
     "agent",
     "agent_token",
     "api_token",
