@@ -262,3 +262,34 @@ async fn woken<W: Worker>(worker: &W, wakeups: &mut BoxStream<'static, Wakeup>) 
     }
     std::future::pending().await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        path::{Path, PathBuf},
+    };
+
+    fn sources(folder: &Path) -> Vec<PathBuf> {
+        let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        paths.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+    }
+
+    #[test]
+    fn every_worker_is_started() {
+        let starting = include_str!("run.rs");
+        let (mut found, marker) = (0, "impl Worker for ");
+        for path in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
+            let source = fs::read_to_string(path).unwrap();
+            for name in source.lines().filter_map(|line| line.strip_prefix(marker)?.split(' ').next()) {
+                let (given, made) = (format!("({name}"), format!("{name}::default()"));
+                let is_started = starting.lines().any(|line| {
+                    line.contains(&made) || (line.contains("workers.start") && line.contains(&given))
+                });
+                assert!(is_started, "{name} is not started in run.rs");
+                found += 1;
+            }
+        }
+        assert!(found > 20);
+    }
+}

@@ -5145,6 +5145,25 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "system_info": {
+                 *         "active_transfers": [],
+                 *         "arch": "x86_64",
+                 *         "capabilities": [
+                 *           "ack",
+                 *           "checksum",
+                 *           "tree"
+                 *         ],
+                 *         "hostname": "press-7",
+                 *         "ip_address": "192.0.2.7",
+                 *         "os_name": "Linux",
+                 *         "os_version": "6.12",
+                 *         "transport_mode": "polling",
+                 *         "version": "0.1.0"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["ConnectIn"];
             };
         };
@@ -5155,6 +5174,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agent_id": 1,
+                     *       "mode": "polling",
+                     *       "status": "connected"
+                     *     }
+                     */
                     "application/json": components["schemas"]["ConnectOut"];
                 };
             };
@@ -5235,6 +5261,20 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "data": {
+                 *         "attempt": 1,
+                 *         "bytes": 11,
+                 *         "duration": 180,
+                 *         "files": 1,
+                 *         "sha256": "b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9",
+                 *         "transfer_id": "42",
+                 *         "transfer_type": "upload"
+                 *       },
+                 *       "type": "transfer_complete"
+                 *     }
+                 */
                 "application/json": components["schemas"]["MessageInOut"];
             };
         };
@@ -5245,6 +5285,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "status": "ok"
+                     *     }
+                     */
                     "application/json": components["schemas"]["OkOut"];
                 };
             };
@@ -5331,6 +5376,31 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "id": 7,
+                     *         "message": {
+                     *           "data": {
+                     *             "transfer": {
+                     *               "attempt": 1,
+                     *               "chunk_size": 8,
+                     *               "compressed": false,
+                     *               "destination_agent": "2",
+                     *               "destination_path": "/inbox/",
+                     *               "filename": "report.txt",
+                     *               "id": "42",
+                     *               "job_id": "3",
+                     *               "source_path": "/outbox/report.txt",
+                     *               "transfer_type": "upload",
+                     *               "tree": false
+                     *             }
+                     *           },
+                     *           "type": "transfer_request"
+                     *         }
+                     *       }
+                     *     ]
+                     */
                     "application/json": components["schemas"]["MailOut"][];
                 };
             };
@@ -6484,8 +6554,8 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/octet-stream": number[];
-                    "application/x-tar": number[];
+                    "application/octet-stream": string;
+                    "application/x-tar": string;
                 };
             };
             /** @description Download a file, an entry of a tree, or a tree as a tar archive. `Range` is supported for files. */
@@ -6494,7 +6564,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/octet-stream": number[];
+                    "application/octet-stream": string;
                 };
             };
             /** @description The request cannot be parsed: correct its form. A value breaks a rule; the message names the field. */
@@ -6589,6 +6659,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "files": [
+                     *         {
+                     *           "name": "report.txt",
+                     *           "sha256": "b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9",
+                     *           "size": 11
+                     *         }
+                     *       ],
+                     *       "sha256": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["ManifestOut"];
                 };
             };
@@ -6654,7 +6736,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/octet-stream": number[];
+                "application/octet-stream": string;
             };
         };
         responses: {
@@ -6664,6 +6746,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agent_id": 1,
+                     *       "filename": "report.txt",
+                     *       "sha256": "b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9",
+                     *       "size": 11,
+                     *       "transfer_id": 42
+                     *     }
+                     */
                     "application/json": components["schemas"]["UploadOut"];
                 };
             };
@@ -8743,7 +8834,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/octet-stream": number[];
+                "application/octet-stream": string;
             };
         };
         responses: {
@@ -8753,6 +8844,14 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "filename": "report.txt",
+                     *       "sha256": "b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9",
+                     *       "size": 11,
+                     *       "transfer_id": 42
+                     *     }
+                     */
                     "application/json": components["schemas"]["ContentOut"];
                 };
             };
@@ -9253,6 +9352,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "authorize_url": "/api/v1/auth/sso/authorize",
+                     *       "enabled": true,
+                     *       "provider_name": "Company login"
+                     *     }
+                     */
                     "application/json": components["schemas"]["SsoConfigOut"];
                 };
             };
@@ -9297,6 +9403,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "code": "vK3xW0b8m2Qz7Yt5sN1uLr4hJc6dPg9aEfToViXwByM"
+                 *     }
+                 */
                 "application/json": components["schemas"]["SsoCodeIn"];
             };
         };
@@ -9307,6 +9418,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "access_token": "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJhZG1pbiJ9.c2lnbmF0dXJl",
+                     *       "expires_at": "2026-03-01T09:30:00Z",
+                     *       "message": "Successfully logged in.",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "status": "success",
+                     *       "username": "admin"
+                     *     }
+                     */
                     "application/json": components["schemas"]["ApiLoginOut"];
                 };
             };
@@ -11290,6 +11411,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "message": "Datapoint successfully deleted.",
+                     *       "status": "success"
+                     *     }
+                     */
                     "application/json": components["schemas"]["StatusOut"];
                 };
             };
@@ -11519,6 +11646,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "file": "(the bytes of the file)",
+                 *       "language": "deu",
+                 *       "output_format": "markdown"
+                 *     }
+                 */
                 "multipart/form-data": components["schemas"]["DocumentIn"];
             };
         };
@@ -11529,6 +11663,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "cached": false,
+                     *       "confidence": 1,
+                     *       "content": "Signalbox Werk 7\n\n# Prüfbericht der Weiche\n\nDie Weiche 12 wurde im Frühjahr geprüft. Der Antrieb läuft ruhig, die Zungen liegen an, und die Überwachung der Endlage meldet zuverlässig. Eine Instandsetzung ist nicht erforderlich.\n\n## 1 Umfang\n\n- Antrieb und Verschluss\n- Zungen und Backenschienen\n\n## 2 Messwerte\n\n| Größe | Wert | Grenze |\n| --- | --- | --- |\n| Stellzeit | 4,2 s | 6,0 s |\n| Stellkraft | 2,8 kN | 4,5 kN |\n\n## 3 Ergebnis\n\n1. Keine Mängel\n2. Nächste Prüfung im Herbst",
+                     *       "created_at": "2026-03-01T09:30:00Z",
+                     *       "error": null,
+                     *       "extraction_engine": "auto",
+                     *       "extractor_used": "pdfium",
+                     *       "filename": "report.pdf",
+                     *       "id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "language": "deu",
+                     *       "mime_type": "application/pdf",
+                     *       "ocr_engine_used": null,
+                     *       "output_format": "markdown",
+                     *       "page_count": 1,
+                     *       "pages_ocred": [],
+                     *       "processing_time_ms": 84,
+                     *       "processors_applied": [
+                     *         "cleanup",
+                     *         "structure"
+                     *       ],
+                     *       "sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+                     *       "size_bytes": 52793,
+                     *       "status": "completed",
+                     *       "warnings": []
+                     *     }
+                     */
                     "application/json": components["schemas"]["ExtractOut"];
                 };
             };
@@ -13275,6 +13437,40 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "extraction_engines": [
+                     *         "auto",
+                     *         "pdfium",
+                     *         "native"
+                     *       ],
+                     *       "languages": [
+                     *         "deu",
+                     *         "eng",
+                     *         "fra"
+                     *       ],
+                     *       "max_file_size_mb": 100,
+                     *       "mime_types": [
+                     *         "application/pdf",
+                     *         "image/png",
+                     *         "text/plain"
+                     *       ],
+                     *       "notes": [],
+                     *       "ocr_engines": [
+                     *         "none",
+                     *         "tesseract"
+                     *       ],
+                     *       "output_formats": [
+                     *         "markdown",
+                     *         "json",
+                     *         "plaintext"
+                     *       ],
+                     *       "processors": [
+                     *         "cleanup",
+                     *         "structure"
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["FormatsOut"];
                 };
             };
@@ -14425,6 +14621,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "type": "channel",
+                     *       "version": 3
+                     *     }
+                     */
                     "text/event-stream": components["schemas"]["LiveChangeOut"];
                 };
             };
@@ -14881,6 +15084,10 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example id: 11
+                     *     data: {"actor":"user:019ca8f2-5b40-7000-8000-000000000001","causation":null,"command_id":"019ca8f2-5b40-7000-8000-000000000002","correlation":"019ca8f25b4070008000000000000009","data":{"channel_type":"sensor","max_value":null,"min_value":null,"name":"subject","number":1,"owner":"019ca8f2-5b40-7000-8000-000000000001","type":"channel_created","unit":null},"data_version":"1","position":11,"restored_version":null,"stream_id":"019ca8f2-5b40-7000-8000-000000000003","stream_type":"channel","time":"2026-03-01T09:30:00Z","type":"channel_created","version":1}
+                     */
                     "text/event-stream": string;
                 };
             };
@@ -15113,6 +15320,32 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "actor": "user:019ca8f2-5b40-7000-8000-000000000001",
+                     *       "causation": null,
+                     *       "command_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *       "correlation": "019ca8f25b4070008000000000000009",
+                     *       "data": {
+                     *         "channel_type": "sensor",
+                     *         "max_value": null,
+                     *         "min_value": null,
+                     *         "name": "subject",
+                     *         "number": 1,
+                     *         "owner": "019ca8f2-5b40-7000-8000-000000000001",
+                     *         "type": "channel_created",
+                     *         "unit": null
+                     *       },
+                     *       "data_version": "1",
+                     *       "position": 11,
+                     *       "restored_version": null,
+                     *       "stream_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *       "stream_type": "channel",
+                     *       "time": "2026-03-01T09:30:00Z",
+                     *       "type": "channel_created",
+                     *       "version": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["LogEventOut"];
                 };
             };
@@ -17360,6 +17593,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "file": "(the bytes of the file)"
+                 *     }
+                 */
                 "multipart/form-data": components["schemas"]["WheelIn"];
             };
         };
@@ -17370,6 +17608,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "message": "signalbox-greenhouse 1.2.0 (18,342 bytes) installed. Restart the controller to activate its plugins.",
+                     *       "package_name": "signalbox-greenhouse",
+                     *       "plugin_ids": [
+                     *         "greenhouse"
+                     *       ],
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "status": "success",
+                     *       "version": "1.2.0"
+                     *     }
+                     */
                     "application/json": components["schemas"]["PackageInstalledOut"];
                 };
             };
@@ -17477,6 +17727,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "message": "Package successfully uninstalled. Restart the controllers that run its plugins.",
+                     *       "status": "success"
+                     *     }
+                     */
                     "application/json": components["schemas"]["StatusOut"];
                 };
             };
@@ -17563,7 +17819,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/octet-stream": number[];
+                    "application/octet-stream": string;
                 };
             };
             /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
@@ -17637,6 +17893,41 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "channel_mappings": [
+                     *         {
+                     *           "channel_id": "temp_reactor",
+                     *           "channel_name": "Reactor temperature",
+                     *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "direction": "input",
+                     *           "event_public_id": null,
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "unit": "°C"
+                     *         },
+                     *         {
+                     *           "channel_id": "temp_inlet",
+                     *           "channel_name": "Inlet temperature",
+                     *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "direction": "input",
+                     *           "event_public_id": null,
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *           "unit": "°C"
+                     *         }
+                     *       ],
+                     *       "config_json": "{}",
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "demo_mode": true,
+                     *       "enabled": true,
+                     *       "error_message": null,
+                     *       "instance_name": "new",
+                     *       "plugin_id": "simulated",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *       "status": "inactive",
+                     *       "updated_on": "2026-03-01T09:30:00Z",
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000004"
+                     *     }
+                     */
                     "application/json": components["schemas"]["InstanceOut"];
                 };
             };
@@ -17711,6 +18002,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "enabled": false,
+                 *       "instance_name": "reactor"
+                 *     }
+                 */
                 "application/json": components["schemas"]["InstanceChangesIn"];
             };
         };
@@ -17721,6 +18018,41 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "channel_mappings": [
+                     *         {
+                     *           "channel_id": "temp_reactor",
+                     *           "channel_name": "Reactor temperature",
+                     *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "direction": "input",
+                     *           "event_public_id": null,
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "unit": "°C"
+                     *         },
+                     *         {
+                     *           "channel_id": "temp_inlet",
+                     *           "channel_name": "Inlet temperature",
+                     *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "direction": "input",
+                     *           "event_public_id": null,
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *           "unit": "°C"
+                     *         }
+                     *       ],
+                     *       "config_json": "{}",
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "demo_mode": true,
+                     *       "enabled": false,
+                     *       "error_message": null,
+                     *       "instance_name": "reactor",
+                     *       "plugin_id": "simulated",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *       "status": "inactive",
+                     *       "updated_on": "2026-03-01T09:30:00Z",
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000004"
+                     *     }
+                     */
                     "application/json": components["schemas"]["InstanceOut"];
                 };
             };
@@ -17849,6 +18181,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "deleted_events": [
+                     *         {
+                     *           "name": "Reactor temperature",
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000005"
+                     *         }
+                     *       ],
+                     *       "disabled_rules": [
+                     *         {
+                     *           "name": "too hot",
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000006"
+                     *         }
+                     *       ],
+                     *       "message": "Plugin instance successfully deleted.",
+                     *       "status": "success"
+                     *     }
+                     */
                     "application/json": components["schemas"]["InstanceDeletedOut"];
                 };
             };
@@ -18199,6 +18549,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "channel_name": "Reactor core",
+                 *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000002"
+                 *     }
+                 */
                 "application/json": components["schemas"]["MappingChangesIn"];
             };
         };
@@ -18209,6 +18565,17 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "channel_id": "temp_reactor",
+                     *       "channel_name": "Reactor core",
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "direction": "input",
+                     *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "unit": "°C"
+                     *     }
+                     */
                     "application/json": components["schemas"]["MappingOut"];
                 };
             };
@@ -18327,6 +18694,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "message": "Channel mapping successfully deleted.",
+                     *       "status": "success"
+                     *     }
+                     */
                     "application/json": components["schemas"]["StatusOut"];
                 };
             };
@@ -18407,6 +18780,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "error_message": "The serial port /dev/ttyUSB0 cannot be opened.",
+                 *       "status": "error"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ReportIn"];
             };
         };
@@ -18417,6 +18796,41 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "channel_mappings": [
+                     *         {
+                     *           "channel_id": "temp_reactor",
+                     *           "channel_name": "Reactor temperature",
+                     *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "direction": "input",
+                     *           "event_public_id": null,
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "unit": "°C"
+                     *         },
+                     *         {
+                     *           "channel_id": "temp_inlet",
+                     *           "channel_name": "Inlet temperature",
+                     *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "direction": "input",
+                     *           "event_public_id": null,
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *           "unit": "°C"
+                     *         }
+                     *       ],
+                     *       "config_json": "{}",
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "demo_mode": true,
+                     *       "enabled": true,
+                     *       "error_message": "The serial port /dev/ttyUSB0 cannot be opened.",
+                     *       "instance_name": "new",
+                     *       "plugin_id": "simulated",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *       "status": "error",
+                     *       "updated_on": "2026-03-01T09:30:00Z",
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000004"
+                     *     }
+                     */
                     "application/json": components["schemas"]["InstanceOut"];
                 };
             };
@@ -18955,6 +19369,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "action_type": "webhook",
+                     *       "cooldown_seconds": 60,
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "enabled": true,
+                     *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "last_triggered_at": null,
+                     *       "name": "changed",
+                     *       "operator": "between",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *       "threshold": 0.5,
+                     *       "threshold_high": 9,
+                     *       "updated_on": "2026-03-01T09:30:00Z",
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *       "webhook_event_type": "sensor.threshold_exceeded"
+                     *     }
+                     */
                     "application/json": components["schemas"]["RuleOut"];
                 };
             };
@@ -19204,6 +19636,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "message": "Rule successfully deleted.",
+                     *       "status": "success"
+                     *     }
+                     */
                     "application/json": components["schemas"]["StatusOut"];
                 };
             };
@@ -20909,6 +21347,22 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "enabled": false,
+                     *       "events": [
+                     *         "experiment.started"
+                     *       ],
+                     *       "failing_since": null,
+                     *       "has_secret": true,
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "replaying": false,
+                     *       "updated_on": "2026-03-01T09:30:00Z",
+                     *       "url": "http://127.0.0.1:8080/hook/changed",
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
+                     *     }
+                     */
                     "application/json": components["schemas"]["WebhookOut"];
                 };
             };
@@ -21153,6 +21607,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "message": "Webhook successfully deleted.",
+                     *       "status": "success"
+                     *     }
+                     */
                     "application/json": components["schemas"]["StatusOut"];
                 };
             };

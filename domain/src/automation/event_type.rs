@@ -118,4 +118,12 @@ mod tests {
         }
         assert_eq!(EventType::parse("sensor.*"), None);
     }
+
+    #[test]
+    fn every_type_is_in_the_document_for_receivers() {
+        let document = include_str!("../../../docs/webhooks.md");
+        for known in EventType::ALL {
+            assert!(document.contains(&format!("`{}`", known.as_str())), "{} is missing", known.as_str());
+        }
+    }
 }

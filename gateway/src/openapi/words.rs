@@ -134,10 +134,7 @@ word_sets! {
     /// In which order events of the log are listed.
     LogOrder = ["newest", "oldest"];
     /// Kind of a changed resource.
-    ChangedResource = [
-        "agent", "agent_token", "api_token", "channel", "dashboard", "delivery", "experiment", "extraction_job",
-        "firmware", "job", "log_entry", "plugin_instance", "plugin_package", "rule", "transfer", "user", "webhook",
-    ];
+    ChangedResource = crate::changes::TYPES;
     /// How an event of the log ends something.
     Outcome = ["succeeded", "failed", "cancelled", "retried"];
 }

@@ -160,7 +160,17 @@ async fn about_firmware(
         }
         FirmwareEvent::FirmwareFailed { failure, .. } => failed("applied", &failure.message).await?,
         FirmwareEvent::FirmwareRollbackFailed { failure } => failed("rolled back", &failure.message).await?,
-        _ => return Ok(None),
+        FirmwareEvent::FirmwareCreated(_)
+        | FirmwareEvent::FirmwareBundleAdded { .. }
+        | FirmwareEvent::FirmwareApplyRequested { .. }
+        | FirmwareEvent::FirmwareRollbackRequested { .. }
+        | FirmwareEvent::FirmwareClaimed { .. }
+        | FirmwareEvent::FirmwareDownloaded { .. }
+        | FirmwareEvent::FirmwareVerified { .. }
+        | FirmwareEvent::FirmwareDeleted { .. }
+        | FirmwareEvent::FirmwareFilesRemoved => {
+            return Ok(None);
+        }
     };
     Ok(Some(NewLogEntry { kind, content, source: "firmware".to_owned(), user: None }))
 }
