@@ -189,7 +189,7 @@ impl RuleAction {
         match self {
             Self::Webhook { event_type } if !EventType::OF_RULES.contains(&event_type) => {
                 let words = EventType::OF_RULES.map(EventType::as_str).join(", ");
-                Err(invalid(format!("webhook_event_type must be one of {words}")))
+                Err(Rejection::field("webhook_event_type", format!("must be one of {words}")))
             }
             action => Ok(action),
         }
