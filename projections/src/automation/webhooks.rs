@@ -87,7 +87,7 @@ impl WebhookRow {
             Some(SigningKey { sealed, public }) => (Some(sealed), Some(public)),
             None => (None, None),
         };
-        self.previous = previous.map(Json);
+        self.previous = previous.map(|previous| Json(*previous));
         self.events = events.into_iter().map(|event| event.as_str().to_owned()).collect();
         self.enabled = enabled;
         self.retry = retry.as_str().to_owned();

@@ -350,7 +350,7 @@ mod tests {
         let rotated = after(&mut webhook, rotate(1, Some(until)));
         let previous = PreviousKeys { sealed_secret: Some("sealed".to_owned()), key: None, until };
         assert_eq!((rotated.sealed_secret.as_deref(), rotated.key), (Some("secret 1"), None));
-        assert_eq!(rotated.previous, Some(previous));
+        assert_eq!(rotated.previous, Some(Box::new(previous)));
         let again = after(&mut webhook, rotate(2, None));
         assert_eq!((again.sealed_secret.as_deref(), again.previous), (Some("secret 2"), None));
         after(&mut webhook, rotate(3, Some(until)));
@@ -372,7 +372,10 @@ mod tests {
         assert_eq!(rotated.previous.unwrap().key, Some(key("a")));
         let no_secret = WebhookChanges { secret: SecretChange::Clear, ..Default::default() };
         let keyed = after(&mut webhook, change(no_secret));
-        assert_eq!(keyed.previous.unwrap(), PreviousKeys { sealed_secret: None, key: Some(key("a")), until });
+        assert_eq!(
+            *keyed.previous.unwrap(),
+            PreviousKeys { sealed_secret: None, key: Some(key("a")), until }
+        );
         let rotated = after(&mut webhook, rotate(2, None));
         assert_eq!((rotated.sealed_secret, rotated.key), (None, Some(key("2"))));
         let clear = WebhookChanges { key: KeyChange::Clear, ..Default::default() };
@@ -404,7 +407,7 @@ mod tests {
         let until = DateTime::UNIX_EPOCH;
         let full = WebhookSpec {
             key: Some(key("a")),
-            previous: Some(PreviousKeys { sealed_secret: None, key: Some(key("b")), until }),
+            previous: Some(Box::new(PreviousKeys { sealed_secret: None, key: Some(key("b")), until })),
             retry: RetryPolicy::Standard,
             filters: WebhookFilters { channels: vec![ChannelId(Uuid::nil())], jobs: vec![7] },
             ..plain

@@ -19,7 +19,7 @@ pub struct WebhookSpec {
     pub key: Option<SigningKey>,
     /// The replaced secret and key, which sign too for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub previous: Option<PreviousKeys>,
+    pub previous: Option<Box<PreviousKeys>>,
     /// The subscribed event types: at least one, each once, sorted.
     pub events: Vec<EventType>,
     /// Whether events are delivered.
@@ -53,7 +53,7 @@ pub struct PreviousKeys {
 }
 
 impl PreviousKeys {
-    fn unless_empty(self) -> Option<Self> {
+    fn unless_empty(self: Box<Self>) -> Option<Box<Self>> {
         (self.sealed_secret.is_some() || self.key.is_some()).then_some(self)
     }
 }
@@ -104,7 +104,7 @@ impl WebhookSpec {
     ) -> Self {
         let previous = keep_until.and_then(|until| {
             let (sealed_secret, key) = (self.sealed_secret.clone(), self.key.clone());
-            PreviousKeys { sealed_secret, key, until }.unless_empty()
+            Box::new(PreviousKeys { sealed_secret, key, until }).unless_empty()
         });
         let uses_secret = self.sealed_secret.is_some() || self.key.is_none();
         Self {

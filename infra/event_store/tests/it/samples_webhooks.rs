@@ -35,7 +35,7 @@ pub(super) fn after_webhook(event: Option<&WebhookEvent>) -> Option<WebhookEvent
             let to = WebhookSpec {
                 sealed_secret,
                 key: Some(key("bmV3")),
-                previous: Some(previous),
+                previous: Some(Box::new(previous)),
                 enabled: false,
                 retry: RetryPolicy::Standard,
                 filters: WebhookFilters { channels: vec![ChannelId(id(9))], jobs: vec![7] },
