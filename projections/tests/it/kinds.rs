@@ -136,8 +136,14 @@ async fn exactly_the_listed_kinds_are_published_and_they_cover_all_webhook_types
             (id, aggregate, sequence) = (world.clock.new_id(), sample.aggregate_type, 0);
         }
         sequence += 1;
-        let (word, payload) = (sample.event_type.as_str(), sample.payload.to_string());
-        append(&world, aggregate, &id.to_string(), sequence, word, &payload).await;
+        let (word, mut payload) = (sample.event_type.as_str(), sample.payload);
+        // Of these kinds, only such events are published.
+        match word {
+            "agent_connected" => payload["was_away"] = true.into(),
+            "log_entry_written" => payload["log_type"] = "error".into(),
+            _ => {}
+        }
+        append(&world, aggregate, &id.to_string(), sequence, word, &payload.to_string()).await;
     }
     let slice = read_after::<Value>(&mut *world.pool().acquire().await.unwrap(), 0, 1000).await.unwrap();
     let background = Background::of(world.pool(), &slice.events).await.unwrap();
