@@ -129,7 +129,7 @@ pub(super) async fn reserve(
     claims: &[LiveClaim],
     due: Vec<DueBatch>,
 ) -> Result<Vec<DueBatch>, sqlx::Error> {
-    let mut transaction = pool.begin().await?;
+    let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
     sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('webhook.slots', 0))")
         .execute(&mut *transaction)
         .await?;
