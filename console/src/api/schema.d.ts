@@ -21650,9 +21650,17 @@ export interface operations {
                      *         "experiment.started"
                      *       ],
                      *       "failing_since": null,
+                     *       "filters": {
+                     *         "channels": [],
+                     *         "jobs": []
+                     *       },
                      *       "has_secret": true,
+                     *       "old_secret_until": null,
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "public_key": null,
                      *       "replaying": false,
+                     *       "retry": "default",
+                     *       "signature": "v1",
                      *       "updated_on": "2026-03-01T09:30:00Z",
                      *       "url": "http://127.0.0.1:8080/hook/changed",
                      *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
