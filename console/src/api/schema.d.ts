@@ -1797,6 +1797,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/webhooks/event-types": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The types of events that webhooks can subscribe to, each with a JSON schema of its bodies and an example. */
+        get: operations["list_webhook_event_types"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/webhooks/{id}": {
         parameters: {
             query?: never;
@@ -1859,7 +1876,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Deliver again what was delivered or given up, with up to three new attempts. */
+        /** Deliver again what was delivered or given up, with attempts of its own as many as at first. */
         post: operations["redeliver"];
         delete?: never;
         options?: never;
@@ -1947,8 +1964,29 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Make a webhook subscription what it was in an earlier version. Its secret stays as it is. */
+        /** Make a webhook subscription what it was in an earlier version. Its secret and keys stay as they are. */
         post: operations["restore_webhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{id}/rotate-secret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replace the secret by a new one, which the answer shows this once, and the key pair of a subscription that signs by `v1a`.
+         *     For a while deliveries are signed with both: `webhook-signature` carries both, the new one first; `X-Webhook-Signature` is by
+         *     the old secret until then, and by the new one afterwards.
+         */
+        post: operations["rotate_webhook_secret"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2529,7 +2567,7 @@ export interface components {
         DeliveryOut: {
             /**
              * Format: int32
-             * @description Attempts that have ended, at most 3.
+             * @description Attempts that have ended, without those that the receiver postponed: at most 3, or 10 with `retry: standard`.
              */
             attempts: number;
             /**
@@ -2739,6 +2777,24 @@ export interface components {
             updated_on: string;
             /** @description Who made it. */
             user_public_id: string;
+        };
+        /** @description A type of webhook events. */
+        EventTypeOut: {
+            /** @description When such an event is published. */
+            description: string;
+            /** @description A body with made-up values. */
+            example: Record<string, never>;
+            /** @description The filters of a subscription that limit events of this type. */
+            filters: components["schemas"]["WebhookFilter"][];
+            /** @description JSON Schema (draft 2020-12) of the bodies. */
+            schema: Record<string, never>;
+            /** @description Events that webhooks can subscribe to. */
+            type: components["schemas"]["WebhookEvent"];
+        };
+        /** @description All types of webhook events. */
+        EventTypesOut: {
+            /** @description Entries of this page. */
+            data: components["schemas"]["EventTypeOut"][];
         };
         /** @description Changes of an experiment; absent fields stay as they are. */
         ExperimentChangesIn: {
@@ -4312,6 +4368,14 @@ export interface components {
          * @enum {string}
          */
         Role: "viewer" | "operator" | "admin";
+        /** @description How long the replaced secret signs too. */
+        RotateSecretIn: {
+            /**
+             * Format: int32
+             * @description Seconds, at most 2,592,000 (30 days); a day if absent. With 0 the old secret is void at once.
+             */
+            keep_old_seconds?: number | null;
+        };
         /** @description Changes of a rule; absent fields stay as they are, null clears the upper bound and the event type. */
         RuleChangesIn: {
             /** @description `log` or `webhook`. */
@@ -4376,8 +4440,8 @@ export interface components {
              * @description Upper bound of a range: required by `between` and `not_between`, not less than `threshold`.
              */
             threshold_high?: number | null;
-            /** @description Events that webhooks can subscribe to. */
-            webhook_event_type?: components["schemas"]["WebhookEvent"] | null;
+            /** @description Events that a new rule may dispatch. */
+            webhook_event_type?: components["schemas"]["RuleWebhookEvent"] | null;
         };
         /** @description A rule. */
         RuleOut: {
@@ -4428,6 +4492,11 @@ export interface components {
             /** @description Events that webhooks can subscribe to. */
             webhook_event_type?: components["schemas"]["WebhookEvent"] | null;
         };
+        /**
+         * @description Events that a new rule may dispatch.
+         * @enum {string}
+         */
+        RuleWebhookEvent: "sensor.reading" | "sensor.threshold_exceeded" | "experiment.started" | "experiment.stopped" | "system.health_changed";
         /** @description Which datapoints of the last minutes are wanted. */
         SeriesIn: {
             /** @description Aggregate of the values between two points of a series. */
@@ -4842,14 +4911,29 @@ export interface components {
              */
             version: number;
         };
+        /** @description A changed webhook subscription. */
+        WebhookChangedOut: components["schemas"]["WebhookOut"] & {
+            /** @description The secret that was made; shown this once. */
+            secret?: string | null;
+            /** @description Faults of the secret for some receivers, in sentences. */
+            warnings?: string[];
+        };
         /** @description Changes of a webhook subscription; absent fields stay as they are, null clears the secret. */
         WebhookChangesIn: {
             /** @description True, if absent. */
             enabled?: boolean;
             /** @description What it is told of, at least one. */
             events?: components["schemas"]["WebhookEvent"][];
-            /** @description Signs deliveries, at most 255 characters. */
+            /** @description In place of all that there are. */
+            filters?: components["schemas"]["WebhookFiltersIn"];
+            /** @description Make a secret, in place of one that is given; the answer shows it this once. The one before is void at once. */
+            generate_secret?: boolean;
+            /** @description When failed attempts are repeated. */
+            retry?: components["schemas"]["WebhookRetry"];
+            /** @description Signs deliveries, at most 255 characters; `whsec_` and base64, to be verified by libraries of Standard Webhooks. */
             secret?: string | null;
+            /** @description Scheme of `webhook-signature`: `v1` by the secret, or `v1a` by a key pair of the subscription. */
+            signature?: components["schemas"]["WebhookSignature"];
             /** @description Begins with http:// or https://, at most 2048 characters; unique. */
             url?: string;
         };
@@ -4857,22 +4941,53 @@ export interface components {
         WebhookCreatedOut: components["schemas"]["WebhookOut"] & {
             /** @description What happened, in one sentence for people. */
             message: string;
+            /** @description The secret that was made; shown this once. */
+            secret?: string | null;
             /** @description The request succeeded. */
             status: components["schemas"]["Success"];
+            /** @description Faults of the secret for some receivers, in sentences. */
+            warnings?: string[];
         };
         /**
          * @description Events that webhooks can subscribe to.
          * @enum {string}
          */
-        WebhookEvent: "sensor.reading" | "sensor.threshold_exceeded" | "experiment.started" | "experiment.stopped" | "system.health_changed" | "extraction.completed" | "extraction.failed";
+        WebhookEvent: "sensor.reading" | "sensor.threshold_exceeded" | "experiment.started" | "experiment.stopped" | "system.health_changed" | "extraction.completed" | "extraction.failed" | "transfer.completed" | "transfer.failed" | "transfer.cancelled" | "agent.online" | "agent.offline" | "firmware.completed" | "firmware.failed" | "log.entry";
+        /**
+         * @description Filter of a webhook subscription.
+         * @enum {string}
+         */
+        WebhookFilter: "channels" | "jobs";
+        /** @description Which events of the subscribed types are delivered; an absent list limits nothing. */
+        WebhookFiltersIn: {
+            /** @description Public ids of events (channels), at most 100. */
+            channels?: string[];
+            /** @description Ids of jobs, at most 100. */
+            jobs?: number[];
+        };
+        /** @description Which events of the subscribed types are delivered. Each list limits events of its kind alone, and an empty one limits none. */
+        WebhookFiltersOut: {
+            /** @description Of events about a channel, those about these channels (`sensor.*`, and all that rules publish). */
+            channels: string[];
+            /** @description Of `transfer.*`, those of these jobs. */
+            jobs: number[];
+        };
         /** @description A new webhook subscription. */
         WebhookIn: {
             /** @description True, if absent. */
             enabled?: boolean | null;
             /** @description What it is told of, at least one. */
             events: components["schemas"]["WebhookEvent"][];
-            /** @description Signs deliveries, at most 255 characters. */
+            /** @description Which events of the subscribed types are delivered; an absent list limits nothing. */
+            filters?: components["schemas"]["WebhookFiltersIn"] | null;
+            /** @description Make a secret, in place of one that is given; the answer shows it this once. False if absent. */
+            generate_secret?: boolean;
+            /** @description When failed attempts are repeated. */
+            retry?: components["schemas"]["WebhookRetry"] | null;
+            /** @description Signs deliveries, at most 255 characters; `whsec_` and base64, to be verified by libraries of Standard Webhooks. */
             secret?: string | null;
+            /** @description Scheme of `webhook-signature`: `v1` by the secret, or `v1a` by a key pair of the subscription. */
+            signature?: components["schemas"]["WebhookSignature"] | null;
             /** @description Begins with http:// or https://, at most 2048 characters; unique. */
             url: string;
         };
@@ -4892,12 +5007,25 @@ export interface components {
              * @description Since when every attempt has failed; null while it works.
              */
             failing_since?: string | null;
-            /** @description Whether deliveries are signed; the secret itself is never shown. */
+            /** @description Which events of the subscribed types are delivered. Each list limits events of its kind alone, and an empty one limits none. */
+            filters: components["schemas"]["WebhookFiltersOut"];
+            /** @description Whether there is a secret, which signs deliveries; it is not shown again. */
             has_secret: boolean;
+            /**
+             * Format: date-time
+             * @description Until when the secret and key before the last rotation sign too; null if there are none.
+             */
+            old_secret_until?: string | null;
             /** @description Id of the resource, as paths name it. */
             public_id: string;
+            /** @description The public key that verifies `v1a` signatures (`whpk_` and base64); null with `v1`. */
+            public_key?: string | null;
             /** @description Whether past events are being delivered. */
             replaying: boolean;
+            /** @description When failed attempts are repeated. */
+            retry: components["schemas"]["WebhookRetry"];
+            /** @description Scheme of `webhook-signature`: `v1` by the secret, or `v1a` by a key pair of the subscription. */
+            signature: components["schemas"]["WebhookSignature"];
             /**
              * Format: date-time
              * @description When it was last changed.
@@ -4908,6 +5036,16 @@ export interface components {
             /** @description Who made it. */
             user_public_id: string;
         };
+        /**
+         * @description When failed attempts are repeated: `default` within seconds, `standard` within days.
+         * @enum {string}
+         */
+        WebhookRetry: "default" | "standard";
+        /**
+         * @description Signature of deliveries after Standard Webhooks: HMAC-SHA256, or ed25519.
+         * @enum {string}
+         */
+        WebhookSignature: "v1" | "v1a";
         /** @description A form with a wheel. */
         WheelIn: {
             /**
@@ -20663,9 +20801,17 @@ export interface operations {
                      *             "system.health_changed"
                      *           ],
                      *           "failing_since": null,
+                     *           "filters": {
+                     *             "channels": [],
+                     *             "jobs": []
+                     *           },
                      *           "has_secret": false,
+                     *           "old_secret_until": null,
                      *           "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "public_key": null,
                      *           "replaying": false,
+                     *           "retry": "default",
+                     *           "signature": "v1",
                      *           "updated_on": "2026-03-01T09:30:00Z",
                      *           "url": "http://127.0.0.1:8080/hook",
                      *           "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
@@ -20677,9 +20823,17 @@ export interface operations {
                      *             "system.health_changed"
                      *           ],
                      *           "failing_since": null,
+                     *           "filters": {
+                     *             "channels": [],
+                     *             "jobs": []
+                     *           },
                      *           "has_secret": false,
+                     *           "old_secret_until": null,
                      *           "public_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *           "public_key": null,
                      *           "replaying": false,
+                     *           "retry": "default",
+                     *           "signature": "v1",
                      *           "updated_on": "2026-03-01T09:30:00Z",
                      *           "url": "http://127.0.0.1:8080/hook",
                      *           "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
@@ -20789,14 +20943,25 @@ export interface operations {
                      *         "experiment.started"
                      *       ],
                      *       "failing_since": null,
+                     *       "filters": {
+                     *         "channels": [],
+                     *         "jobs": []
+                     *       },
                      *       "has_secret": true,
                      *       "message": "Webhook successfully created.",
+                     *       "old_secret_until": null,
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "public_key": null,
                      *       "replaying": false,
+                     *       "retry": "default",
+                     *       "signature": "v1",
                      *       "status": "success",
                      *       "updated_on": "2026-03-01T09:30:00Z",
                      *       "url": "http://127.0.0.1:8080/hook/new",
-                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *       "warnings": [
+                     *         "The secret has not the form whsec_ and base64 that the libraries of Standard Webhooks need. Deliveries are signed with its bytes as they are; generate_secret makes one that those libraries accept."
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["WebhookCreatedOut"];
@@ -20849,6 +21014,136 @@ export interface operations {
             };
             /** @description `invalid_field`: A value breaks a rule; the message names the field. `idempotency_key_reused`: The Idempotency-Key was used for another request: use a new one. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    list_webhook_event_types: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All types of webhook events. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "description": "A value arrived on a channel: the first at once, then the newest every 5 s.",
+                     *           "example": {
+                     *             "device": "press 1",
+                     *             "id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *             "sensor": "Boiler",
+                     *             "sensor_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *             "time": "2026-03-01T09:30:00Z",
+                     *             "type": "sensor.reading",
+                     *             "value": 81.25
+                     *           },
+                     *           "filters": [
+                     *             "channels"
+                     *           ],
+                     *           "schema": {
+                     *             "$schema": "https://json-schema.org/draft/2020-12/schema",
+                     *             "description": "A value arrived on a channel: the first at once, then the newest every 5 s.",
+                     *             "properties": {
+                     *               "device": {
+                     *                 "type": "string"
+                     *               },
+                     *               "id": {
+                     *                 "description": "Equal in all deliveries of the event.",
+                     *                 "format": "uuid",
+                     *                 "type": "string"
+                     *               },
+                     *               "sensor": {
+                     *                 "type": "string"
+                     *               },
+                     *               "sensor_id": {
+                     *                 "format": "uuid",
+                     *                 "type": "string"
+                     *               },
+                     *               "time": {
+                     *                 "description": "When it happened.",
+                     *                 "format": "date-time",
+                     *                 "type": "string"
+                     *               },
+                     *               "type": {
+                     *                 "const": "sensor.reading"
+                     *               },
+                     *               "value": {
+                     *                 "type": "number"
+                     *               }
+                     *             },
+                     *             "required": [
+                     *               "type",
+                     *               "time",
+                     *               "id",
+                     *               "sensor",
+                     *               "sensor_id",
+                     *               "value",
+                     *               "device"
+                     *             ],
+                     *             "title": "sensor.reading",
+                     *             "type": "object"
+                     *           },
+                     *           "type": "sensor.reading"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["EventTypesOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `forbidden`: The caller's role does not allow it, or it is another user's. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -21006,7 +21301,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A webhook subscription. */
+            /** @description A changed webhook subscription. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -21020,15 +21315,26 @@ export interface operations {
                      *         "experiment.started"
                      *       ],
                      *       "failing_since": null,
+                     *       "filters": {
+                     *         "channels": [],
+                     *         "jobs": []
+                     *       },
                      *       "has_secret": true,
+                     *       "old_secret_until": null,
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "public_key": null,
                      *       "replaying": false,
+                     *       "retry": "default",
+                     *       "signature": "v1",
                      *       "updated_on": "2026-03-01T09:30:00Z",
                      *       "url": "http://127.0.0.1:8080/hook/changed",
-                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *       "warnings": [
+                     *         "The secret has not the form whsec_ and base64 that the libraries of Standard Webhooks need. Deliveries are signed with its bytes as they are; generate_secret makes one that those libraries accept."
+                     *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["WebhookOut"];
+                    "application/json": components["schemas"]["WebhookChangedOut"];
                 };
             };
             /** @description `malformed`: The request cannot be parsed: correct its form. */
@@ -22046,9 +22352,17 @@ export interface operations {
                      *         "experiment.started"
                      *       ],
                      *       "failing_since": null,
+                     *       "filters": {
+                     *         "channels": [],
+                     *         "jobs": []
+                     *       },
                      *       "has_secret": true,
+                     *       "old_secret_until": null,
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "public_key": null,
                      *       "replaying": true,
+                     *       "retry": "default",
+                     *       "signature": "v1",
                      *       "updated_on": "2026-03-01T09:30:00Z",
                      *       "url": "http://127.0.0.1:8080/hook/changed",
                      *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
@@ -22189,9 +22503,17 @@ export interface operations {
                      *         "system.health_changed"
                      *       ],
                      *       "failing_since": null,
+                     *       "filters": {
+                     *         "channels": [],
+                     *         "jobs": []
+                     *       },
                      *       "has_secret": true,
+                     *       "old_secret_until": null,
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "public_key": null,
                      *       "replaying": true,
+                     *       "retry": "default",
+                     *       "signature": "v1",
                      *       "updated_on": "2026-03-01T09:30:00Z",
                      *       "url": "http://127.0.0.1:8080/hook",
                      *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
@@ -22247,6 +22569,156 @@ export interface operations {
             };
             /** @description `version_mismatch`: The resource has changed since the version in If-Match: read it again and repeat the change. */
             412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too_large`: The body is larger than this route takes: send less. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. `idempotency_key_reused`: The Idempotency-Key was used for another request: use a new one. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    rotate_webhook_secret: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key makes a repetition the same request, for 24 h */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Id of the resource. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "keep_old_seconds": 60
+                 *     }
+                 */
+                "application/json": components["schemas"]["RotateSecretIn"];
+            };
+        };
+        responses: {
+            /** @description A changed webhook subscription. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "enabled": false,
+                     *       "events": [
+                     *         "experiment.started"
+                     *       ],
+                     *       "failing_since": null,
+                     *       "filters": {
+                     *         "channels": [],
+                     *         "jobs": []
+                     *       },
+                     *       "has_secret": true,
+                     *       "old_secret_until": "2026-03-01T09:30:00Z",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "public_key": null,
+                     *       "replaying": false,
+                     *       "retry": "default",
+                     *       "secret": "whsec_3q2-7wAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                     *       "signature": "v1",
+                     *       "updated_on": "2026-03-01T09:30:00Z",
+                     *       "url": "http://127.0.0.1:8080/hook/changed",
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["WebhookChangedOut"];
+                };
+            };
+            /** @description `malformed`: The request cannot be parsed: correct its form. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `forbidden`: The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `not_found`: There is no such webhook, or no such delivery of it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
