@@ -32,7 +32,7 @@ function weigh(files: Iterable<string>): number {
   return [...files].reduce((sum, name) => sum + statSync(join(BUILT, `${name}.br`)).size, 0);
 }
 
-/** What is loaded, its size and the most that it may have, in bytes. */
+/** Each load with its size and its limit, in bytes. */
 export function weights(): [string, number, number][] {
   const login = new Set([...needs(ENTRY), 'index.html']);
   const first = new Set([...login, ...needs(SHELL), ...needs(FIRST_PAGE)]);
