@@ -13,7 +13,7 @@ use anyhow::{Context as _, ensure};
 use chrono::TimeDelta;
 use signalbox_clock::Clock;
 use signalbox_domain::{
-    automation::{AttemptResult, DeliveryBatch, DeliveryBatchCommand, NewDelivery},
+    automation::{AttemptResult, DeliveryBatch, DeliveryBatchCommand, NewDelivery, RetryPolicy},
     extraction::{
         ExtractionJob, ExtractionJobCommand, ExtractionOptions, ExtractionResult, NewExtractionJob,
     },
@@ -239,6 +239,7 @@ impl Trace<'_> {
             duration_ms: 12,
             status: Some(200),
             error: None,
+            retry_after_seconds: None,
         });
         let results = results.collect();
         let queue = DeliveryBatchCommand::Queue { webhook, deliveries };
@@ -246,7 +247,8 @@ impl Trace<'_> {
         let worker = || Actor::system("webhook-delivery");
         let begin = DeliveryBatchCommand::Begin { claim, at: now(), ids };
         self.send::<DeliveryBatch>(id, worker(), begin).await?;
-        self.send::<DeliveryBatch>(id, worker(), DeliveryBatchCommand::Record { claim, results }).await
+        let retry = RetryPolicy::Default;
+        self.send::<DeliveryBatch>(id, worker(), DeliveryBatchCommand::Record { claim, results, retry }).await
     }
 
     /// A document becomes text, which has been removed since, like the document.

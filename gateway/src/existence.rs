@@ -28,8 +28,8 @@ pub(crate) fn judged<D: Decider>(
 pub(crate) mod examples {
     use signalbox_domain::{
         automation::{
-            Condition, EventType, NewRule, NewWebhook, Operator, RuleAction, RuleCommand, RuleSpec,
-            WebhookCommand, WebhookSpec,
+            Condition, EventType, NewRule, NewWebhook, Operator, RetryPolicy, RuleAction, RuleCommand,
+            RuleSpec, WebhookCommand, WebhookFilters, WebhookSpec,
         },
         fleet::{Direction, InstanceSpec, MappingSpec, NewInstance, PluginInstanceCommand, PluginRef},
         identity::{NewUser, Role, UserCommand},
@@ -72,8 +72,16 @@ pub(crate) mod examples {
 
     pub(crate) fn webhook() -> WebhookCommand {
         let events = vec![EventType::SensorReading];
-        let spec =
-            WebhookSpec { url: "https://example.org".to_owned(), sealed_secret: None, events, enabled: true };
+        let spec = WebhookSpec {
+            url: "https://example.org".to_owned(),
+            sealed_secret: None,
+            key: None,
+            previous: None,
+            events,
+            enabled: true,
+            retry: RetryPolicy::Default,
+            filters: WebhookFilters::default(),
+        };
         WebhookCommand::Create(NewWebhook { owner: OWNER, spec })
     }
 

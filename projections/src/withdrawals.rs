@@ -138,13 +138,14 @@ pub(crate) const AUTOMATION: Withdrawals = &[
                   changed_at = e.position
              FROM events e WHERE r.id = $1 AND e.position = $2"],
     ),
-    // Its old address gets nothing more, and nothing is signed with its old secret.
+    // Its old address gets nothing more, and nothing is signed with its old secret or key.
     (
         "webhook_updated",
         &["UPDATE {schema}.webhooks w
               SET enabled = w.enabled AND coalesce(
                       e.payload->'to'->>'enabled' = 'true' AND e.payload->'to'->>'url' = w.url, false)
                       AND e.payload->'to'->>'sealed_secret' IS NOT DISTINCT FROM w.sealed_secret
+                      AND e.payload->'to'->'key'->>'sealed' IS NOT DISTINCT FROM w.sealed_key
              FROM events e WHERE w.id = $1 AND e.position = $2"],
     ),
     (

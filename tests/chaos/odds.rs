@@ -344,6 +344,8 @@ async fn wrong_clock_of_postgres(
         system.log_in().await?;
         system.named("clock.", true).await.with_context(|| system.said())?;
         let named = start.elapsed();
+        // The login before may have ended with the day that has passed by the clock that counts.
+        system.log_in().await?;
         system.ask().await?;
         system.post_points(event, points).await?;
         system.completed().await?;

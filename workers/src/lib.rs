@@ -4,6 +4,7 @@
 //! and the log and does the outstanding work. Its results are commands. One process is active per kind of worker, by a
 //! lease, except for workers that share their work; if two ever do the same, the aggregates accept only one.
 
+mod absence;
 mod checkpoint;
 mod cleanup;
 mod dispatch;
@@ -31,6 +32,7 @@ mod tried;
 mod webhooks;
 mod worker;
 
+pub use absence::AbsenceReporter;
 pub use cleanup::{BlobSweep, Cleanup};
 pub use dispatch::Dispatcher;
 pub use error::WorkerError;

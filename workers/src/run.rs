@@ -21,10 +21,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BlobSweep, Cleanup, Context, DeliveryRemoval, Dispatcher, ExtractionCleanup, ExtractionRunner,
-    FaultReporter, FirmwareRunner, HashChainWriter, HealthReporter, HealthWatch, Housekeeping, Indexer,
-    PresenceSweep, Readings, Reconciler, Relay, Retention, RuleEvaluation, RuleLog, Scheduler, StagedSweep,
-    StallSweep, TextSweep, WebhookDelivery, WebhookFanOut, WebhookReplay, Worker, WorkerError,
+    AbsenceReporter, BlobSweep, Cleanup, Context, DeliveryRemoval, Dispatcher, ExtractionCleanup,
+    ExtractionRunner, FaultReporter, FirmwareRunner, HashChainWriter, HealthReporter, HealthWatch,
+    Housekeeping, Indexer, PresenceSweep, Readings, Reconciler, Relay, Retention, RuleEvaluation, RuleLog,
+    Scheduler, StagedSweep, StallSweep, TextSweep, WebhookDelivery, WebhookFanOut, WebhookReplay, Worker,
+    WorkerError,
 };
 
 /// Backoff after a failed step; it doubles with each further failure that is not transient.
@@ -98,6 +99,7 @@ pub async fn run(context: Context, stop: CancellationToken) {
     workers.start(Reconciler);
     workers.start(StallSweep::default());
     workers.start(PresenceSweep::default());
+    workers.start(AbsenceReporter);
     workers.start(Cleanup::default());
     workers.start(BlobSweep);
     workers.start(StagedSweep);
@@ -109,7 +111,11 @@ pub async fn run(context: Context, stop: CancellationToken) {
     workers.start(RuleLog);
     workers.start_everywhere(Arc::new(RuleEvaluation::default()));
     workers.start(WebhookFanOut::default());
-    workers.start(WebhookDelivery::default());
+    if WebhookDelivery::is_shared(&context.config) {
+        workers.start_everywhere(Arc::new(WebhookDelivery::default()));
+    } else {
+        workers.start(WebhookDelivery::default());
+    }
     workers.start(WebhookReplay::default());
     workers.start(DeliveryRemoval);
     workers.start_everywhere(extraction.clone());
@@ -255,4 +261,35 @@ async fn woken<W: Worker>(worker: &W, wakeups: &mut BoxStream<'static, Wakeup>) 
         }
     }
     std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        path::{Path, PathBuf},
+    };
+
+    fn sources(folder: &Path) -> Vec<PathBuf> {
+        let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        paths.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+    }
+
+    #[test]
+    fn every_worker_is_started() {
+        let starting = include_str!("run.rs");
+        let (mut found, marker) = (0, "impl Worker for ");
+        for path in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
+            let source = fs::read_to_string(path).unwrap();
+            for name in source.lines().filter_map(|line| line.strip_prefix(marker)?.split(' ').next()) {
+                let (given, made) = (format!("({name}"), format!("{name}::default()"));
+                let is_started = starting.lines().any(|line| {
+                    line.contains(&made) || (line.contains("workers.start") && line.contains(&given))
+                });
+                assert!(is_started, "{name} is not started in run.rs");
+                found += 1;
+            }
+        }
+        assert!(found > 20);
+    }
 }

@@ -1797,6 +1797,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/webhooks/event-types": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The types of events that webhooks can subscribe to, each with a JSON schema of its bodies and an example. */
+        get: operations["list_webhook_event_types"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/webhooks/{id}": {
         parameters: {
             query?: never;
@@ -1859,7 +1876,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Deliver again what was delivered or given up, with up to three new attempts. */
+        /** Deliver again what was delivered or given up, with attempts of its own as many as at first. */
         post: operations["redeliver"];
         delete?: never;
         options?: never;
@@ -1947,8 +1964,29 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Make a webhook subscription what it was in an earlier version. Its secret stays as it is. */
+        /** Make a webhook subscription what it was in an earlier version. Its secret and keys stay as they are. */
         post: operations["restore_webhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{id}/rotate-secret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replace the secret by a new one, which the answer shows this once, and the key pair of a subscription that signs by `v1a`.
+         *     For a while deliveries are signed with both: `webhook-signature` carries both, the new one first; `X-Webhook-Signature` is by
+         *     the old secret until then, and by the new one afterwards.
+         */
+        post: operations["rotate_webhook_secret"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2522,14 +2560,14 @@ export interface components {
         DeliveryDetailOut: components["schemas"]["DeliveryOut"] & {
             /** @description The newest 30 attempts, oldest first. */
             attempt_log: components["schemas"]["AttemptOut"][];
-            /** @description What is posted, byte for byte. */
-            body: string;
+            /** @description What is posted, byte for byte; null while the event that queued it cannot be read. */
+            body?: string | null;
         };
         /** @description An event on its way to a subscriber, or there. */
         DeliveryOut: {
             /**
              * Format: int32
-             * @description Attempts that have ended, at most 3.
+             * @description Attempts that have ended, without those that the receiver postponed: at most 3, or 10 with `retry: standard`.
              */
             attempts: number;
             /**
@@ -2739,6 +2777,24 @@ export interface components {
             updated_on: string;
             /** @description Who made it. */
             user_public_id: string;
+        };
+        /** @description A type of webhook events. */
+        EventTypeOut: {
+            /** @description When such an event is published. */
+            description: string;
+            /** @description A body with made-up values. */
+            example: Record<string, never>;
+            /** @description The filters of a subscription that limit events of this type. */
+            filters: components["schemas"]["WebhookFilter"][];
+            /** @description JSON Schema (draft 2020-12) of the bodies. */
+            schema: Record<string, never>;
+            /** @description Events that webhooks can subscribe to. */
+            type: components["schemas"]["WebhookEvent"];
+        };
+        /** @description All types of webhook events. */
+        EventTypesOut: {
+            /** @description Entries of this page. */
+            data: components["schemas"]["EventTypeOut"][];
         };
         /** @description Changes of an experiment; absent fields stay as they are. */
         ExperimentChangesIn: {
@@ -4312,6 +4368,14 @@ export interface components {
          * @enum {string}
          */
         Role: "viewer" | "operator" | "admin";
+        /** @description How long the replaced secret signs too. */
+        RotateSecretIn: {
+            /**
+             * Format: int32
+             * @description Seconds, at most 2,592,000 (30 days); a day if absent. With 0 the old secret is void at once.
+             */
+            keep_old_seconds?: number | null;
+        };
         /** @description Changes of a rule; absent fields stay as they are, null clears the upper bound and the event type. */
         RuleChangesIn: {
             /** @description `log` or `webhook`. */
@@ -4376,8 +4440,8 @@ export interface components {
              * @description Upper bound of a range: required by `between` and `not_between`, not less than `threshold`.
              */
             threshold_high?: number | null;
-            /** @description Events that webhooks can subscribe to. */
-            webhook_event_type?: components["schemas"]["WebhookEvent"] | null;
+            /** @description Events that a new rule may dispatch. */
+            webhook_event_type?: components["schemas"]["RuleWebhookEvent"] | null;
         };
         /** @description A rule. */
         RuleOut: {
@@ -4428,6 +4492,11 @@ export interface components {
             /** @description Events that webhooks can subscribe to. */
             webhook_event_type?: components["schemas"]["WebhookEvent"] | null;
         };
+        /**
+         * @description Events that a new rule may dispatch.
+         * @enum {string}
+         */
+        RuleWebhookEvent: "sensor.reading" | "sensor.threshold_exceeded" | "experiment.started" | "experiment.stopped" | "system.health_changed";
         /** @description Which datapoints of the last minutes are wanted. */
         SeriesIn: {
             /** @description Aggregate of the values between two points of a series. */
@@ -4842,14 +4911,29 @@ export interface components {
              */
             version: number;
         };
+        /** @description A changed webhook subscription. */
+        WebhookChangedOut: components["schemas"]["WebhookOut"] & {
+            /** @description The secret that was made; shown this once. */
+            secret?: string | null;
+            /** @description Faults of the secret for some receivers, in sentences. */
+            warnings?: string[];
+        };
         /** @description Changes of a webhook subscription; absent fields stay as they are, null clears the secret. */
         WebhookChangesIn: {
             /** @description True, if absent. */
             enabled?: boolean;
             /** @description What it is told of, at least one. */
             events?: components["schemas"]["WebhookEvent"][];
-            /** @description Signs deliveries, at most 255 characters. */
+            /** @description In place of all that there are. */
+            filters?: components["schemas"]["WebhookFiltersIn"];
+            /** @description Make a secret, in place of one that is given; the answer shows it this once. The one before is void at once. */
+            generate_secret?: boolean;
+            /** @description When failed attempts are repeated. */
+            retry?: components["schemas"]["WebhookRetry"];
+            /** @description Signs deliveries, at most 255 characters; `whsec_` and base64, to be verified by libraries of Standard Webhooks. */
             secret?: string | null;
+            /** @description Scheme of `webhook-signature`: `v1` by the secret, or `v1a` by a key pair of the subscription. */
+            signature?: components["schemas"]["WebhookSignature"];
             /** @description Begins with http:// or https://, at most 2048 characters; unique. */
             url?: string;
         };
@@ -4857,22 +4941,53 @@ export interface components {
         WebhookCreatedOut: components["schemas"]["WebhookOut"] & {
             /** @description What happened, in one sentence for people. */
             message: string;
+            /** @description The secret that was made; shown this once. */
+            secret?: string | null;
             /** @description The request succeeded. */
             status: components["schemas"]["Success"];
+            /** @description Faults of the secret for some receivers, in sentences. */
+            warnings?: string[];
         };
         /**
          * @description Events that webhooks can subscribe to.
          * @enum {string}
          */
-        WebhookEvent: "sensor.reading" | "sensor.threshold_exceeded" | "experiment.started" | "experiment.stopped" | "system.health_changed" | "extraction.completed" | "extraction.failed";
+        WebhookEvent: "sensor.reading" | "sensor.threshold_exceeded" | "experiment.started" | "experiment.stopped" | "system.health_changed" | "extraction.completed" | "extraction.failed" | "transfer.completed" | "transfer.failed" | "transfer.cancelled" | "agent.online" | "agent.offline" | "firmware.completed" | "firmware.failed" | "log.entry";
+        /**
+         * @description Filter of a webhook subscription.
+         * @enum {string}
+         */
+        WebhookFilter: "channels" | "jobs";
+        /** @description Which events of the subscribed types are delivered; an absent list limits nothing. */
+        WebhookFiltersIn: {
+            /** @description Public ids of events (channels), at most 100. */
+            channels?: string[];
+            /** @description Ids of jobs, at most 100. */
+            jobs?: number[];
+        };
+        /** @description Which events of the subscribed types are delivered. Each list limits events of its kind alone, and an empty one limits none. */
+        WebhookFiltersOut: {
+            /** @description Of events about a channel, those about these channels (`sensor.*`, and all that rules publish). */
+            channels: string[];
+            /** @description Of `transfer.*`, those of these jobs. */
+            jobs: number[];
+        };
         /** @description A new webhook subscription. */
         WebhookIn: {
             /** @description True, if absent. */
             enabled?: boolean | null;
             /** @description What it is told of, at least one. */
             events: components["schemas"]["WebhookEvent"][];
-            /** @description Signs deliveries, at most 255 characters. */
+            /** @description Which events of the subscribed types are delivered; an absent list limits nothing. */
+            filters?: components["schemas"]["WebhookFiltersIn"] | null;
+            /** @description Make a secret, in place of one that is given; the answer shows it this once. False if absent. */
+            generate_secret?: boolean;
+            /** @description When failed attempts are repeated. */
+            retry?: components["schemas"]["WebhookRetry"] | null;
+            /** @description Signs deliveries, at most 255 characters; `whsec_` and base64, to be verified by libraries of Standard Webhooks. */
             secret?: string | null;
+            /** @description Scheme of `webhook-signature`: `v1` by the secret, or `v1a` by a key pair of the subscription. */
+            signature?: components["schemas"]["WebhookSignature"] | null;
             /** @description Begins with http:// or https://, at most 2048 characters; unique. */
             url: string;
         };
@@ -4892,12 +5007,25 @@ export interface components {
              * @description Since when every attempt has failed; null while it works.
              */
             failing_since?: string | null;
-            /** @description Whether deliveries are signed; the secret itself is never shown. */
+            /** @description Which events of the subscribed types are delivered. Each list limits events of its kind alone, and an empty one limits none. */
+            filters: components["schemas"]["WebhookFiltersOut"];
+            /** @description Whether there is a secret, which signs deliveries; it is not shown again. */
             has_secret: boolean;
+            /**
+             * Format: date-time
+             * @description Until when the secret and key before the last rotation sign too; null if there are none.
+             */
+            old_secret_until?: string | null;
             /** @description Id of the resource, as paths name it. */
             public_id: string;
+            /** @description The public key that verifies `v1a` signatures (`whpk_` and base64); null with `v1`. */
+            public_key?: string | null;
             /** @description Whether past events are being delivered. */
             replaying: boolean;
+            /** @description When failed attempts are repeated. */
+            retry: components["schemas"]["WebhookRetry"];
+            /** @description Scheme of `webhook-signature`: `v1` by the secret, or `v1a` by a key pair of the subscription. */
+            signature: components["schemas"]["WebhookSignature"];
             /**
              * Format: date-time
              * @description When it was last changed.
@@ -4908,6 +5036,16 @@ export interface components {
             /** @description Who made it. */
             user_public_id: string;
         };
+        /**
+         * @description When failed attempts are repeated: `default` within seconds, `standard` within days.
+         * @enum {string}
+         */
+        WebhookRetry: "default" | "standard";
+        /**
+         * @description Signature of deliveries after Standard Webhooks: HMAC-SHA256, or ed25519.
+         * @enum {string}
+         */
+        WebhookSignature: "v1" | "v1a";
         /** @description A form with a wheel. */
         WheelIn: {
             /**
@@ -5145,6 +5283,25 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "system_info": {
+                 *         "active_transfers": [],
+                 *         "arch": "x86_64",
+                 *         "capabilities": [
+                 *           "ack",
+                 *           "checksum",
+                 *           "tree"
+                 *         ],
+                 *         "hostname": "press-7",
+                 *         "ip_address": "192.0.2.7",
+                 *         "os_name": "Linux",
+                 *         "os_version": "6.12",
+                 *         "transport_mode": "polling",
+                 *         "version": "0.1.0"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["ConnectIn"];
             };
         };
@@ -5155,6 +5312,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agent_id": 1,
+                     *       "mode": "polling",
+                     *       "status": "connected"
+                     *     }
+                     */
                     "application/json": components["schemas"]["ConnectOut"];
                 };
             };
@@ -5235,6 +5399,20 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "data": {
+                 *         "attempt": 1,
+                 *         "bytes": 11,
+                 *         "duration": 180,
+                 *         "files": 1,
+                 *         "sha256": "b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9",
+                 *         "transfer_id": "42",
+                 *         "transfer_type": "upload"
+                 *       },
+                 *       "type": "transfer_complete"
+                 *     }
+                 */
                 "application/json": components["schemas"]["MessageInOut"];
             };
         };
@@ -5245,6 +5423,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "status": "ok"
+                     *     }
+                     */
                     "application/json": components["schemas"]["OkOut"];
                 };
             };
@@ -5331,6 +5514,31 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "id": 7,
+                     *         "message": {
+                     *           "data": {
+                     *             "transfer": {
+                     *               "attempt": 1,
+                     *               "chunk_size": 8,
+                     *               "compressed": false,
+                     *               "destination_agent": "2",
+                     *               "destination_path": "/inbox/",
+                     *               "filename": "report.txt",
+                     *               "id": "42",
+                     *               "job_id": "3",
+                     *               "source_path": "/outbox/report.txt",
+                     *               "transfer_type": "upload",
+                     *               "tree": false
+                     *             }
+                     *           },
+                     *           "type": "transfer_request"
+                     *         }
+                     *       }
+                     *     ]
+                     */
                     "application/json": components["schemas"]["MailOut"][];
                 };
             };
@@ -6484,8 +6692,8 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/octet-stream": number[];
-                    "application/x-tar": number[];
+                    "application/octet-stream": string;
+                    "application/x-tar": string;
                 };
             };
             /** @description Download a file, an entry of a tree, or a tree as a tar archive. `Range` is supported for files. */
@@ -6494,7 +6702,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/octet-stream": number[];
+                    "application/octet-stream": string;
                 };
             };
             /** @description The request cannot be parsed: correct its form. A value breaks a rule; the message names the field. */
@@ -6589,6 +6797,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "files": [
+                     *         {
+                     *           "name": "report.txt",
+                     *           "sha256": "b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9",
+                     *           "size": 11
+                     *         }
+                     *       ],
+                     *       "sha256": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["ManifestOut"];
                 };
             };
@@ -6654,7 +6874,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/octet-stream": number[];
+                "application/octet-stream": string;
             };
         };
         responses: {
@@ -6664,6 +6884,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "agent_id": 1,
+                     *       "filename": "report.txt",
+                     *       "sha256": "b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9",
+                     *       "size": 11,
+                     *       "transfer_id": 42
+                     *     }
+                     */
                     "application/json": components["schemas"]["UploadOut"];
                 };
             };
@@ -8743,7 +8972,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/octet-stream": number[];
+                "application/octet-stream": string;
             };
         };
         responses: {
@@ -8753,6 +8982,14 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "filename": "report.txt",
+                     *       "sha256": "b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9",
+                     *       "size": 11,
+                     *       "transfer_id": 42
+                     *     }
+                     */
                     "application/json": components["schemas"]["ContentOut"];
                 };
             };
@@ -9253,6 +9490,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "authorize_url": "/api/v1/auth/sso/authorize",
+                     *       "enabled": true,
+                     *       "provider_name": "Company login"
+                     *     }
+                     */
                     "application/json": components["schemas"]["SsoConfigOut"];
                 };
             };
@@ -9297,6 +9541,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "code": "vK3xW0b8m2Qz7Yt5sN1uLr4hJc6dPg9aEfToViXwByM"
+                 *     }
+                 */
                 "application/json": components["schemas"]["SsoCodeIn"];
             };
         };
@@ -9307,6 +9556,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "access_token": "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJhZG1pbiJ9.c2lnbmF0dXJl",
+                     *       "expires_at": "2026-03-01T09:30:00Z",
+                     *       "message": "Successfully logged in.",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "status": "success",
+                     *       "username": "admin"
+                     *     }
+                     */
                     "application/json": components["schemas"]["ApiLoginOut"];
                 };
             };
@@ -11290,6 +11549,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "message": "Datapoint successfully deleted.",
+                     *       "status": "success"
+                     *     }
+                     */
                     "application/json": components["schemas"]["StatusOut"];
                 };
             };
@@ -11519,6 +11784,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "file": "(the bytes of the file)",
+                 *       "language": "deu",
+                 *       "output_format": "markdown"
+                 *     }
+                 */
                 "multipart/form-data": components["schemas"]["DocumentIn"];
             };
         };
@@ -11529,6 +11801,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "cached": false,
+                     *       "confidence": 1,
+                     *       "content": "Signalbox Werk 7\n\n# Prüfbericht der Weiche\n\nDie Weiche 12 wurde im Frühjahr geprüft. Der Antrieb läuft ruhig, die Zungen liegen an, und die Überwachung der Endlage meldet zuverlässig. Eine Instandsetzung ist nicht erforderlich.\n\n## 1 Umfang\n\n- Antrieb und Verschluss\n- Zungen und Backenschienen\n\n## 2 Messwerte\n\n| Größe | Wert | Grenze |\n| --- | --- | --- |\n| Stellzeit | 4,2 s | 6,0 s |\n| Stellkraft | 2,8 kN | 4,5 kN |\n\n## 3 Ergebnis\n\n1. Keine Mängel\n2. Nächste Prüfung im Herbst",
+                     *       "created_at": "2026-03-01T09:30:00Z",
+                     *       "error": null,
+                     *       "extraction_engine": "auto",
+                     *       "extractor_used": "pdfium",
+                     *       "filename": "report.pdf",
+                     *       "id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "language": "deu",
+                     *       "mime_type": "application/pdf",
+                     *       "ocr_engine_used": null,
+                     *       "output_format": "markdown",
+                     *       "page_count": 1,
+                     *       "pages_ocred": [],
+                     *       "processing_time_ms": 84,
+                     *       "processors_applied": [
+                     *         "cleanup",
+                     *         "structure"
+                     *       ],
+                     *       "sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+                     *       "size_bytes": 52793,
+                     *       "status": "completed",
+                     *       "warnings": []
+                     *     }
+                     */
                     "application/json": components["schemas"]["ExtractOut"];
                 };
             };
@@ -13275,6 +13575,40 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "extraction_engines": [
+                     *         "auto",
+                     *         "pdfium",
+                     *         "native"
+                     *       ],
+                     *       "languages": [
+                     *         "deu",
+                     *         "eng",
+                     *         "fra"
+                     *       ],
+                     *       "max_file_size_mb": 100,
+                     *       "mime_types": [
+                     *         "application/pdf",
+                     *         "image/png",
+                     *         "text/plain"
+                     *       ],
+                     *       "notes": [],
+                     *       "ocr_engines": [
+                     *         "none",
+                     *         "tesseract"
+                     *       ],
+                     *       "output_formats": [
+                     *         "markdown",
+                     *         "json",
+                     *         "plaintext"
+                     *       ],
+                     *       "processors": [
+                     *         "cleanup",
+                     *         "structure"
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["FormatsOut"];
                 };
             };
@@ -14425,6 +14759,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "type": "channel",
+                     *       "version": 3
+                     *     }
+                     */
                     "text/event-stream": components["schemas"]["LiveChangeOut"];
                 };
             };
@@ -14881,6 +15222,10 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example id: 11
+                     *     data: {"actor":"user:019ca8f2-5b40-7000-8000-000000000001","causation":null,"command_id":"019ca8f2-5b40-7000-8000-000000000002","correlation":"019ca8f25b4070008000000000000009","data":{"channel_type":"sensor","max_value":null,"min_value":null,"name":"subject","number":1,"owner":"019ca8f2-5b40-7000-8000-000000000001","type":"channel_created","unit":null},"data_version":"1","position":11,"restored_version":null,"stream_id":"019ca8f2-5b40-7000-8000-000000000003","stream_type":"channel","time":"2026-03-01T09:30:00Z","type":"channel_created","version":1}
+                     */
                     "text/event-stream": string;
                 };
             };
@@ -15113,6 +15458,32 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "actor": "user:019ca8f2-5b40-7000-8000-000000000001",
+                     *       "causation": null,
+                     *       "command_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *       "correlation": "019ca8f25b4070008000000000000009",
+                     *       "data": {
+                     *         "channel_type": "sensor",
+                     *         "max_value": null,
+                     *         "min_value": null,
+                     *         "name": "subject",
+                     *         "number": 1,
+                     *         "owner": "019ca8f2-5b40-7000-8000-000000000001",
+                     *         "type": "channel_created",
+                     *         "unit": null
+                     *       },
+                     *       "data_version": "1",
+                     *       "position": 11,
+                     *       "restored_version": null,
+                     *       "stream_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *       "stream_type": "channel",
+                     *       "time": "2026-03-01T09:30:00Z",
+                     *       "type": "channel_created",
+                     *       "version": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["LogEventOut"];
                 };
             };
@@ -17360,6 +17731,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "file": "(the bytes of the file)"
+                 *     }
+                 */
                 "multipart/form-data": components["schemas"]["WheelIn"];
             };
         };
@@ -17370,6 +17746,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "message": "signalbox-greenhouse 1.2.0 (18,342 bytes) installed. Restart the controller to activate its plugins.",
+                     *       "package_name": "signalbox-greenhouse",
+                     *       "plugin_ids": [
+                     *         "greenhouse"
+                     *       ],
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "status": "success",
+                     *       "version": "1.2.0"
+                     *     }
+                     */
                     "application/json": components["schemas"]["PackageInstalledOut"];
                 };
             };
@@ -17477,6 +17865,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "message": "Package successfully uninstalled. Restart the controllers that run its plugins.",
+                     *       "status": "success"
+                     *     }
+                     */
                     "application/json": components["schemas"]["StatusOut"];
                 };
             };
@@ -17563,7 +17957,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/octet-stream": number[];
+                    "application/octet-stream": string;
                 };
             };
             /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
@@ -17637,6 +18031,41 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "channel_mappings": [
+                     *         {
+                     *           "channel_id": "temp_reactor",
+                     *           "channel_name": "Reactor temperature",
+                     *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "direction": "input",
+                     *           "event_public_id": null,
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "unit": "°C"
+                     *         },
+                     *         {
+                     *           "channel_id": "temp_inlet",
+                     *           "channel_name": "Inlet temperature",
+                     *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "direction": "input",
+                     *           "event_public_id": null,
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *           "unit": "°C"
+                     *         }
+                     *       ],
+                     *       "config_json": "{}",
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "demo_mode": true,
+                     *       "enabled": true,
+                     *       "error_message": null,
+                     *       "instance_name": "new",
+                     *       "plugin_id": "simulated",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *       "status": "inactive",
+                     *       "updated_on": "2026-03-01T09:30:00Z",
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000004"
+                     *     }
+                     */
                     "application/json": components["schemas"]["InstanceOut"];
                 };
             };
@@ -17711,6 +18140,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "enabled": false,
+                 *       "instance_name": "reactor"
+                 *     }
+                 */
                 "application/json": components["schemas"]["InstanceChangesIn"];
             };
         };
@@ -17721,6 +18156,41 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "channel_mappings": [
+                     *         {
+                     *           "channel_id": "temp_reactor",
+                     *           "channel_name": "Reactor temperature",
+                     *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "direction": "input",
+                     *           "event_public_id": null,
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "unit": "°C"
+                     *         },
+                     *         {
+                     *           "channel_id": "temp_inlet",
+                     *           "channel_name": "Inlet temperature",
+                     *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "direction": "input",
+                     *           "event_public_id": null,
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *           "unit": "°C"
+                     *         }
+                     *       ],
+                     *       "config_json": "{}",
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "demo_mode": true,
+                     *       "enabled": false,
+                     *       "error_message": null,
+                     *       "instance_name": "reactor",
+                     *       "plugin_id": "simulated",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *       "status": "inactive",
+                     *       "updated_on": "2026-03-01T09:30:00Z",
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000004"
+                     *     }
+                     */
                     "application/json": components["schemas"]["InstanceOut"];
                 };
             };
@@ -17849,6 +18319,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "deleted_events": [
+                     *         {
+                     *           "name": "Reactor temperature",
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000005"
+                     *         }
+                     *       ],
+                     *       "disabled_rules": [
+                     *         {
+                     *           "name": "too hot",
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000006"
+                     *         }
+                     *       ],
+                     *       "message": "Plugin instance successfully deleted.",
+                     *       "status": "success"
+                     *     }
+                     */
                     "application/json": components["schemas"]["InstanceDeletedOut"];
                 };
             };
@@ -18199,6 +18687,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "channel_name": "Reactor core",
+                 *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000002"
+                 *     }
+                 */
                 "application/json": components["schemas"]["MappingChangesIn"];
             };
         };
@@ -18209,6 +18703,17 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "channel_id": "temp_reactor",
+                     *       "channel_name": "Reactor core",
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "direction": "input",
+                     *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "unit": "°C"
+                     *     }
+                     */
                     "application/json": components["schemas"]["MappingOut"];
                 };
             };
@@ -18327,6 +18832,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "message": "Channel mapping successfully deleted.",
+                     *       "status": "success"
+                     *     }
+                     */
                     "application/json": components["schemas"]["StatusOut"];
                 };
             };
@@ -18407,6 +18918,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "error_message": "The serial port /dev/ttyUSB0 cannot be opened.",
+                 *       "status": "error"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ReportIn"];
             };
         };
@@ -18417,6 +18934,41 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "channel_mappings": [
+                     *         {
+                     *           "channel_id": "temp_reactor",
+                     *           "channel_name": "Reactor temperature",
+                     *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "direction": "input",
+                     *           "event_public_id": null,
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "unit": "°C"
+                     *         },
+                     *         {
+                     *           "channel_id": "temp_inlet",
+                     *           "channel_name": "Inlet temperature",
+                     *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "direction": "input",
+                     *           "event_public_id": null,
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *           "unit": "°C"
+                     *         }
+                     *       ],
+                     *       "config_json": "{}",
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "demo_mode": true,
+                     *       "enabled": true,
+                     *       "error_message": "The serial port /dev/ttyUSB0 cannot be opened.",
+                     *       "instance_name": "new",
+                     *       "plugin_id": "simulated",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *       "status": "error",
+                     *       "updated_on": "2026-03-01T09:30:00Z",
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000004"
+                     *     }
+                     */
                     "application/json": components["schemas"]["InstanceOut"];
                 };
             };
@@ -18955,6 +19507,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "action_type": "webhook",
+                     *       "cooldown_seconds": 60,
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "enabled": true,
+                     *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "last_triggered_at": null,
+                     *       "name": "changed",
+                     *       "operator": "between",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *       "threshold": 0.5,
+                     *       "threshold_high": 9,
+                     *       "updated_on": "2026-03-01T09:30:00Z",
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *       "webhook_event_type": "sensor.threshold_exceeded"
+                     *     }
+                     */
                     "application/json": components["schemas"]["RuleOut"];
                 };
             };
@@ -19204,6 +19774,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "message": "Rule successfully deleted.",
+                     *       "status": "success"
+                     *     }
+                     */
                     "application/json": components["schemas"]["StatusOut"];
                 };
             };
@@ -20663,9 +21239,17 @@ export interface operations {
                      *             "system.health_changed"
                      *           ],
                      *           "failing_since": null,
+                     *           "filters": {
+                     *             "channels": [],
+                     *             "jobs": []
+                     *           },
                      *           "has_secret": false,
+                     *           "old_secret_until": null,
                      *           "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "public_key": null,
                      *           "replaying": false,
+                     *           "retry": "default",
+                     *           "signature": "v1",
                      *           "updated_on": "2026-03-01T09:30:00Z",
                      *           "url": "http://127.0.0.1:8080/hook",
                      *           "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
@@ -20677,9 +21261,17 @@ export interface operations {
                      *             "system.health_changed"
                      *           ],
                      *           "failing_since": null,
+                     *           "filters": {
+                     *             "channels": [],
+                     *             "jobs": []
+                     *           },
                      *           "has_secret": false,
+                     *           "old_secret_until": null,
                      *           "public_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *           "public_key": null,
                      *           "replaying": false,
+                     *           "retry": "default",
+                     *           "signature": "v1",
                      *           "updated_on": "2026-03-01T09:30:00Z",
                      *           "url": "http://127.0.0.1:8080/hook",
                      *           "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
@@ -20789,14 +21381,25 @@ export interface operations {
                      *         "experiment.started"
                      *       ],
                      *       "failing_since": null,
+                     *       "filters": {
+                     *         "channels": [],
+                     *         "jobs": []
+                     *       },
                      *       "has_secret": true,
                      *       "message": "Webhook successfully created.",
+                     *       "old_secret_until": null,
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "public_key": null,
                      *       "replaying": false,
+                     *       "retry": "default",
+                     *       "signature": "v1",
                      *       "status": "success",
                      *       "updated_on": "2026-03-01T09:30:00Z",
                      *       "url": "http://127.0.0.1:8080/hook/new",
-                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *       "warnings": [
+                     *         "The secret has not the form whsec_ and base64 that the libraries of Standard Webhooks need. Deliveries are signed with its bytes as they are; generate_secret makes one that those libraries accept."
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["WebhookCreatedOut"];
@@ -20885,6 +21488,136 @@ export interface operations {
             };
         };
     };
+    list_webhook_event_types: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All types of webhook events. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "description": "A value arrived on a channel: the first at once, then the newest every 5 s.",
+                     *           "example": {
+                     *             "device": "press 1",
+                     *             "id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *             "sensor": "Boiler",
+                     *             "sensor_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *             "time": "2026-03-01T09:30:00Z",
+                     *             "type": "sensor.reading",
+                     *             "value": 81.25
+                     *           },
+                     *           "filters": [
+                     *             "channels"
+                     *           ],
+                     *           "schema": {
+                     *             "$schema": "https://json-schema.org/draft/2020-12/schema",
+                     *             "description": "A value arrived on a channel: the first at once, then the newest every 5 s.",
+                     *             "properties": {
+                     *               "device": {
+                     *                 "type": "string"
+                     *               },
+                     *               "id": {
+                     *                 "description": "Equal in all deliveries of the event.",
+                     *                 "format": "uuid",
+                     *                 "type": "string"
+                     *               },
+                     *               "sensor": {
+                     *                 "type": "string"
+                     *               },
+                     *               "sensor_id": {
+                     *                 "format": "uuid",
+                     *                 "type": "string"
+                     *               },
+                     *               "time": {
+                     *                 "description": "When it happened.",
+                     *                 "format": "date-time",
+                     *                 "type": "string"
+                     *               },
+                     *               "type": {
+                     *                 "const": "sensor.reading"
+                     *               },
+                     *               "value": {
+                     *                 "type": "number"
+                     *               }
+                     *             },
+                     *             "required": [
+                     *               "type",
+                     *               "time",
+                     *               "id",
+                     *               "sensor",
+                     *               "sensor_id",
+                     *               "value",
+                     *               "device"
+                     *             ],
+                     *             "title": "sensor.reading",
+                     *             "type": "object"
+                     *           },
+                     *           "type": "sensor.reading"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["EventTypesOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `forbidden`: The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
     get_webhook: {
         parameters: {
             query?: {
@@ -20909,6 +21642,30 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "enabled": false,
+                     *       "events": [
+                     *         "experiment.started"
+                     *       ],
+                     *       "failing_since": null,
+                     *       "filters": {
+                     *         "channels": [],
+                     *         "jobs": []
+                     *       },
+                     *       "has_secret": true,
+                     *       "old_secret_until": null,
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "public_key": null,
+                     *       "replaying": false,
+                     *       "retry": "default",
+                     *       "signature": "v1",
+                     *       "updated_on": "2026-03-01T09:30:00Z",
+                     *       "url": "http://127.0.0.1:8080/hook/changed",
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
+                     *     }
+                     */
                     "application/json": components["schemas"]["WebhookOut"];
                 };
             };
@@ -21006,7 +21763,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A webhook subscription. */
+            /** @description A changed webhook subscription. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -21020,15 +21777,26 @@ export interface operations {
                      *         "experiment.started"
                      *       ],
                      *       "failing_since": null,
+                     *       "filters": {
+                     *         "channels": [],
+                     *         "jobs": []
+                     *       },
                      *       "has_secret": true,
+                     *       "old_secret_until": null,
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "public_key": null,
                      *       "replaying": false,
+                     *       "retry": "default",
+                     *       "signature": "v1",
                      *       "updated_on": "2026-03-01T09:30:00Z",
                      *       "url": "http://127.0.0.1:8080/hook/changed",
-                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *       "warnings": [
+                     *         "The secret has not the form whsec_ and base64 that the libraries of Standard Webhooks need. Deliveries are signed with its bytes as they are; generate_secret makes one that those libraries accept."
+                     *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["WebhookOut"];
+                    "application/json": components["schemas"]["WebhookChangedOut"];
                 };
             };
             /** @description `malformed`: The request cannot be parsed: correct its form. */
@@ -21153,6 +21921,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "message": "Webhook successfully deleted.",
+                     *       "status": "success"
+                     *     }
+                     */
                     "application/json": components["schemas"]["StatusOut"];
                 };
             };
@@ -22046,9 +22820,17 @@ export interface operations {
                      *         "experiment.started"
                      *       ],
                      *       "failing_since": null,
+                     *       "filters": {
+                     *         "channels": [],
+                     *         "jobs": []
+                     *       },
                      *       "has_secret": true,
+                     *       "old_secret_until": null,
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "public_key": null,
                      *       "replaying": true,
+                     *       "retry": "default",
+                     *       "signature": "v1",
                      *       "updated_on": "2026-03-01T09:30:00Z",
                      *       "url": "http://127.0.0.1:8080/hook/changed",
                      *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
@@ -22189,9 +22971,17 @@ export interface operations {
                      *         "system.health_changed"
                      *       ],
                      *       "failing_since": null,
+                     *       "filters": {
+                     *         "channels": [],
+                     *         "jobs": []
+                     *       },
                      *       "has_secret": true,
+                     *       "old_secret_until": null,
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "public_key": null,
                      *       "replaying": true,
+                     *       "retry": "default",
+                     *       "signature": "v1",
                      *       "updated_on": "2026-03-01T09:30:00Z",
                      *       "url": "http://127.0.0.1:8080/hook",
                      *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
@@ -22247,6 +23037,156 @@ export interface operations {
             };
             /** @description `version_mismatch`: The resource has changed since the version in If-Match: read it again and repeat the change. */
             412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too_large`: The body is larger than this route takes: send less. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. `idempotency_key_reused`: The Idempotency-Key was used for another request: use a new one. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    rotate_webhook_secret: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key makes a repetition the same request, for 24 h */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Id of the resource. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "keep_old_seconds": 60
+                 *     }
+                 */
+                "application/json": components["schemas"]["RotateSecretIn"];
+            };
+        };
+        responses: {
+            /** @description A changed webhook subscription. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "enabled": false,
+                     *       "events": [
+                     *         "experiment.started"
+                     *       ],
+                     *       "failing_since": null,
+                     *       "filters": {
+                     *         "channels": [],
+                     *         "jobs": []
+                     *       },
+                     *       "has_secret": true,
+                     *       "old_secret_until": "2026-03-01T09:30:00Z",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "public_key": null,
+                     *       "replaying": false,
+                     *       "retry": "default",
+                     *       "secret": "whsec_3q2-7wAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                     *       "signature": "v1",
+                     *       "updated_on": "2026-03-01T09:30:00Z",
+                     *       "url": "http://127.0.0.1:8080/hook/changed",
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["WebhookChangedOut"];
+                };
+            };
+            /** @description `malformed`: The request cannot be parsed: correct its form. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `forbidden`: The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `not_found`: There is no such webhook, or no such delivery of it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -24,11 +24,35 @@ pub enum EventType {
     /// A document gave no text.
     #[serde(rename = "extraction.failed")]
     ExtractionFailed,
+    /// A transfer has arrived.
+    #[serde(rename = "transfer.completed")]
+    TransferCompleted,
+    /// A transfer was given up.
+    #[serde(rename = "transfer.failed")]
+    TransferFailed,
+    /// A transfer was cancelled by a user.
+    #[serde(rename = "transfer.cancelled")]
+    TransferCancelled,
+    /// An agent is connected that was away before.
+    #[serde(rename = "agent.online")]
+    AgentOnline,
+    /// An agent has been away for a minute.
+    #[serde(rename = "agent.offline")]
+    AgentOffline,
+    /// Firmware is in force.
+    #[serde(rename = "firmware.completed")]
+    FirmwareCompleted,
+    /// Firmware was not applied.
+    #[serde(rename = "firmware.failed")]
+    FirmwareFailed,
+    /// An error was written to the users' log, other than one about deliveries.
+    #[serde(rename = "log.entry")]
+    LogEntry,
 }
 
 impl EventType {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 15] = [
         Self::SensorReading,
         Self::SensorThresholdExceeded,
         Self::ExperimentStarted,
@@ -36,6 +60,23 @@ impl EventType {
         Self::SystemHealthChanged,
         Self::ExtractionCompleted,
         Self::ExtractionFailed,
+        Self::TransferCompleted,
+        Self::TransferFailed,
+        Self::TransferCancelled,
+        Self::AgentOnline,
+        Self::AgentOffline,
+        Self::FirmwareCompleted,
+        Self::FirmwareFailed,
+        Self::LogEntry,
+    ];
+
+    /// The types that a new rule may publish: those of the specification.
+    pub const OF_RULES: [Self; 5] = [
+        Self::SensorReading,
+        Self::SensorThresholdExceeded,
+        Self::ExperimentStarted,
+        Self::ExperimentStopped,
+        Self::SystemHealthChanged,
     ];
 
     /// The word that clients see.
@@ -48,6 +89,14 @@ impl EventType {
             Self::SystemHealthChanged => "system.health_changed",
             Self::ExtractionCompleted => "extraction.completed",
             Self::ExtractionFailed => "extraction.failed",
+            Self::TransferCompleted => "transfer.completed",
+            Self::TransferFailed => "transfer.failed",
+            Self::TransferCancelled => "transfer.cancelled",
+            Self::AgentOnline => "agent.online",
+            Self::AgentOffline => "agent.offline",
+            Self::FirmwareCompleted => "firmware.completed",
+            Self::FirmwareFailed => "firmware.failed",
+            Self::LogEntry => "log.entry",
         }
     }
 
@@ -68,5 +117,13 @@ mod tests {
             assert_eq!(EventType::parse(known.as_str()), Some(known));
         }
         assert_eq!(EventType::parse("sensor.*"), None);
+    }
+
+    #[test]
+    fn every_type_is_in_the_document_for_receivers() {
+        let document = include_str!("../../../docs/webhooks.md");
+        for known in EventType::ALL {
+            assert!(document.contains(&format!("`{}`", known.as_str())), "{} is missing", known.as_str());
+        }
     }
 }

@@ -11,7 +11,8 @@ mod webhook;
 
 pub use delivery::{
     AttemptResult, Begun, CLAIM_SECONDS, CallbackDelivery, DeliveryBatch, DeliveryBatchCommand,
-    DeliveryBatchEvent, Ended, MAX_ATTEMPTS, NewDelivery, Requeued, Verdict,
+    DeliveryBatchEvent, Ended, MAX_ATTEMPTS, MAX_POSTPONED, MAX_POSTPONEMENT, NewDelivery, Requeued,
+    RetryPolicy, Verdict,
 };
 pub use event_type::EventType;
 pub use health::{Health, HealthCommand, HealthEvent, HealthReport, HealthStatus};
@@ -23,11 +24,13 @@ pub use rule::{
     RuleCommand, RuleEvent, RuleSpec,
 };
 pub use webhook::{
-    NewWebhook, Replay, SecretChange, Webhook, WebhookChanges, WebhookCommand, WebhookEvent, WebhookSpec,
+    EventSubject, KeyChange, NewWebhook, PreviousKeys, Replay, SecretChange, SigningKey, Webhook,
+    WebhookChanges, WebhookCommand, WebhookEvent, WebhookFilters, WebhookSpec,
 };
 
 /// The limits that the rules below keep, for those who describe or check them elsewhere.
 pub mod limits {
     pub use super::delivery::MAX_ATTEMPTS as DELIVERY_ATTEMPTS;
     pub use super::rule::limits::*;
+    pub use super::webhook::MAX_FILTERED;
 }

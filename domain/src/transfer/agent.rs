@@ -1,3 +1,4 @@
+use chrono::{DateTime, Utc};
 use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -6,6 +7,8 @@ use crate::kernel::{AgentId, Claim, ClaimOp, Decider, Rejection, clean_text, req
 
 /// Longest name, in characters.
 pub const MAX_NAME: usize = 255;
+/// Seconds without a session after which an agent counts as offline for webhooks.
+pub const ABSENCE_SECONDS: i64 = 60;
 /// Longest description of an agent, a token or a job, in characters.
 pub const MAX_DESCRIPTION: usize = 2000;
 
@@ -79,6 +82,9 @@ pub struct Agent {
     session: Option<Uuid>,
     #[serde(default)]
     warning: Option<String>,
+    /// Whether it has connected, and was not away for long since.
+    #[serde(default)]
+    is_online: bool,
 }
 
 /// A new agent.
@@ -121,6 +127,11 @@ pub enum AgentCommand {
         /// Why, for people.
         reason: String,
     },
+    /// It has been away for [`ABSENCE_SECONDS`]; ignored when it has connected again.
+    ReportAbsence {
+        /// When its session ended.
+        since: DateTime<Utc>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +152,9 @@ pub enum AgentEvent {
         session: Uuid,
         /// How it is connected.
         transport: TransportMode,
+        /// Whether it had never connected before, or had been away for long.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        was_away: bool,
     },
     /// The machine is described differently than before.
     AgentDescribed(AgentSystem),
@@ -156,6 +170,11 @@ pub enum AgentEvent {
         /// Why, for people.
         reason: String,
     },
+    /// It has been without a session for [`ABSENCE_SECONDS`].
+    AgentWentOffline {
+        /// When its session ended.
+        since: DateTime<Utc>,
+    },
 }
 
 impl DomainEvent for AgentEvent {
@@ -168,6 +187,7 @@ impl DomainEvent for AgentEvent {
             Self::AgentDescribed(_) => "agent_described",
             Self::AgentWarningChanged { .. } => "agent_warning_changed",
             Self::AgentDisconnected { .. } => "agent_disconnected",
+            Self::AgentWentOffline { .. } => "agent_went_offline",
         }
         .to_owned()
     }
@@ -192,7 +212,7 @@ pub(super) fn jobs_of_agent(agent: AgentId) -> String {
 impl Decider for Agent {
     const TYPE: &'static str = "agent";
     const CONTEXT: &'static str = "transfer";
-    const STATE_VERSION: i32 = 1;
+    const STATE_VERSION: i32 = 2;
     type Command = AgentCommand;
     type Event = AgentEvent;
 
@@ -210,7 +230,7 @@ impl Decider for Agent {
             AgentCommand::Delete => Ok(vec![AgentEvent::AgentDeleted { name: profile.name.clone() }]),
             AgentCommand::Connect { session, .. } if self.session == Some(session) => Ok(Vec::new()),
             AgentCommand::Connect { session, transport } => {
-                Ok(vec![AgentEvent::AgentConnected { session, transport }])
+                Ok(vec![AgentEvent::AgentConnected { session, transport, was_away: !self.is_online }])
             }
             AgentCommand::Describe(system) => {
                 let system = system.completed_by(&self.system);
@@ -223,6 +243,10 @@ impl Decider for Agent {
             AgentCommand::Disconnect { session, reason } => {
                 Ok(vec![AgentEvent::AgentDisconnected { session, reason }])
             }
+            AgentCommand::ReportAbsence { since } if self.is_online && self.session.is_none() => {
+                Ok(vec![AgentEvent::AgentWentOffline { since }])
+            }
+            AgentCommand::ReportAbsence { .. } => Ok(Vec::new()),
         }
     }
 
@@ -231,10 +255,13 @@ impl Decider for Agent {
             AgentEvent::AgentCreated(new) => self.profile = Some(new.profile),
             AgentEvent::AgentUpdated(profile) => self.profile = Some(profile),
             AgentEvent::AgentDeleted { .. } => *self = Self::default(),
-            AgentEvent::AgentConnected { session, .. } => self.session = Some(session),
+            AgentEvent::AgentConnected { session, .. } => {
+                (self.session, self.is_online) = (Some(session), true)
+            }
             AgentEvent::AgentDescribed(system) => self.system = system,
             AgentEvent::AgentWarningChanged { warning } => self.warning = warning,
             AgentEvent::AgentDisconnected { .. } => self.session = None,
+            AgentEvent::AgentWentOffline { .. } => self.is_online = false,
         }
     }
 
@@ -295,10 +322,42 @@ mod tests {
         let (old, new) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let mut agent = agent();
         for session in [old, new] {
-            agent.evolve(AgentEvent::AgentConnected { session, transport: TransportMode::Websocket });
+            connect(&mut agent, session);
         }
         let late = AgentCommand::Disconnect { session: old, reason: "closed".into() };
         assert_eq!(agent.decide(late).unwrap(), vec![]);
+    }
+
+    /// Whether it had been away.
+    fn connect(agent: &mut Agent, session: Uuid) -> bool {
+        let events = agent.decide(AgentCommand::Connect { session, transport: TransportMode::Websocket });
+        let events = events.unwrap();
+        let [AgentEvent::AgentConnected { was_away, .. }] = events.as_slice() else { panic!("{events:?}") };
+        let was_away = *was_away;
+        events.into_iter().for_each(|event| agent.evolve(event));
+        was_away
+    }
+
+    #[test]
+    fn an_absence_is_reported_once_and_ends_with_a_session() {
+        let [one, two, three] = [1, 2, 3].map(Uuid::from_u128);
+        let since = DateTime::UNIX_EPOCH;
+        let run = |agent: &mut Agent, command: AgentCommand| {
+            let events = agent.decide(command).unwrap();
+            events.iter().for_each(|event| agent.evolve(event.clone()));
+            events.len()
+        };
+        let disconnect = |session| AgentCommand::Disconnect { session, reason: "closed".into() };
+        let absence = || AgentCommand::ReportAbsence { since };
+        let mut agent = agent();
+        assert_eq!(run(&mut agent, absence()), 0, "it was never there");
+        assert!(connect(&mut agent, one));
+        assert_eq!(run(&mut agent, absence()), 0, "it is connected");
+        run(&mut agent, disconnect(one));
+        assert!(!connect(&mut agent, two), "it was away for a moment");
+        run(&mut agent, disconnect(two));
+        assert_eq!([run(&mut agent, absence()), run(&mut agent, absence())], [1, 0]);
+        assert!(connect(&mut agent, three));
     }
 
     #[test]

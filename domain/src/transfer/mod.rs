@@ -9,7 +9,8 @@ mod schedule;
 mod transfer;
 
 pub use agent::{
-    Agent, AgentCommand, AgentEvent, AgentProfile, AgentSystem, AgentType, NewAgent, TransportMode,
+    ABSENCE_SECONDS, Agent, AgentCommand, AgentEvent, AgentProfile, AgentSystem, AgentType, NewAgent,
+    TransportMode,
 };
 pub use agent_token::{AgentToken, AgentTokenCommand, AgentTokenEvent, NewAgentToken};
 pub use job::{AgentRef, Job, JobCommand, JobEvent, JobSpec, JobType, NewJob, Overlap, Retry, SkipReason};

@@ -44,7 +44,7 @@ pub(crate) struct DeliveryOut {
     /// `pending`, `delivered`, `failed` (another attempt follows) or `dead_letter`.
     #[schema(value_type = crate::openapi::DeliveryStatus)]
     status: String,
-    /// Attempts that have ended, at most 3.
+    /// Attempts that have ended, without those that the receiver postponed: at most 3, or 10 with `retry: standard`.
     attempts: i32,
     /// What went wrong last; null after a success.
     last_error: Option<String>,
@@ -178,7 +178,7 @@ pub(crate) async fn get(
     Ok(Json(DeliveryDetailOut { delivery, body, attempt_log }))
 }
 
-/// Deliver again what was delivered or given up, with up to three new attempts.
+/// Deliver again what was delivered or given up, with attempts of its own as many as at first.
 #[utoipa::path(post, path = "/api/v1/webhooks/{id}/deliveries/{did}/redeliver", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), ("did" = String, Path,)),
     operation_id = "redeliver",
     responses((status = 200, body = DeliveryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut)))]

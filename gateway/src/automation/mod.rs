@@ -2,9 +2,11 @@
 
 mod backtest;
 mod deliveries;
+mod event_types;
 mod rule_history;
 mod rules;
 mod webhook_history;
+mod webhook_keys;
 mod webhook_trials;
 mod webhooks;
 
@@ -15,7 +17,11 @@ use crate::{policy::Policy, routes::Routes};
 
 /// Limits that the description of the interface shows.
 pub(crate) mod limits {
-    pub(crate) use super::{backtest::MAX_FIRINGS, webhook_trials::SHOWN, webhooks::MAX_SECRET};
+    pub(crate) use super::{
+        backtest::MAX_FIRINGS,
+        webhook_keys::{MAX_KEEP_SECONDS, MAX_SECRET},
+        webhook_trials::SHOWN,
+    };
 }
 
 /// The routes of automation.
@@ -30,6 +36,8 @@ pub(crate) fn routes() -> Routes {
         .with(READ, routes!(backtest::backtest_draft))
         .routes(routes!(webhooks::list, webhooks::create))
         .routes(routes!(webhooks::get, webhooks::update, webhooks::delete))
+        .routes(routes!(event_types::list))
+        .routes(routes!(webhook_keys::rotate))
         .routes(routes!(webhook_history::history))
         .routes(routes!(webhook_history::restore))
         .routes(routes!(webhook_trials::test))

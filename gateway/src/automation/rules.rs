@@ -83,7 +83,7 @@ pub(crate) struct RuleIn {
     #[schema(value_type = crate::openapi::ActionType)]
     action_type: ActionType,
     /// Required by `webhook`: the event type that is dispatched.
-    #[schema(value_type = Option<crate::openapi::WebhookEvent>)]
+    #[schema(value_type = Option<crate::openapi::RuleWebhookEvent>)]
     webhook_event_type: Option<EventType>,
     /// Least time between two firings, 60 if absent; with 0 it fires on every datapoint that matters.
     #[schema(value_type = Option<u32>)]
@@ -103,7 +103,7 @@ impl RuleIn {
                 threshold: self.threshold.get(),
                 threshold_high: self.threshold_high.map(Numeric::get),
             },
-            action: RuleAction::of(self.action_type, self.webhook_event_type)?,
+            action: RuleAction::of(self.action_type, self.webhook_event_type)?.permitted()?,
             cooldown_seconds: self.cooldown_seconds.map_or(DEFAULT_COOLDOWN, Numeric::get),
             enabled: self.enabled.unwrap_or(true),
         };

@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State, response::Response};
 use serde_json::{Value, json};
-use signalbox_domain::automation::{EventType, SecretChange, Webhook, WebhookChanges, WebhookCommand};
+use signalbox_domain::automation::{EventType, Webhook, WebhookChanges, WebhookCommand};
 use signalbox_projections::{
     automation::WebhookRow,
     register::{self, Resource},
@@ -51,7 +51,7 @@ fn shown(row: WebhookRow) -> Option<Value> {
     Some(shown)
 }
 
-/// Make a webhook subscription what it was in an earlier version. Its secret stays as it is.
+/// Make a webhook subscription what it was in an earlier version. Its secret and keys stay as they are.
 #[utoipa::path(post, path = "/api/v1/webhooks/{id}/restore", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), request_body = RestoreIn, operation_id = "restore_webhook",
     responses((status = 200, body = WebhookOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
@@ -66,10 +66,12 @@ pub(crate) async fn restore(
     let key = find(&state, &id).await?.id;
     let then: WebhookRow = earlier(&state, "Webhook", key, wanted).await?;
     let changes = WebhookChanges {
+        retry: Some(then.retry()),
         url: Some(then.url),
-        secret: SecretChange::Keep,
         events: Some(then.events.iter().filter_map(|word| EventType::parse(word)).collect()),
         enabled: Some(then.enabled),
+        filters: Some(then.filters.0),
+        ..WebhookChanges::default()
     };
     let metadata = restoring(context.metadata(user.actor(), "restore webhook"), wanted);
     let written = state.write::<Webhook>(key, version, &metadata, &WebhookCommand::Change(changes)).await?;

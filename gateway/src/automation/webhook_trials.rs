@@ -13,7 +13,7 @@ use signalbox_domain::{
 use signalbox_event_store::{head_position, position_before, read_all_with};
 use signalbox_projections::automation::{
     deliveries,
-    outgoing::{Background, PUBLISHED},
+    outgoing::{Background, Outgoing, PUBLISHED},
     past_delivery,
 };
 use utoipa::ToSchema;
@@ -151,9 +151,9 @@ pub(crate) async fn dry_run(
     in_order(from, wanted.to)?;
     let webhook = webhooks::find(&state, &id).await?;
     let (mut after, last) = stretch(&state, from, wanted.to).await?;
-    let lists = |event: EventType| match &wanted.events {
-        Some(events) => events.contains(&event),
-        None => webhook.events.iter().any(|word| word == event.as_str()),
+    let lists = |event: &Outgoing| match &wanted.events {
+        Some(events) => events.contains(&event.event_type) && webhook.filters.pass(event.subject),
+        None => webhook.receives(event.event_type.as_str(), event.subject),
     };
     let end = last.min(after + LOOKED_AT);
     let mut out = DryRunOut { matched: 0, complete: end == last, data: Vec::new() };
@@ -168,7 +168,7 @@ pub(crate) async fn dry_run(
         for recorded in events.iter().filter(|event| !event.payload.is_null()) {
             // An event that cannot be read is not sent either.
             let published = background.outgoing(recorded).ok().flatten();
-            let Some(event) = published.filter(|event| lists(event.event_type)) else { continue };
+            let Some(event) = published.filter(lists) else { continue };
             out.matched += 1;
             if out.data.len() < SHOWN {
                 out.data.push(DryRunEventOut {

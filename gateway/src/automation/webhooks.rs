@@ -2,8 +2,11 @@ use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
-    automation::{EventType, NewWebhook, SecretChange, Webhook, WebhookChanges, WebhookCommand, WebhookSpec},
-    kernel::clean_text,
+    automation::{
+        EventType, KeyChange, NewWebhook, RetryPolicy, SecretChange, Webhook, WebhookChanges, WebhookCommand,
+        WebhookFilters, WebhookSpec,
+    },
+    kernel::{ChannelId, clean_text},
 };
 use signalbox_egress::Target;
 use signalbox_projections::{
@@ -14,8 +17,8 @@ use signalbox_projections::{
     register::At,
 };
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
+use super::webhook_keys::{NewSecret, Scheme, WebhookChangedOut, changed, key_change, one_of, valid_secret};
 use crate::{
     answer::{self, Page, StatusOut},
     auth::Admin,
@@ -28,9 +31,6 @@ use crate::{
     target,
 };
 
-/// Longest secret, in characters.
-pub(crate) const MAX_SECRET: usize = 255;
-
 /// A webhook subscription.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookOut {
@@ -41,8 +41,19 @@ pub(crate) struct WebhookOut {
     #[schema(value_type = Vec<crate::openapi::WebhookEvent>)]
     events: Vec<String>,
     enabled: bool,
-    /// Whether deliveries are signed; the secret itself is never shown.
+    /// Whether there is a secret, which signs deliveries; it is not shown again.
     has_secret: bool,
+    /// Scheme of `webhook-signature`: `v1` by the secret, or `v1a` by a key pair of the subscription.
+    #[schema(value_type = crate::openapi::WebhookSignature)]
+    signature: &'static str,
+    /// The public key that verifies `v1a` signatures (`whpk_` and base64); null with `v1`.
+    public_key: Option<String>,
+    /// Until when the secret and key before the last rotation sign too; null if there are none.
+    old_secret_until: Option<DateTime<Utc>>,
+    /// When failed attempts are repeated.
+    #[schema(value_type = crate::openapi::WebhookRetry)]
+    retry: String,
+    filters: WebhookFiltersOut,
     /// Since when every attempt has failed; null while it works.
     failing_since: Option<DateTime<Utc>>,
     /// Whether past events are being delivered.
@@ -53,13 +64,53 @@ pub(crate) struct WebhookOut {
     updated_on: DateTime<Utc>,
 }
 
+/// Which events of the subscribed types are delivered. Each list limits events of its kind alone, and an empty one limits none.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WebhookFiltersOut {
+    /// Of events about a channel, those about these channels (`sensor.*`, and all that rules publish).
+    channels: Vec<String>,
+    /// Of `transfer.*`, those of these jobs.
+    jobs: Vec<i64>,
+}
+
+/// Which events of the subscribed types are delivered; an absent list limits nothing.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WebhookFiltersIn {
+    /// Public ids of events (channels), at most 100.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    channels: Vec<ChannelId>,
+    /// Ids of jobs, at most 100.
+    #[serde(default)]
+    jobs: Vec<i64>,
+}
+
+impl From<WebhookFiltersIn> for WebhookFilters {
+    fn from(WebhookFiltersIn { channels, jobs }: WebhookFiltersIn) -> Self {
+        Self { channels, jobs }
+    }
+}
+
 /// A new webhook subscription.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct WebhookIn {
     /// Begins with http:// or https://, at most 2048 characters; unique.
     url: String,
-    /// Signs deliveries, at most 255 characters.
+    /// Signs deliveries, at most 255 characters; `whsec_` and base64, to be verified by libraries of Standard Webhooks.
     secret: Option<String>,
+    /// Make a secret, in place of one that is given; the answer shows it this once. False if absent.
+    #[serde(default)]
+    generate_secret: bool,
+    /// `v1` if absent; `v1a` makes a key pair, whose public key is shown.
+    #[schema(value_type = Option<crate::openapi::WebhookSignature>)]
+    signature: Option<Scheme>,
+    /// `default` if absent: three attempts, 2 s and 4 s apart. `standard`: ten attempts within days, and the receiver may
+    /// postpone them by `Retry-After` or end the subscription by 410.
+    #[schema(value_type = Option<crate::openapi::WebhookRetry>)]
+    retry: Option<RetryPolicy>,
+    /// No limits, if absent.
+    filters: Option<WebhookFiltersIn>,
     /// What it is told of, at least one.
     #[schema(value_type = Vec<crate::openapi::WebhookEvent>)]
     events: Vec<EventType>,
@@ -76,6 +127,19 @@ pub(crate) struct WebhookChangesIn {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
     secret: Option<Option<String>>,
+    /// Make a secret, in place of one that is given; the answer shows it this once. The one before is void at once.
+    #[serde(default)]
+    generate_secret: bool,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<crate::openapi::WebhookSignature>, nullable = false)]
+    signature: Option<Scheme>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<crate::openapi::WebhookRetry>, nullable = false)]
+    retry: Option<RetryPolicy>,
+    /// In place of all that there are.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
+    filters: Option<WebhookFiltersIn>,
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Option<Vec<crate::openapi::WebhookEvent>>, nullable = false)]
     events: Option<Vec<EventType>>,
@@ -92,6 +156,12 @@ pub(crate) struct WebhookCreatedOut {
     message: &'static str,
     #[serde(flatten)]
     webhook: WebhookOut,
+    /// The secret that was made; shown this once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+    /// Faults of the secret for some receivers, in sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 /// Which webhook subscriptions are listed.
@@ -146,15 +216,23 @@ pub(crate) async fn create(
     context: RequestContext,
     JsonBody(webhook): JsonBody<WebhookIn>,
 ) -> Result<Response, Problem> {
-    let sealed_secret = match valid_secret(webhook.secret)? {
-        Some(secret) => Some(seal(&state, context.resource, &secret)?),
-        None => None,
+    let given = valid_secret(webhook.secret)?;
+    one_of(given.as_ref(), webhook.generate_secret)?;
+    let (url, id) = (valid_url(&webhook.url)?, context.resource);
+    let secret = NewSecret::of(&state, &context, id, given, webhook.generate_secret).await?;
+    let key = match key_change(&state, &context, id, webhook.signature).await? {
+        KeyChange::Provide(key) => Some(key),
+        KeyChange::Keep | KeyChange::Clear => None,
     };
     let spec = WebhookSpec {
-        url: valid_url(&webhook.url)?,
-        sealed_secret,
+        url,
+        sealed_secret: secret.as_ref().map(|secret| secret.sealed.clone()),
+        key,
+        previous: None,
         events: webhook.events,
         enabled: webhook.enabled.unwrap_or(true),
+        retry: webhook.retry.unwrap_or_default(),
+        filters: webhook.filters.map(Into::into).unwrap_or_default(),
     };
     let command = WebhookCommand::Create(NewWebhook { owner: user.id, spec });
     let metadata = context.metadata(user.actor(), "create webhook");
@@ -164,14 +242,17 @@ pub(crate) async fn create(
     let out = WebhookCreatedOut {
         status: "success",
         message: "Webhook successfully created.",
+        warnings: NewSecret::warnings(secret.as_ref()),
+        secret: NewSecret::shown(secret, &state, &row).await?,
         webhook: row.into(),
     };
-    Ok(answer::created(written, &location, version, &out))
+    let response = answer::created(written, &location, version, &out);
+    Ok(if out.secret.is_some() { answer::unstored(response) } else { response })
 }
 
 /// Change a webhook subscription. What waits for it goes to the new url, signed with the new secret.
 #[utoipa::path(put, path = "/api/v1/webhooks/{id}", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), request_body = WebhookChangesIn, operation_id = "update_webhook",
-    responses((status = 200, body = WebhookOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+    responses((status = 200, body = WebhookChangedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
     State(state): State<AppState>,
@@ -182,26 +263,36 @@ pub(crate) async fn update(
     JsonBody(changes): JsonBody<WebhookChangesIn>,
 ) -> Result<Response, Problem> {
     let url = changes.url.as_deref().map(valid_url).transpose()?;
-    let secret = changes.secret.map(valid_secret).transpose()?;
-    let changes =
-        WebhookChanges { url, secret: SecretChange::Keep, events: changes.events, enabled: changes.enabled };
+    let given = changes.secret.map(valid_secret).transpose()?;
+    one_of(given.as_ref().and_then(Option::as_ref), changes.generate_secret)?;
+    let (generate, scheme) = (changes.generate_secret, changes.signature);
+    let changes = WebhookChanges {
+        url,
+        events: changes.events,
+        enabled: changes.enabled,
+        retry: changes.retry,
+        filters: changes.filters.map(Into::into),
+        ..WebhookChanges::default()
+    };
     let row = find(&state, &id).await.map_err(|missing| {
         let change = WebhookCommand::Change(changes.clone());
         judged::<Webhook>(missing, [examples::webhook(), change])
     })?;
-    let secret = match secret {
+    let is_cleared = given == Some(None);
+    let secret = NewSecret::of(&state, &context, row.id, given.flatten(), generate).await?;
+    let change = match &secret {
+        Some(secret) => SecretChange::Seal(secret.sealed.clone()),
+        None if is_cleared => SecretChange::Clear,
         None => SecretChange::Keep,
-        Some(None) => SecretChange::Clear,
-        Some(Some(secret)) => SecretChange::Seal(seal(&state, row.id, &secret)?),
     };
-    let changes = WebhookChanges { secret, ..changes };
+    let key = key_change(&state, &context, row.id, scheme).await?;
+    let changes = WebhookChanges { secret: change, key, ..changes };
     let metadata = context.metadata(user.actor(), "change webhook");
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = WebhookCommand::Change(changes);
     let written = state.write::<Webhook>(row.id, version, &metadata, &command).await?;
     let row = find_at(&state, &id, written.unseen).await?;
-    let version = row.version;
-    Ok(answer::changed(written, version, &WebhookOut::from(row)))
+    changed(&state, written, row, secret).await
 }
 
 /// Delete a webhook subscription with its deliveries; what waits for it is not delivered any more.
@@ -242,25 +333,16 @@ fn valid_url(text: &str) -> Result<String, Problem> {
     }
 }
 
-/// An empty secret means no secret. It is not trimmed: receivers compare every character.
-fn valid_secret(secret: Option<String>) -> Result<Option<String>, Problem> {
-    let secret = secret.filter(|secret| !secret.is_empty());
-    match &secret {
-        Some(text) if text.contains('\0') => Err(Problem::field("secret", "must not contain NUL characters")),
-        Some(text) if text.chars().count() > MAX_SECRET => {
-            Err(Problem::field("secret", format!("must be at most {MAX_SECRET} characters long")))
-        }
-        _ => Ok(secret),
-    }
-}
-
-fn seal(state: &Gateway, webhook: Uuid, secret: &str) -> Result<String, Problem> {
-    state.sealer.seal(webhook, secret).map_err(|error| Problem::internal(&error))
-}
-
 impl From<WebhookRow> for WebhookOut {
     fn from(row: WebhookRow) -> Self {
+        let WebhookFilters { channels, jobs } = row.filters.0.clone();
+        let scheme = if row.sealed_key.is_some() { Scheme::V1a } else { Scheme::V1 };
         Self {
+            signature: scheme.as_str(),
+            old_secret_until: row.previous.as_ref().map(|previous| previous.until),
+            filters: WebhookFiltersOut { channels: channels.iter().map(ToString::to_string).collect(), jobs },
+            public_key: row.public_key.clone(),
+            retry: row.retry.clone(),
             public_id: row.id.to_string(),
             replaying: row.replay().is_some(),
             url: row.url,

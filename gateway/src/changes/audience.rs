@@ -5,7 +5,7 @@ use uuid::Uuid;
 use crate::auth::CurrentUser;
 
 /// Types of resources that clients are notified of. The others, such as login sessions, are shown by no route.
-pub(super) const TYPES: [&str; 17] = [
+pub(crate) const TYPES: [&str; 17] = [
     "agent",
     "agent_token",
     "api_token",
@@ -79,10 +79,14 @@ pub(super) fn name(stream: &ChangedStream) -> Option<(&'static str, String)> {
 
 #[cfg(test)]
 mod tests {
+    use std::{collections::BTreeSet, fs, path::Path};
+
     use signalbox_projections::context_of;
 
     use super::*;
     use crate::auth::Credential;
+
+    const SHOWN_BY_NO_ROUTE: [&str; 3] = ["health", "reading", "session"];
 
     fn stream(kind: &str, owner: Option<Uuid>) -> ChangedStream {
         ChangedStream {
@@ -95,6 +99,17 @@ mod tests {
             webhook: None,
             is_shared: false,
         }
+    }
+
+    /// The golden files name every aggregate of the domain.
+    #[test]
+    fn every_aggregate_is_shown_or_listed_as_shown_by_no_route() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../infra/event_store/tests/golden");
+        let folders = fs::read_dir(golden).unwrap();
+        let aggregates: BTreeSet<_> =
+            folders.map(|folder| folder.unwrap().file_name().into_string().unwrap()).collect();
+        let decided = TYPES.into_iter().chain(SHOWN_BY_NO_ROUTE).map(str::to_owned);
+        assert_eq!(decided.collect::<BTreeSet<_>>(), aggregates);
     }
 
     fn user(id: u128, role: Role) -> CurrentUser {

@@ -6,7 +6,10 @@ mod stream;
 
 use utoipa_axum::routes;
 
-pub(crate) use self::feed::{ChangeFeed, follow};
+pub(crate) use self::{
+    audience::TYPES,
+    feed::{ChangeFeed, follow},
+};
 use crate::{policy::Policy, routes::Routes};
 
 /// The route of the live stream.

@@ -70,7 +70,11 @@ pub(crate) fn secret<T: Serialize>(
     location: Option<&str>,
     body: &T,
 ) -> Response {
-    let mut response = written(done, status, location, body);
+    unstored(written(done, status, location, body))
+}
+
+/// `response`, which shows a secret: it is not kept for repetitions of the request.
+pub(crate) fn unstored(mut response: Response) -> Response {
     response.extensions_mut().insert(NotStored);
     response
 }

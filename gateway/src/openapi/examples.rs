@@ -1,4 +1,5 @@
-//! An example of each operation's request and answer, recorded from the tests by `make examples`.
+//! An example of each operation's request and answer: recorded from the tests by `make examples`, or written by hand where
+//! no test shows a good one.
 
 use std::sync::LazyLock;
 

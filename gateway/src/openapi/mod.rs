@@ -33,6 +33,8 @@ use crate::{
 };
 
 const DESCRIPTION: &str = "/api/openapi.json";
+/// Types of bodies that consist of bytes alone.
+const BYTES: [&str; 2] = ["application/octet-stream", "application/x-tar"];
 
 /// What the description says of the whole.
 #[derive(OpenApi)]
@@ -174,6 +176,7 @@ fn finish(document: utoipa::openapi::OpenApi) -> Value {
     limits::describe(&mut document);
     let texts = success_texts(&document);
     walk::operations(&mut document, |mut operation| {
+        describe_bytes(&mut operation);
         describe_successes(&mut operation, &texts);
         errors::describe(&mut operation);
         examples::show(&mut operation);
@@ -207,6 +210,20 @@ fn share_entries(document: &mut Value) {
 fn success_texts(document: &Value) -> Map<String, Value> {
     let schemas = document["components"]["schemas"].as_object().into_iter().flatten();
     schemas.map(|(name, schema)| (name.clone(), schema["description"].clone())).collect()
+}
+
+/// Describes bodies of bytes as binary; from their type they are arrays of numbers.
+fn describe_bytes(operation: &mut walk::Operation<'_>) {
+    let describe = |body: &mut Value| {
+        for (media, content) in body.get_mut("content").and_then(Value::as_object_mut).into_iter().flatten() {
+            if BYTES.contains(&media.as_str()) {
+                content["schema"] = serde_json::json!({"type": "string", "format": "binary"});
+            }
+        }
+    };
+    operation.value.get_mut("requestBody").into_iter().for_each(describe);
+    let answers = operation.value.get_mut("responses").and_then(Value::as_object_mut);
+    answers.into_iter().flatten().map(|(_, answer)| answer).for_each(describe);
 }
 
 /// Describes answers without a text of their own by what they carry.

@@ -86,6 +86,14 @@ word_sets! {
     ActionType = of::<automation::ActionType>();
     /// Events that webhooks can subscribe to.
     WebhookEvent = of::<automation::EventType>();
+    /// Events that a new rule may dispatch.
+    RuleWebhookEvent = automation::EventType::OF_RULES.map(automation::EventType::as_str);
+    /// When failed attempts are repeated: `default` within seconds, `standard` within days.
+    WebhookRetry = of::<automation::RetryPolicy>();
+    /// Signature of deliveries after Standard Webhooks: HMAC-SHA256, or ed25519.
+    WebhookSignature = ["v1", "v1a"];
+    /// Filter of a webhook subscription.
+    WebhookFilter = ["channels", "jobs"];
     /// State of a delivery; `failed` when another attempt follows, `dead_letter` when none does.
     DeliveryStatus = ["pending", "delivered", "failed", "dead_letter"];
     /// Direction of a plugin's channel, seen from the service.
@@ -126,10 +134,7 @@ word_sets! {
     /// In which order events of the log are listed.
     LogOrder = ["newest", "oldest"];
     /// Kind of a changed resource.
-    ChangedResource = [
-        "agent", "agent_token", "api_token", "channel", "dashboard", "delivery", "experiment", "extraction_job",
-        "firmware", "job", "log_entry", "plugin_instance", "plugin_package", "rule", "transfer", "user", "webhook",
-    ];
+    ChangedResource = crate::changes::TYPES;
     /// How an event of the log ends something.
     Outcome = ["succeeded", "failed", "cancelled", "retried"];
 }

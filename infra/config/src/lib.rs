@@ -17,7 +17,7 @@ pub use load::ConfigError;
 pub use secret::Secret;
 pub use sections::{
     Database, Egress, Firmware, Limits, Log, LogFormat, Monitoring, Nats, Plugins, Sandbox, Server,
-    Telemetry, Transfer,
+    Telemetry, Transfer, Webhooks,
 };
 pub use storage::Storage;
 
@@ -43,6 +43,8 @@ pub struct Config {
     pub transfer: Transfer,
     /// Channels and datapoints.
     pub monitoring: Monitoring,
+    /// Deliveries of webhooks.
+    pub webhooks: Webhooks,
     /// Requests to addresses that users name.
     pub egress: Egress,
     /// Documents.

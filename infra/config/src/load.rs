@@ -80,6 +80,9 @@ impl Config {
         if !(0.0..=1.0).contains(&self.telemetry.sample_ratio) {
             return Err(invalid("telemetry.sample_ratio must be a number from 0 to 1"));
         }
+        if self.webhooks.concurrent_requests > 1000 {
+            return Err(invalid("webhooks.concurrent_requests must be at most 1000"));
+        }
         let positive = [
             ("server.max_connections_per_address", self.server.max_connections_per_address),
             ("server.max_connections_per_agent_address", self.server.max_connections_per_agent_address),
@@ -98,6 +101,8 @@ impl Config {
             ("limits.logins_per_account", self.limits.logins_per_account),
             ("limits.logins_per_address", self.limits.logins_per_address),
             ("limits.anonymous_extractions_per_minute", self.limits.anonymous_extractions_per_minute),
+            ("webhooks.concurrent_requests", self.webhooks.concurrent_requests),
+            ("webhooks.concurrent_per_subscription", self.webhooks.concurrent_per_subscription),
             ("extraction.max_megapixels", self.extraction.max_megapixels),
             ("extraction.max_open_jobs", self.extraction.max_open_jobs),
             ("extraction.result_hours", self.extraction.result_hours),

@@ -119,6 +119,16 @@ pub struct Egress {
     pub allowed_networks: Vec<String>,
 }
 
+/// Deliveries of webhooks.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Webhooks {
+    /// Requests in progress in the whole installation.
+    pub concurrent_requests: u32,
+    /// Requests in progress for one subscription.
+    pub concurrent_per_subscription: u32,
+}
+
 /// Packages of plugins.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]

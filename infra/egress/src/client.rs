@@ -92,11 +92,25 @@ impl Egress {
         headers: HeaderMap,
         body: Vec<u8>,
     ) -> Result<StatusCode, EgressError> {
+        self.post_for_head(target, headers, body).await.map(|(status, _)| status)
+    }
+
+    /// Like [`Egress::post`]; returns the headers of the answer too.
+    ///
+    /// # Errors
+    /// As [`Egress::post`].
+    #[boxed]
+    pub async fn post_for_head(
+        &self,
+        target: &Target,
+        headers: HeaderMap,
+        body: Vec<u8>,
+    ) -> Result<(StatusCode, HeaderMap), EgressError> {
         let request = self.client.post(target.url()).headers(headers).body(body);
-        let answer = self.send(target, request).await?;
-        let status = answer.status();
+        let mut answer = self.send(target, request).await?;
+        let head = (answer.status(), std::mem::take(answer.headers_mut()));
         discard(answer).await;
-        Ok(status)
+        Ok(head)
     }
 
     /// Sends a GET request to `target`. The caller reads the body, and limits its size and total time.

@@ -70,3 +70,51 @@ pub(crate) async fn days(connection: &mut PgConnection, table: &str) -> Result<V
     .fetch_all(connection)
     .await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs, path::Path};
+
+    use super::*;
+
+    /// Tables that are derived, or of use to the processes of one system alone.
+    const NOT_CARRIED: [&str; 22] = [
+        "log_chain",
+        "log_index",
+        "log_index_progress",
+        "ops.agent_requests",
+        "ops.anonymous_jobs",
+        "ops.datapoint_traces",
+        "ops.extraction_cache",
+        "ops.fault_checks",
+        "ops.fault_entries",
+        "ops.faults",
+        "ops.idempotent_requests",
+        "ops.login_codes",
+        "ops.plugin_claims",
+        "ops.retention_runs",
+        "ops.rule_evaluators",
+        "ops.signing_keys",
+        "ops.snapshot_holders",
+        "ops.staged_files",
+        "ops.sweep_clock",
+        "ops.transfer_legs",
+        "ops.unreadable_rows",
+        "snapshots",
+    ];
+
+    /// Read models, in `read`, are derived.
+    #[test]
+    fn every_table_of_the_migrations_is_carried_or_listed_as_not() {
+        let migrations = Path::new(env!("CARGO_MANIFEST_DIR")).join("../database/migrations");
+        let mut made = BTreeSet::new();
+        for file in fs::read_dir(migrations).unwrap() {
+            let text = fs::read_to_string(file.unwrap().path()).unwrap();
+            let names = text.lines().filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split(' ').next());
+            made.extend(names.filter(|name| !name.starts_with("read.")).map(str::to_owned));
+        }
+        let carried = TABLES.iter().map(|table| table.name);
+        let decided = carried.chain(NOT_CARRIED);
+        assert_eq!(decided.map(str::to_owned).collect::<BTreeSet<_>>(), made);
+    }
+}

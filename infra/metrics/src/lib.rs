@@ -419,5 +419,9 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
+        let document = include_str!("../../../docs/metrics.md");
+        for name in text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next()) {
+            assert!(document.contains(&format!("`{name}")), "{name} is not in docs/metrics.md");
+        }
     }
 }

@@ -248,13 +248,17 @@ impl Changed<'_> {
         let ended_at = result.started_at + TimeDelta::milliseconds(result.duration_ms.into());
         self.note_health(webhook, result.error.is_none(), ended_at, recorded.position);
         let Some(row) = self.deliveries.change(result.id.0) else { return };
-        row.attempts = i32::try_from(attempt).unwrap_or(i32::MAX);
+        let counted = match verdict {
+            Verdict::Retry { postponed: true, .. } => attempt.saturating_sub(1),
+            _ => attempt,
+        };
+        row.attempts = i32::try_from(counted).unwrap_or(i32::MAX);
         row.response_code = result.status.map(i32::from);
         row.last_error.clone_from(&result.error);
         row.updated_at = recorded.recorded_at;
         let (status, due_at) = match verdict {
             Verdict::Delivered => ("delivered", None),
-            Verdict::Retry { due_at } => ("failed", Some(due_at)),
+            Verdict::Retry { due_at, .. } => ("failed", Some(due_at)),
             Verdict::DeadLetter => ("dead_letter", None),
         };
         row.status = status.to_owned();

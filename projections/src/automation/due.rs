@@ -2,15 +2,15 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_boxed::boxed;
-use signalbox_domain::automation::CLAIM_SECONDS;
-use sqlx::{FromRow, PgPool};
+use signalbox_domain::automation::{CLAIM_SECONDS, PreviousKeys, RetryPolicy};
+use sqlx::{FromRow, PgPool, types::Json};
 use uuid::Uuid;
 
 /// A claim that has not lapsed.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct LiveClaim {
     /// The batch of the claim.
-    pub consignment_id: Uuid,
+    pub batch_id: Uuid,
     pub webhook_id: Uuid,
 }
 
@@ -24,10 +24,23 @@ pub struct DueBatch {
     pub url: String,
     /// The signing secret, encrypted.
     pub sealed_secret: Option<String>,
+    /// The private key that signs in place of the secret, encrypted.
+    pub sealed_key: Option<String>,
+    /// The replaced secret and key.
+    pub previous: Option<Json<PreviousKeys>>,
+    /// When failed attempts are repeated: `default` or `standard`.
+    pub retry: String,
     /// Whether the address of this machine itself is refused to them.
     pub no_loopback: bool,
     /// Whether all attempts for this subscription have failed for a while.
     pub is_failing: bool,
+}
+
+impl DueBatch {
+    /// When failed attempts are repeated.
+    pub fn retry(&self) -> RetryPolicy {
+        RetryPolicy::parse(&self.retry).unwrap_or_default()
+    }
 }
 
 /// An attempt that is due.
@@ -54,7 +67,7 @@ pub struct DueDelivery {
 #[boxed]
 pub async fn live_claims(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<LiveClaim>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT DISTINCT c.id AS consignment_id, c.webhook_id
+        "SELECT DISTINCT c.id AS batch_id, c.webhook_id
            FROM read.consignments c CROSS JOIN LATERAL jsonb_array_elements(c.claims) AS claim
           WHERE c.claimed_at > $1 AND (claim->>'at')::timestamptz > $1",
     )
@@ -64,7 +77,8 @@ pub async fn live_claims(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<LiveCl
 }
 
 /// Batches of enabled subscriptions, and callbacks, with attempts that are due at `now`, at most `limit`; without
-/// those that are `busy` or whose due deliveries are, and without those of subscriptions that are `full`. Ordered by
+/// those that are `busy` or whose due deliveries are, and without those of subscriptions that are `full`. Of each
+/// subscription the first `looked_at` deliveries are examined. Ordered by
 /// turns, one batch of each subscription at a time, so that a subscription with a large backlog does not delay the
 /// others.
 ///
@@ -77,23 +91,25 @@ pub async fn due_batches(
     busy: &[Uuid],
     full: &[Uuid],
     limit: i64,
+    looked_at: i64,
 ) -> Result<Vec<DueBatch>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT due.id, w.id AS webhook_id, w.url, w.sealed_secret, false AS no_loopback, w.failing_since IS NOT NULL AS is_failing,
+        "SELECT due.id, w.id AS webhook_id, w.url, w.sealed_secret, w.sealed_key, w.previous, w.retry, false AS no_loopback,
+                w.failing_since IS NOT NULL AS is_failing,
                 due.turn, due.due_at
            FROM read.webhooks w CROSS JOIN LATERAL (
                 SELECT consignment_id AS id, min(due_at) AS due_at, row_number() OVER (ORDER BY min(due_at)) AS turn
                   FROM (SELECT consignment_id, due_at FROM read.deliveries d
                          WHERE d.webhook_id = w.id AND d.due_at <= $1 AND d.consignment_id <> ALL($2) AND d.id <> ALL($2)
-                         ORDER BY d.due_at, d.position LIMIT 200) d
+                         ORDER BY d.due_at, d.position LIMIT $5) d
                  GROUP BY consignment_id) due
           WHERE w.enabled AND w.id <> ALL($3)
          UNION ALL
-         SELECT c.id, c.webhook_id, c.url, c.sealed_secret, c.no_loopback, d.attempts > 0,
+         SELECT c.id, c.webhook_id, c.url, c.sealed_secret, NULL, NULL, 'default', c.no_loopback, d.attempts > 0,
                 row_number() OVER (PARTITION BY c.webhook_id ORDER BY d.due_at, d.position), d.due_at
            FROM (SELECT consignment_id, attempts, due_at, position FROM read.deliveries
                   WHERE is_callback AND due_at <= $1 AND consignment_id <> ALL($2) AND id <> ALL($2) AND webhook_id <> ALL($3)
-                  ORDER BY due_at, position LIMIT 200) d
+                  ORDER BY due_at, position LIMIT $5) d
            JOIN read.consignments c ON c.id = d.consignment_id
           ORDER BY turn, due_at LIMIT $4",
     )
@@ -101,6 +117,7 @@ pub async fn due_batches(
     .bind(busy)
     .bind(full)
     .bind(limit)
+    .bind(looked_at)
     .fetch_all(pool)
     .await
 }

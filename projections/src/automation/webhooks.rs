@@ -3,9 +3,12 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_boxed::boxed;
-use signalbox_domain::automation::{NewWebhook, Replay, WebhookEvent, WebhookSpec};
+use signalbox_domain::automation::{
+    EventSubject, NewWebhook, PreviousKeys, Replay, RetryPolicy, SigningKey, WebhookEvent, WebhookFilters,
+    WebhookSpec,
+};
 use signalbox_event_store::RecordedEvent;
-use sqlx::{FromRow, PgPool};
+use sqlx::{FromRow, PgPool, types::Json};
 use uuid::Uuid;
 
 use crate::{
@@ -27,6 +30,15 @@ pub struct WebhookRow {
     pub events: Vec<String>,
     /// Whether events are delivered.
     pub enabled: bool,
+    /// When failed attempts are repeated: `default` or `standard`.
+    pub retry: String,
+    /// The private key that signs, encrypted; absent if the secret signs.
+    pub sealed_key: Option<String>,
+    /// Its public key.
+    pub public_key: Option<String>,
+    /// The replaced secret and key, which sign too for a while.
+    pub previous: Option<Json<PreviousKeys>>,
+    pub filters: Json<WebhookFilters>,
     /// Since when all attempts have failed.
     pub failing_since: Option<DateTime<Utc>>,
     /// Past events that are being delivered: their key,
@@ -57,12 +69,29 @@ impl WebhookRow {
         Some(Replay { id: self.replay_id?, after: self.replay_after?, last: self.replay_last? })
     }
 
+    /// Whether events of type `word` about `subject` are delivered to it while it is enabled.
+    pub fn receives(&self, word: &str, subject: EventSubject) -> bool {
+        self.events.iter().any(|event| event == word) && self.filters.pass(subject)
+    }
+
+    /// When failed attempts are repeated.
+    pub fn retry(&self) -> RetryPolicy {
+        RetryPolicy::parse(&self.retry).unwrap_or_default()
+    }
+
     fn set_spec(&mut self, spec: WebhookSpec) {
-        let WebhookSpec { url, sealed_secret, events, enabled } = spec;
+        let WebhookSpec { url, sealed_secret, key, previous, events, enabled, retry, filters } = spec;
         self.url = url;
         self.sealed_secret = sealed_secret;
+        (self.sealed_key, self.public_key) = match key {
+            Some(SigningKey { sealed, public }) => (Some(sealed), Some(public)),
+            None => (None, None),
+        };
+        self.previous = previous.map(|previous| Json(*previous));
         self.events = events.into_iter().map(|event| event.as_str().to_owned()).collect();
         self.enabled = enabled;
+        self.retry = retry.as_str().to_owned();
+        self.filters = Json(filters);
     }
 
     fn set_replay(&mut self, replay: Option<Replay>) {
@@ -83,6 +112,11 @@ pub(super) fn fold(rows: &mut Table<WebhookRow>, recorded: &RecordedEvent, event
                 sealed_secret: None,
                 events: Vec::new(),
                 enabled: false,
+                retry: String::new(),
+                sealed_key: None,
+                public_key: None,
+                previous: None,
+                filters: Json(WebhookFilters::default()),
                 failing_since: None,
                 replay_id: None,
                 replay_after: None,

@@ -178,9 +178,15 @@ fn of_attempts(event: &RecordedEvent) -> Option<Outcome> {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::Path};
+
     use serde_json::json;
 
     use super::*;
+
+    /// Ends of the words of events with an outcome.
+    const CONCLUDING: [&str; 6] =
+        ["_cancelled", "_completed", "_failed", "_released", "_requeued", "_rolled_back"];
 
     fn event(position: i64, cause: Option<i64>) -> RecordedEvent {
         RecordedEvent {
@@ -213,5 +219,26 @@ mod tests {
             in_order(events).into_iter().map(|(event, depth)| (event.position, depth)).collect();
         let expected = [(3, 0), (6, 1), (4, 0), (5, 1), (7, 2), (8, 1), (9, 0), (10, 0), (11, 1)];
         assert_eq!(ordered, expected);
+    }
+
+    /// The golden files name every event of the domain.
+    #[test]
+    fn every_concluding_event_has_an_outcome() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../infra/event_store/tests/golden");
+        let entries = |folder: &Path| -> Vec<_> {
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+        };
+        let mut found = 0;
+        // Attempts of deliveries have outcomes, by their verdicts.
+        let aggregates = entries(&golden).into_iter().filter(|folder| !folder.ends_with(DeliveryBatch::TYPE));
+        for file in aggregates.flat_map(|aggregate| entries(&aggregate)) {
+            let word = file.file_name().unwrap().to_str().unwrap().split_once('.').unwrap().0;
+            if CONCLUDING.iter().any(|end| word.ends_with(end)) {
+                let event = RecordedEvent { event_type: word.to_owned(), ..event(1, None) };
+                assert!(outcome(&event).is_some(), "{word}");
+                found += 1;
+            }
+        }
+        assert!(found > 0);
     }
 }

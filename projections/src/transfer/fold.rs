@@ -144,7 +144,8 @@ impl TransferRows {
                 self.agents.remove(id);
                 self.deleted_agents.insert(id);
             }
-            AgentEvent::AgentConnected { session, transport } => {
+            AgentEvent::AgentConnected { session, transport, .. } => {
+                row.away_since = None;
                 row.status = "online".to_owned();
                 row.transport_mode = Some(word(&transport));
                 row.session = Some(session);
@@ -164,7 +165,9 @@ impl TransferRows {
                 row.status = "offline".to_owned();
                 row.session = None;
                 row.last_seen = Some(at);
+                row.away_since = Some(at);
             }
+            AgentEvent::AgentWentOffline { .. } => row.away_since = None,
         }
     }
 
@@ -292,6 +295,7 @@ fn new_agent(recorded: &RecordedEvent, number: i64) -> AgentRow {
         session: None,
         connected_at: None,
         last_seen: None,
+        away_since: None,
         warning: None,
         version: recorded.sequence,
         created_at: recorded.recorded_at,

@@ -25,8 +25,13 @@ impl Resource for AgentRow {
     type Aggregate = Agent;
     type Rows = TransferRows;
 
-    const PASSING: &'static [&'static str] =
-        &["agent_connected", "agent_described", "agent_disconnected", "agent_warning_changed"];
+    const PASSING: &'static [&'static str] = &[
+        "agent_connected",
+        "agent_described",
+        "agent_disconnected",
+        "agent_warning_changed",
+        "agent_went_offline",
+    ];
 
     fn of(rows: &TransferRows, id: Uuid) -> Option<&Self> {
         rows.agents.get(id)

@@ -42,6 +42,8 @@ pub struct AgentRow {
     pub connected_at: Option<DateTime<Utc>>,
     /// Last contact by the log; presence may be more recent.
     pub last_seen: Option<DateTime<Utc>>,
+    /// When its session ended, until it connects again or its absence is recorded.
+    pub away_since: Option<DateTime<Utc>>,
     /// A warning for users, in one sentence.
     pub warning: Option<String>,
     /// Version of the aggregate.

@@ -1,5 +1,7 @@
 //! Every event of the domain has a projection that handles it.
 
+use std::{fs, path::Path};
+
 use serde_json::Value;
 use signalbox_event_store::RecordedEvent;
 use signalbox_projections::{
@@ -98,4 +100,30 @@ fn every_aggregate_belongs_to_exactly_one_projection() {
             projections.iter().filter(|aggregates| aggregates.contains(&event.aggregate_type.as_str()));
         assert_eq!(owners.count(), 1, "{}", event.aggregate_type);
     }
+}
+
+#[test]
+fn every_table_of_read_models_belongs_to_exactly_one_projection() {
+    // Of all projections.
+    const SHARED: [&str; 2] = ["checkpoints", "poisonous_events"];
+    let projections = [
+        AutomationProjection::TABLES,
+        ExtractionProjection::TABLES,
+        FleetProjection::TABLES,
+        IdentityProjection::TABLES,
+        MonitoringProjection::TABLES,
+        TransferProjection::TABLES,
+    ];
+    let mut found = 0;
+    let migrations = Path::new(env!("CARGO_MANIFEST_DIR")).join("../infra/database/migrations");
+    for file in fs::read_dir(migrations).unwrap() {
+        let text = fs::read_to_string(file.unwrap().path()).unwrap();
+        let made = text.lines().filter_map(|line| line.strip_prefix("CREATE TABLE read.")?.split(' ').next());
+        for table in made.filter(|table| !SHARED.contains(table)) {
+            let owners = projections.iter().filter(|tables| tables.contains(&table));
+            assert_eq!(owners.count(), 1, "{table}");
+            found += 1;
+        }
+    }
+    assert_eq!(found, projections.concat().len());
 }

@@ -3,8 +3,9 @@
 use chrono::TimeDelta;
 use signalbox_domain::{
     automation::{
-        AttemptResult, DeliveryBatch, DeliveryBatchCommand, EventType, NewDelivery, NewWebhook, Replay,
-        Webhook, WebhookChanges, WebhookCommand, WebhookSpec,
+        AttemptResult, DeliveryBatch, DeliveryBatchCommand, EventType, KeyChange, NewDelivery, NewWebhook,
+        Replay, RetryPolicy, SigningKey, Webhook, WebhookChanges, WebhookCommand, WebhookFilters,
+        WebhookSpec,
     },
     kernel::{DeliveryId, WebhookId},
 };
@@ -18,8 +19,12 @@ pub(crate) async fn webhooks(writer: &Writer, number: i64) {
     let spec = WebhookSpec {
         url: format!("https://example.org/{number}"),
         sealed_secret: None,
+        key: None,
+        previous: None,
         events: vec![EventType::ExperimentStarted],
         enabled: true,
+        retry: RetryPolicy::Default,
+        filters: WebhookFilters::default(),
     };
     writer.run::<Webhook>(webhook, WebhookCommand::Create(NewWebhook { owner: OWNER, spec })).await;
     let ids: Vec<_> = (0..4).map(|_| DeliveryId(writer.clock.new_id())).collect();
@@ -37,15 +42,29 @@ pub(crate) async fn webhooks(writer: &Writer, number: i64) {
     writer
         .run::<DeliveryBatch>(batch, DeliveryBatchCommand::Begin { claim, at, ids: ids[3..].to_vec() })
         .await;
-    let changes = WebhookChanges { enabled: Some(false), ..Default::default() };
+    let key = |name: &str| SigningKey { sealed: format!("sealed {name}"), public: format!("whpk_{name}") };
+    let changes = WebhookChanges {
+        enabled: Some(false),
+        key: KeyChange::Provide(key("one")),
+        retry: Some(RetryPolicy::Standard),
+        filters: Some(WebhookFilters { channels: Vec::new(), jobs: vec![number] }),
+        ..Default::default()
+    };
     writer.run::<Webhook>(webhook, WebhookCommand::Change(changes)).await;
+    let rotate = WebhookCommand::RotateSecret {
+        sealed_secret: "sealed".to_owned(),
+        key: key("two"),
+        keep_until: Some(at),
+    };
+    writer.run::<Webhook>(webhook, rotate).await;
     let id = Uuid::from_u128(5);
     writer.run::<Webhook>(webhook, WebhookCommand::Replay(Replay { id, after: 1, last: 9 })).await;
     writer.run::<Webhook>(webhook, WebhookCommand::AdvanceReplay { id, to: 7 }).await;
     if number % 2 == 0 {
         writer.run::<Webhook>(webhook, WebhookCommand::Delete).await;
         // The late report of a worker.
-        writer.run::<DeliveryBatch>(batch, DeliveryBatchCommand::Record { claim, results: Vec::new() }).await;
+        let (results, retry) = (Vec::new(), RetryPolicy::Default);
+        writer.run::<DeliveryBatch>(batch, DeliveryBatchCommand::Record { claim, results, retry }).await;
     }
 }
 
@@ -63,7 +82,13 @@ async fn attempt(writer: &Writer, batch: Uuid, ids: &[DeliveryId], seconds: i64,
         duration_ms: 5,
         status: Some(status),
         error: (status != 200).then(|| format!("HTTP {status}")),
+        retry_after_seconds: None,
     };
     let results = ids.iter().map(result).collect();
-    writer.run::<DeliveryBatch>(batch, DeliveryBatchCommand::Record { claim, results }).await;
+    writer
+        .run::<DeliveryBatch>(
+            batch,
+            DeliveryBatchCommand::Record { claim, results, retry: RetryPolicy::Default },
+        )
+        .await;
 }

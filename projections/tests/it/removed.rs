@@ -1,6 +1,8 @@
 //! Deleted webhooks with more deliveries than one statement removes.
 
-use signalbox_domain::automation::{EventType, NewWebhook, Webhook, WebhookCommand, WebhookSpec};
+use signalbox_domain::automation::{
+    EventType, NewWebhook, RetryPolicy, Webhook, WebhookCommand, WebhookFilters, WebhookSpec,
+};
 use signalbox_projections::automation::{remove_deliveries, webhooks::webhook};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -33,8 +35,12 @@ async fn a_deleted_webhook_is_gone_before_its_deliveries_are() {
     let spec = WebhookSpec {
         url: "https://example.org/hook".to_owned(),
         sealed_secret: None,
+        key: None,
+        previous: None,
         events: vec![EventType::ExperimentStarted],
         enabled: true,
+        retry: RetryPolicy::Default,
+        filters: WebhookFilters::default(),
     };
     world.writer.run::<Webhook>(id, WebhookCommand::Create(NewWebhook { owner: OWNER, spec })).await;
     world.fold().await;

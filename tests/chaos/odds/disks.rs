@@ -11,7 +11,7 @@ use super::{END, SmallDisk, System};
 use crate::system::{Servers, wait_for, wait_until};
 
 const POSTGRES_MEGABYTES: u32 = 600;
-const NATS_MEGABYTES: u32 = 1024;
+const NATS_MEGABYTES: u32 = 3000;
 const BATCH: usize = 1000;
 /// A full disk shows by then, since each batch needs some of it.
 const BATCHES: usize = 500;

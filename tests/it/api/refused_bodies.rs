@@ -13,9 +13,12 @@ use crate::harness::{World, description, seconds};
 
 /// More than the kernel holds for both ends of a connection.
 const LARGE: usize = 12 << 20;
-/// Clients that lose an answer when the connection is reset while they send: httpx, and fetch.
-const CLIENTS: [(&str, &str); 2] =
-    [("python3", "tests/clients/refused.py"), ("node", "tests/clients/refused.mjs")];
+/// Clients that lose an answer when the connection is reset while they send: httpx, aiohttp, and fetch.
+const CLIENTS: [(&str, &str); 3] = [
+    ("python3", "tests/clients/refused.py"),
+    ("python3", "tests/clients/refused_aiohttp.py"),
+    ("node", "tests/clients/refused.mjs"),
+];
 const METHODS: [&str; 4] = ["post", "put", "patch", "delete"];
 
 /// Sends the whole body first, as simple clients do, and only then reads the answer; returns its status line.
@@ -81,7 +84,7 @@ async fn a_refusal_arrives_twenty_times_of_twenty() {
         ] {
             let (url, bytes) = (format!("{url}{path}"), LARGE.to_string());
             let answers = run(program, script, &[method, &url, &bytes, "20", header]).await;
-            assert_eq!(answers, vec![status; 20], "{program}: {method} {path}");
+            assert_eq!(answers, vec![status; 20], "{script}: {method} {path}");
         }
     }
     world.finish().await;
@@ -94,7 +97,7 @@ async fn the_largest_discarded_body_keeps_its_answer() {
     let url = format!("http://{}/api/files/1/upload", world.address);
     for (program, script) in CLIENTS {
         let answers = run(program, script, &["PUT", &url, &bytes.to_string(), "2"]).await;
-        assert_eq!(answers, ["401", "401"], "{program}");
+        assert_eq!(answers, ["401", "401"], "{script}");
     }
     world.finish().await;
 }

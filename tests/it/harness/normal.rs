@@ -62,7 +62,8 @@ impl Normal {
         if Uuid::try_parse(text).is_ok() && !text.contains('-') {
             return self.id(text).replace('-', "");
         }
-        let secret = ["token", "secret", "callback_secret"].contains(&field) && text.contains('_');
+        let secret =
+            ["token", "secret", "callback_secret", "public_key"].contains(&field) && text.contains('_');
         if let (true, Some((prefix, _))) = (secret, text.split_once('_')) {
             return format!("{prefix}_3q2-7wAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
         }

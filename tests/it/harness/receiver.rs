@@ -32,6 +32,8 @@ pub enum Behaviour {
     Accept,
     /// Another status.
     Answer(u16),
+    /// Another status, with this `Retry-After`.
+    RetryAfter(u16, String),
     /// No answer until the behaviour changes; then 200.
     Hold,
     /// Breaks the connection.
@@ -70,7 +72,7 @@ pub struct Receiver {
 }
 
 struct Shared {
-    secret: Option<String>,
+    secret: Mutex<Option<String>>,
     behaviour: watch::Sender<Behaviour>,
     got: Mutex<Vec<Got>>,
     held: AtomicUsize,
@@ -91,7 +93,7 @@ impl Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
-            secret,
+            secret: Mutex::new(secret),
             behaviour: watch::Sender::new(behaviour),
             got: Mutex::default(),
             held: AtomicUsize::new(0),
@@ -114,6 +116,11 @@ impl Receiver {
 
     pub fn url_of(&self, path: &str) -> String {
         format!("http://{}/{path}", self.address)
+    }
+
+    /// From now on takes only what is signed with `secret`.
+    pub fn trust(&self, secret: &str) {
+        *self.shared.secret.lock().unwrap() = Some(secret.to_owned());
     }
 
     pub fn behave(&self, behaviour: Behaviour) {
@@ -156,7 +163,7 @@ impl Drop for Receiver {
 async fn serve(socket: TcpStream, shared: &Shared) -> Option<()> {
     let mut socket = BufReader::new(socket);
     loop {
-        let got = read(&mut socket, shared.secret.as_deref()).await?;
+        let got = read(&mut socket, shared).await?;
         let refused = got.refused;
         shared.got.lock().unwrap().push(got);
         let status = match refused {
@@ -175,6 +182,11 @@ async fn answer(socket: &mut TcpStream, shared: &Shared) -> Option<u16> {
     match behaviour {
         Behaviour::Accept => Some(200),
         Behaviour::Answer(status) => Some(status),
+        Behaviour::RetryAfter(status, wait) => {
+            let head = format!("HTTP/1.1 {status} Later\r\nRetry-After: {wait}\r\nContent-Length: 0\r\n\r\n");
+            socket.write_all(head.as_bytes()).await.ok()?;
+            None
+        }
         Behaviour::Hold => {
             let held = shared.held.fetch_add(1, Ordering::SeqCst) + 1;
             shared.most_held.fetch_max(held, Ordering::SeqCst);
@@ -207,7 +219,7 @@ async fn answer(socket: &mut TcpStream, shared: &Shared) -> Option<u16> {
 }
 
 /// A request, judged; `None` when the connection has ended.
-async fn read(socket: &mut BufReader<TcpStream>, secret: Option<&str>) -> Option<Got> {
+async fn read(socket: &mut BufReader<TcpStream>, shared: &Shared) -> Option<Got> {
     let mut line = String::new();
     if socket.read_line(&mut line).await.ok()? == 0 {
         return None;
@@ -226,7 +238,8 @@ async fn read(socket: &mut BufReader<TcpStream>, secret: Option<&str>) -> Option
     socket.read_exact(&mut body).await.ok()?;
     let body = String::from_utf8(body).unwrap_or_default();
     let mut got = Got { headers, body, at: Instant::now(), refused: None };
-    got.refused = fault(&method, &got, length.is_some(), secret);
+    let secret = shared.secret.lock().unwrap().clone();
+    got.refused = fault(&method, &got, length.is_some(), secret.as_deref());
     Some(got)
 }
 

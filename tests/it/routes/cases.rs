@@ -107,7 +107,8 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     };
     let webhook = |name: &str| {
         Some(json!({"url": format!("https://example.org/{name}"), "secret": "a shared secret",
-            "events": ["experiment.started"], "enabled": false}))
+            "events": ["experiment.started"], "enabled": false, "retry": "standard", "signature": "v1a",
+            "filters": {"channels": [], "jobs": [1]}}))
     };
     let restore = || Some(json!({"version": 1}));
     match operation_id {
@@ -157,7 +158,8 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "create_event" => (Operator, Nothing, event()),
         "update_event" => (Operator, Event, event()),
         "delete_event" => (Operator, Event, None),
-        "list_webhooks" => (Admin, Nothing, None),
+        "list_webhooks" | "list_webhook_event_types" => (Admin, Nothing, None),
+        "rotate_webhook_secret" => (Admin, Webhook, Some(json!({"keep_old_seconds": 60}))),
         "create_webhook" => (Admin, Nothing, webhook("new")),
         "update_webhook" => (Admin, Webhook, webhook("changed")),
         "webhook_history" => (Admin, Webhook, None),

@@ -1,10 +1,10 @@
 //! Sends due deliveries.
 //!
 //! Reads due attempts and claims in force from the read model; claims a batch's due attempts by `Begin`, sends them
-//! one after the other, and records their results by `Record`. At most ten requests are in flight in the whole
-//! installation and three per subscription: a claim is a slot, and claims in force are in the read model, whichever
-//! process made them, so the limits hold also while one process takes over from another. If the worker crashes, its
-//! claims expire after [`CLAIM_SECONDS`] of PostgreSQL's clock and the attempts are repeated under their numbers; a
+//! one after the other, and records their results by `Record`. The requests in flight in the whole installation and per
+//! subscription are limited by `[webhooks]` in the configuration: a claim is a slot, and claims in force are in the read
+//! model, whichever process made them, so the limits hold also while one process takes over from another. Above ten
+//! requests, all processes with workers send, by [`super::slots`]. If the worker crashes, its claims expire after [`CLAIM_SECONDS`] of PostgreSQL's clock and the attempts are repeated under their numbers; a
 //! receiver may then get an event twice, by the same id. A delivery waiting for its next attempt holds no slot.
 //! Nothing is kept in JetStream.
 //!
@@ -16,14 +16,19 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
-use signalbox_config::Secret;
+use chrono::{DateTime, Utc};
+use http::{StatusCode, header};
+use signalbox_config::Config;
 use signalbox_database::ServerClock;
 use signalbox_domain::{
-    automation::{AttemptResult, CLAIM_SECONDS, DeliveryBatch, DeliveryBatchCommand, Webhook},
+    automation::{
+        AttemptResult, CLAIM_SECONDS, DeliveryBatch, DeliveryBatchCommand, RetryPolicy, Webhook,
+        WebhookCommand,
+    },
     kernel::{Decider, DeliveryId},
 };
 use signalbox_egress::Target;
@@ -34,7 +39,7 @@ use signalbox_projections::{
     automation::{
         AutomationProjection,
         deliveries::Bodies,
-        due::{DueBatch, DueDelivery, due_batches, due_deliveries, live_claims},
+        due::{DueBatch, DueDelivery, LiveClaim, due_batches, due_deliveries, live_claims},
     },
     checkpoint,
 };
@@ -42,15 +47,15 @@ use signalbox_telemetry::{Kind, Span, current};
 use tokio::{task::JoinSet, time::Instant};
 use uuid::Uuid;
 
-use super::request::{Outgoing, RequestError, headers};
+use super::{
+    request::{Outgoing, RequestError, headers, retry_after},
+    signing::Signing,
+    slots::{Limits, Slots, note_end, release, reservations, reserve, slots_of},
+};
 use crate::{Context, Worker, WorkerError, failures::Failures, worker::span};
 
-/// Requests in progress in the whole installation.
-const SLOTS: usize = 10;
-/// Requests in progress for one subscription.
-const SLOTS_EACH: usize = 3;
-/// Requests in progress for one that is failing.
-const SLOTS_FAILING: usize = 1;
+/// The status by which a receiver says that it wants no more events.
+const GONE: u16 = 410;
 /// Time limit of the attempts of one batch; beyond it a fault is reported.
 const LIMIT: Duration = Duration::from_secs(120);
 /// A request under a claim starts within this time, so that it ends before the claim expires: 3 s and the 10 s that a
@@ -65,6 +70,8 @@ pub struct WebhookDelivery {
     /// Batches and deliveries.
     failures: Arc<Failures>,
     running: tokio::sync::Mutex<JoinSet<()>>,
+    /// Names this worker in its reservations.
+    holder: OnceLock<Uuid>,
 }
 
 /// Batches that this process works on or has just worked on. The read model shows the latter as before for a moment.
@@ -98,24 +105,33 @@ impl Worker for WebhookDelivery {
         self.failures.report(context, Self::NAME).await?;
         let mut running = self.running.lock().await;
         while running.try_join_next().is_some() {}
-        let shown = checkpoint(&context.pool, AutomationProjection::NAME).await?;
-        self.with_lanes(|lanes| lanes.0.retain(|_, lane| lane.ended.is_none_or(|position| position > shown)));
+        let limits = Limits::of(&context.config.webhooks);
+        let holder = limits.is_shared().then(|| *self.holder.get_or_init(|| context.clock.new_id()));
+        self.forget_shown(context, holder).await?;
         let time = context.server_clock().await?;
-        let now = time.now();
+        let (now, begun) = (time.now(), Instant::now());
         let live = live_claims(&context.pool, now).await?;
-        let mut slots = Slots::default();
-        let busy = self.with_lanes(|lanes| {
-            let foreign = live.iter().filter(|claim| !lanes.0.contains_key(&claim.consignment_id));
-            foreign.for_each(|claim| slots.take(claim.webhook_id));
-            lanes.0.values().filter(|lane| lane.ended.is_none()).for_each(|lane| slots.take(lane.webhook));
-            let claimed = live.iter().map(|claim| claim.consignment_id);
-            lanes.0.keys().copied().chain(claimed).chain(self.failures.paused()).collect::<Vec<_>>()
-        });
+        let (mut slots, mut busy) = match holder {
+            Some(_) => {
+                let reservations = reservations(&context.pool, now).await?;
+                let busy = reservations.iter().map(|reservation| reservation.batch_id).collect();
+                (slots_of(limits, &reservations, &live), busy)
+            }
+            None => (self.own_slots(limits, &live), Vec::new()),
+        };
         if slots.free() == 0 {
             return Ok(false);
         }
-        let due = due_batches(&context.pool, now, &busy, &slots.full(), SLOTS as i64).await?;
-        let due: Vec<_> = due.into_iter().filter(|due| slots.try_take(due)).collect();
+        busy.extend(self.with_lanes(|lanes| lanes.0.keys().copied().collect::<Vec<_>>()));
+        busy.extend(live.iter().map(|claim| claim.batch_id));
+        busy.extend(self.failures.paused());
+        let (most, examined) = (limits.most_at_a_time(), limits.examined());
+        let due = due_batches(&context.pool, now, &busy, &slots.full(), most as i64, examined).await?;
+        let mut due: Vec<_> = due.into_iter().filter(|due| slots.try_take(due)).collect();
+        if let Some(holder) = holder.filter(|_| !due.is_empty()) {
+            due = reserve(&context.pool, holder, limits, now, &live, due).await?;
+        }
+        let has_taken_all = due.len() == most;
         let ids: Vec<_> = due.iter().map(|due| due.id).collect();
         let mut deliveries: HashMap<Uuid, Vec<DueDelivery>> = HashMap::new();
         if !ids.is_empty() {
@@ -123,122 +139,164 @@ impl Worker for WebhookDelivery {
                 deliveries.entry(delivery.consignment_id).or_default().push(delivery);
             }
         }
+        let mut unused = Vec::new();
         for batch in due {
-            let Some(deliveries) = deliveries.remove(&batch.id) else { continue };
+            let Some(deliveries) = deliveries.remove(&batch.id) else {
+                unused.push(batch.id);
+                continue;
+            };
             let lane = Lane { webhook: batch.webhook_id, ended: None };
             self.with_lanes(|lanes| lanes.0.insert(batch.id, lane));
-            let (context, lanes, failures) = (context.clone(), self.lanes.clone(), self.failures.clone());
-            running.spawn(run_lane(context, lanes, failures, time.clone(), batch, deliveries));
+            let run = Run {
+                context: context.clone(),
+                lanes: self.lanes.clone(),
+                failures: self.failures.clone(),
+                time: time.clone(),
+                reserved: holder.map(|holder| (holder, begun)),
+            };
+            running.spawn(run.lane(batch, deliveries));
         }
-        Ok(false)
+        if let Some(holder) = holder {
+            release(&context.pool, holder, &unused).await?;
+        }
+        Ok(holder.is_some() && has_taken_all && unused.is_empty())
     }
 }
 
 impl WebhookDelivery {
+    /// Whether `config` lets every process send, instead of one at a time.
+    pub fn is_shared(config: &Config) -> bool {
+        Limits::of(&config.webhooks).is_shared()
+    }
+
+    /// Forgets batches whose results the read model shows.
+    async fn forget_shown(&self, context: &Context, holder: Option<Uuid>) -> Result<(), WorkerError> {
+        let shown = checkpoint(&context.pool, AutomationProjection::NAME).await?;
+        let forgotten: Vec<_> = self.with_lanes(|lanes| {
+            let is_shown = |lane: &Lane| lane.ended.is_some_and(|position| position <= shown);
+            lanes.0.extract_if(|_, lane| is_shown(lane)).map(|(batch, _)| batch).collect()
+        });
+        if let Some(holder) = holder {
+            release(&context.pool, holder, &forgotten).await?;
+        }
+        Ok(())
+    }
+
+    /// The slots that this process and claims of others take.
+    fn own_slots(&self, limits: Limits, live: &[LiveClaim]) -> Slots {
+        let mut slots = Slots::new(limits);
+        self.with_lanes(|lanes| {
+            let foreign = live.iter().filter(|claim| !lanes.0.contains_key(&claim.batch_id));
+            foreign.for_each(|claim| slots.take(claim.webhook_id));
+            lanes.0.values().filter(|lane| lane.ended.is_none()).for_each(|lane| slots.take(lane.webhook));
+        });
+        slots
+    }
+
     fn with_lanes<T>(&self, act: impl FnOnce(&mut Lanes) -> T) -> T {
         act(&mut self.lanes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The slots of each subscription.
-#[derive(Debug, Default)]
-struct Slots {
-    taken: usize,
-    of: HashMap<Uuid, usize>,
-}
-
-impl Slots {
-    fn take(&mut self, webhook: Uuid) {
-        self.taken += 1;
-        *self.of.entry(webhook).or_default() += 1;
-    }
-
-    fn try_take(&mut self, due: &DueBatch) -> bool {
-        let most = if due.is_failing { SLOTS_FAILING } else { SLOTS_EACH };
-        let has = self.of.get(&due.webhook_id).copied().unwrap_or_default();
-        let may = self.free() > 0 && has < most;
-        if may {
-            self.take(due.webhook_id);
-        }
-        may
-    }
-
-    fn free(&self) -> usize {
-        SLOTS.saturating_sub(self.taken)
-    }
-
-    /// Those that get no more.
-    fn full(&self) -> Vec<Uuid> {
-        self.of.iter().filter(|(_, taken)| **taken >= SLOTS_EACH).map(|(webhook, _)| *webhook).collect()
-    }
-}
-
-/// Claims, sends and records the due attempts of one batch.
-async fn run_lane(
+/// The work on one batch.
+struct Run {
     context: Context,
     lanes: Arc<Mutex<Lanes>>,
     failures: Arc<Failures>,
     time: ServerClock,
-    batch: DueBatch,
-    deliveries: Vec<DueDelivery>,
-) {
-    let _running = context.steps.begin("worker.webhook-delivery.requests", LIMIT);
-    let first = deliveries.first().map(|delivery| delivery.position).unwrap_or_default();
-    let span = span(WebhookDelivery::NAME, context.trace_at(first).await);
-    let delivered = span.around(deliver(&context, &failures, &time, &batch, deliveries, first)).await;
-    drop(span);
-    let (ended, result) = match delivered {
-        Ok(ended) => (ended, Ok(())),
-        Err(error) => {
-            tracing::warn!(%error, webhook = %batch.webhook_id, "attempts were not recorded; they are made again");
-            (None, Err(error))
+    /// The holder of its reservation, and when that was made.
+    reserved: Option<(Uuid, Instant)>,
+}
+
+impl Run {
+    /// Claims, sends and records the due attempts of `batch`.
+    async fn lane(self, batch: DueBatch, deliveries: Vec<DueDelivery>) {
+        let context = &self.context;
+        let _running = context.steps.begin("worker.webhook-delivery.requests", LIMIT);
+        let first = deliveries.first().map(|delivery| delivery.position).unwrap_or_default();
+        let span = span(WebhookDelivery::NAME, context.trace_at(first).await);
+        let delivered = span.around(self.deliver(&batch, deliveries, first)).await;
+        drop(span);
+        let (ended, result) = match delivered {
+            Ok(ended) => (ended, Ok(())),
+            Err(error) => {
+                tracing::warn!(%error, webhook = %batch.webhook_id, "attempts were not recorded; they are made again");
+                (None, Err(error))
+            }
+        };
+        // An error that concerns everything passes, and the attempts are due as before.
+        drop(self.failures.settle(batch.id, result));
+        if let Some((holder, _)) = self.reserved {
+            let ended = match ended {
+                Some(_) => note_end(&context.pool, holder, batch.id).await,
+                None => release(&context.pool, holder, &[batch.id]).await,
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a slot for webhooks expires instead of being released");
+            }
         }
-    };
-    // An error that concerns everything passes, and the attempts are due as before.
-    drop(failures.settle(batch.id, result));
-    let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
-    match (ended, lanes.0.get_mut(&batch.id)) {
-        (Some(position), Some(lane)) => lane.ended = Some(position),
-        _ => {
-            lanes.0.remove(&batch.id);
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        match (ended, lanes.0.get_mut(&batch.id)) {
+            (Some(position), Some(lane)) => lane.ended = Some(position),
+            _ => {
+                lanes.0.remove(&batch.id);
+            }
         }
+    }
+
+    /// Log position of the results; `None` if another worker had claimed the attempts, or repeats them.
+    async fn deliver(
+        &self,
+        batch: &DueBatch,
+        deliveries: Vec<DueDelivery>,
+        first: i64,
+    ) -> Result<Option<i64>, WorkerError> {
+        let (context, time) = (&self.context, &self.time);
+        let due = with_bodies(context, &self.failures, deliveries).await?;
+        if due.is_empty() {
+            return Ok(None);
+        }
+        let ids = due.iter().map(|(delivery, _)| DeliveryId(delivery.id)).collect();
+        // A reservation expires as early as a claim that is made at the same moment.
+        let (claim, begun) =
+            (context.clock.new_id(), self.reserved.map_or_else(Instant::now, |(_, reserved)| reserved));
+        if begun.elapsed() >= BEGIN_WITHIN {
+            return Ok(None);
+        }
+        let begin = DeliveryBatchCommand::Begin { claim, at: time.now(), ids };
+        let send = async |key: &str, command| {
+            let key = format!("{key} {claim}");
+            context.send_for_item::<DeliveryBatch>(WebhookDelivery::NAME, batch.id, &key, command).await
+        };
+        if send("begin", &begin).await?.is_none() {
+            return Ok(None);
+        }
+        let receiver = Receiver::open(context, batch, time.now()).await;
+        let mut results = Vec::with_capacity(due.len());
+        for (delivery, body) in due {
+            if begun.elapsed() >= BEGIN_WITHIN {
+                break;
+            }
+            let span = request_span(context, &delivery, first).await;
+            let result = attempt(context, time, &receiver, &delivery, body, span).await;
+            let is_gone = batch.retry() == RetryPolicy::Standard && result.status == Some(GONE);
+            results.push(result);
+            if is_gone {
+                // Before the result: if the worker crashes between the two, the attempt waits with the disabled subscription.
+                disable(context, batch, claim).await?;
+                break;
+            }
+        }
+        let record = DeliveryBatchCommand::Record { claim, results, retry: batch.retry() };
+        Ok(send("record", &record).await?.and_then(|outcome| outcome.position))
     }
 }
 
-/// Log position of the results; `None` if another worker had claimed the attempts, or repeats them.
-async fn deliver(
-    context: &Context,
-    failures: &Failures,
-    time: &ServerClock,
-    batch: &DueBatch,
-    deliveries: Vec<DueDelivery>,
-    first: i64,
-) -> Result<Option<i64>, WorkerError> {
-    let due = with_bodies(context, failures, deliveries).await?;
-    if due.is_empty() {
-        return Ok(None);
-    }
-    let ids = due.iter().map(|(delivery, _)| DeliveryId(delivery.id)).collect();
-    let (claim, begun) = (context.clock.new_id(), Instant::now());
-    let begin = DeliveryBatchCommand::Begin { claim, at: time.now(), ids };
-    let send = async |key: &str, command| {
-        let key = format!("{key} {claim}");
-        context.send_for_item::<DeliveryBatch>(WebhookDelivery::NAME, batch.id, &key, command).await
-    };
-    if send("begin", &begin).await?.is_none() {
-        return Ok(None);
-    }
-    let receiver = Receiver::open(context, batch).await;
-    let mut results = Vec::with_capacity(due.len());
-    for (delivery, body) in due {
-        if begun.elapsed() >= BEGIN_WITHIN {
-            break;
-        }
-        let span = request_span(context, &delivery, first).await;
-        results.push(attempt(context, time, &receiver, &delivery, body, span).await);
-    }
-    let record = DeliveryBatchCommand::Record { claim, results };
-    Ok(send("record", &record).await?.and_then(|outcome| outcome.position))
+/// The receiver wants no more events.
+async fn disable(context: &Context, batch: &DueBatch, claim: Uuid) -> Result<(), WorkerError> {
+    let (id, key) = (batch.webhook_id, format!("gone {claim}"));
+    let command = WebhookCommand::DisableGone { url: batch.url.clone() };
+    context.send_for_item::<Webhook>(WebhookDelivery::NAME, id, &key, &command).await.map(|_| ())
 }
 
 /// Those of `deliveries` whose bodies can be read, with these; the others have failed.
@@ -287,27 +345,21 @@ fn end(mut span: Span, delivery: &DueDelivery, status: Option<u16>, failed: bool
     }
 }
 
-/// Address of the requests, and the secret that signs them.
+/// Address of the requests, and the keys that sign them.
 struct Receiver {
     target: Target,
-    secret: Option<Secret>,
+    signing: Signing,
     no_loopback: bool,
 }
 
 impl Receiver {
-    async fn open(context: &Context, batch: &DueBatch) -> Result<Self, RequestError> {
+    async fn open(context: &Context, batch: &DueBatch, now: DateTime<Utc>) -> Result<Self, RequestError> {
         let target = batch.url.parse()?;
-        let secret = match &batch.sealed_secret {
-            Some(sealed) => {
-                let opened = context.sealer.unseal(batch.webhook_id, sealed).await;
-                Some(opened.map_err(|error| {
-                    tracing::error!(%error, webhook = %batch.webhook_id, "a webhook's secret cannot be read");
-                    RequestError::Secret
-                })?)
-            }
-            None => None,
-        };
-        Ok(Self { target, secret, no_loopback: batch.no_loopback })
+        let signing = Signing::open(&context.sealer, batch, now).await.map_err(|error| {
+            tracing::error!(%error, webhook = %batch.webhook_id, "a webhook's secret cannot be read");
+            RequestError::Secret
+        })?;
+        Ok(Self { target, signing, no_loopback: batch.no_loopback })
     }
 }
 
@@ -320,28 +372,44 @@ async fn attempt(
     span: Span,
 ) -> AttemptResult {
     let (started_at, begun) = (time.now(), Instant::now());
-    let (status, error) = match receiver {
-        Err(error) => (None, Some(error.to_string())),
-        Ok(receiver) => {
-            let outgoing = Outgoing {
-                event_id: delivery.event_id,
-                event_type: &delivery.event_type,
-                attempt: delivery.attempts + 1,
-                timestamp: started_at.timestamp(),
-                body: &body,
-            };
-            let headers = headers(&outgoing, receiver.secret.as_ref());
-            let egress =
-                if receiver.no_loopback { &context.egress_without_loopback } else { &context.egress };
-            match egress.post(&receiver.target, headers, body.into_bytes()).await {
-                Ok(status) if status.is_success() => (Some(status.as_u16()), None),
-                Ok(status) => (Some(status.as_u16()), Some(format!("HTTP {}", status.as_u16()))),
-                Err(error) => (None, Some(error.to_string())),
-            }
-        }
+    let answer = match receiver {
+        Err(error) => Err(error.to_string()),
+        Ok(receiver) => request(context, receiver, delivery, body, started_at).await,
     };
+    let (status, error, wait) = match answer {
+        Ok((status, _)) if status.is_success() => (Some(status), None, None),
+        Ok((status, wait)) => (Some(status), Some(format!("HTTP {}", status.as_u16())), wait),
+        Err(error) => (None, Some(error), None),
+    };
+    let status = status.map(|status| status.as_u16());
     end(span, delivery, status, error.is_some());
     metrics().attempt(error.is_none(), begun.elapsed());
     let duration_ms = u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX);
-    AttemptResult { id: DeliveryId(delivery.id), started_at, duration_ms, status, error }
+    let retry_after_seconds = wait.and_then(|wait| retry_after(&wait, time.now()));
+    AttemptResult { id: DeliveryId(delivery.id), started_at, duration_ms, status, error, retry_after_seconds }
+}
+
+/// Status of the answer, and its `Retry-After`.
+async fn request(
+    context: &Context,
+    receiver: &Receiver,
+    delivery: &DueDelivery,
+    body: String,
+    started_at: DateTime<Utc>,
+) -> Result<(StatusCode, Option<String>), String> {
+    let outgoing = Outgoing {
+        event_id: &delivery.event_id.to_string(),
+        event_type: &delivery.event_type,
+        attempt: delivery.attempts + 1,
+        timestamp: started_at.timestamp(),
+        body: &body,
+    };
+    let signatures =
+        receiver.signing.sign(&outgoing.message(), started_at).map_err(|error| error.to_string())?;
+    let headers = headers(&outgoing, signatures);
+    let egress = if receiver.no_loopback { &context.egress_without_loopback } else { &context.egress };
+    let answered = egress.post_for_head(&receiver.target, headers, body.into_bytes()).await;
+    let (status, head) = answered.map_err(|error| error.to_string())?;
+    let wait = head.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    Ok((status, wait))
 }

@@ -11,6 +11,8 @@ mod queue;
 mod removal;
 mod replay;
 mod request;
+mod signing;
+mod slots;
 mod subscriptions;
 
 pub use delivery::WebhookDelivery;

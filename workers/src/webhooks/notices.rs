@@ -1,6 +1,9 @@
 use futures::{StreamExt, TryStreamExt, stream};
 use signalbox_domain::{
-    automation::{DeliveryBatch, DeliveryBatchEvent, Ended, Health, HealthEvent, HealthStatus, Verdict},
+    automation::{
+        DeliveryBatch, DeliveryBatchEvent, Ended, Health, HealthEvent, HealthStatus, Verdict, Webhook,
+        WebhookEvent,
+    },
     fleet::{Firmware, FirmwareEvent, FirmwareRef},
     kernel::Decider,
     monitoring::{LogEntry, LogEntryCommand, LogType, NewLogEntry},
@@ -14,19 +17,20 @@ use crate::{Context, Worker, WorkerError, skipped::skip_or_fail};
 
 const ATTEMPTS_ENDED: &str = "attempts_ended";
 /// Kinds of events that are written to the users' log.
-pub(super) const NOTICED: [&str; 6] = [
+pub(super) const NOTICED: [&str; 7] = [
     ATTEMPTS_ENDED,
     "firmware_completed",
     "firmware_failed",
     "firmware_rollback_failed",
     "firmware_rolled_back",
     "health_changed",
+    "webhook_updated",
 ];
 /// Entries written at the same time.
 const CONCURRENT: usize = 16;
 
-/// Writes a log entry for each delivery that was given up, each change of health, and the result of each firmware
-/// update. The entry's key is derived from the event.
+/// Writes a log entry for each delivery that was given up, each webhook that its receiver revoked, each change of health, and
+/// the result of each firmware update. The entry's key is derived from the event.
 pub(super) async fn write(context: &Context, events: &[RecordedEvent]) -> Result<(), WorkerError> {
     let mut entries = Vec::new();
     for recorded in events.iter().filter(|event| NOTICED.contains(&event.event_type.as_str())) {
@@ -47,6 +51,7 @@ async fn about(context: &Context, recorded: &RecordedEvent) -> Result<Vec<(Uuid,
     let id = key(recorded.aggregate_id, recorded.sequence);
     Ok(match recorded.aggregate_type.as_str() {
         DeliveryBatch::TYPE => about_deliveries(context, recorded).await?,
+        Webhook::TYPE => about_webhook(recorded)?.map(|entry| (id, entry)).into_iter().collect(),
         Health::TYPE => vec![(id, about_health(recorded)?)],
         Firmware::TYPE => {
             about_firmware(context, recorded).await?.map(|entry| (id, entry)).into_iter().collect()
@@ -109,6 +114,17 @@ fn given_up(ended: &Ended, url: &str) -> NewLogEntry {
     NewLogEntry { kind: LogType::Error, content, source: "webhooks".to_owned(), user: None }
 }
 
+fn about_webhook(recorded: &RecordedEvent) -> Result<Option<NewLogEntry>, WorkerError> {
+    let WebhookEvent::WebhookUpdated { to, gone: true, .. } = recorded.decode::<Webhook>()? else {
+        return Ok(None);
+    };
+    let url: String = to.url.chars().take(200).collect();
+    let content = format!(
+        "Webhook {url} was disabled: its receiver answered HTTP 410, so it wants no more events. It can be enabled again."
+    );
+    Ok(Some(NewLogEntry { kind: LogType::Error, content, source: "webhooks".to_owned(), user: None }))
+}
+
 fn about_health(recorded: &RecordedEvent) -> Result<NewLogEntry, WorkerError> {
     let HealthEvent::HealthChanged { report, .. } = recorded.decode::<Health>()?;
     let failed: Vec<_> =
@@ -144,7 +160,17 @@ async fn about_firmware(
         }
         FirmwareEvent::FirmwareFailed { failure, .. } => failed("applied", &failure.message).await?,
         FirmwareEvent::FirmwareRollbackFailed { failure } => failed("rolled back", &failure.message).await?,
-        _ => return Ok(None),
+        FirmwareEvent::FirmwareCreated(_)
+        | FirmwareEvent::FirmwareBundleAdded { .. }
+        | FirmwareEvent::FirmwareApplyRequested { .. }
+        | FirmwareEvent::FirmwareRollbackRequested { .. }
+        | FirmwareEvent::FirmwareClaimed { .. }
+        | FirmwareEvent::FirmwareDownloaded { .. }
+        | FirmwareEvent::FirmwareVerified { .. }
+        | FirmwareEvent::FirmwareDeleted { .. }
+        | FirmwareEvent::FirmwareFilesRemoved => {
+            return Ok(None);
+        }
     };
     Ok(Some(NewLogEntry { kind, content, source: "firmware".to_owned(), user: None }))
 }

@@ -7,7 +7,7 @@
 use std::{fmt::Display, time::Duration};
 
 use signalbox_domain::{
-    automation::{EventType, Replay, Webhook, WebhookCommand},
+    automation::{Replay, Webhook, WebhookCommand},
     kernel::{Decider, WebhookId},
 };
 use signalbox_event_store::{EventKey, RecordedEvent, read_all_with};
@@ -87,12 +87,11 @@ async fn work_off(context: &Context, row: &WebhookRow, replay: Replay) -> Result
 
 /// Queues `events` for the subscription `row`. One that cannot be read is skipped.
 async fn queue(context: &Context, row: &WebhookRow, events: &[RecordedEvent]) -> Result<(), WorkerError> {
-    let is_subscribed = |event: EventType| row.events.iter().any(|word| word == event.as_str());
     let mut queue = Queue::default();
     let background = Background::of(&context.pool, events).await?;
     for recorded in events.iter().filter(|event| !event.payload.is_null()) {
         match background.outgoing(recorded) {
-            Ok(Some(event)) if is_subscribed(event.event_type) => {
+            Ok(Some(event)) if row.receives(event.event_type.as_str(), event.subject) => {
                 queue.add(WebhookId(row.id), recorded.position, &event);
             }
             Ok(_) => {}

@@ -1,21 +1,18 @@
-//! The HTTP request of a delivery: headers, signatures, and the meaning of its answer.
+//! The HTTP request of a delivery: headers, and the meaning of its answer.
 
-use base64::{Engine, engine::general_purpose::STANDARD};
-use hmac::{Hmac, KeyInit, Mac};
+use chrono::{DateTime, Utc};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use sha2::Sha256;
-use signalbox_config::Secret;
 use signalbox_egress::{EgressError, InvalidTarget};
-use uuid::Uuid;
+use signalbox_standard_webhooks::Message;
+
+use super::signing::Signatures;
 
 const USER_AGENT: &str = concat!("Signalbox/", env!("CARGO_PKG_VERSION"));
-/// Prefix of secrets by the Standard Webhooks specification; the rest is the key in base64.
-const STANDARD_PREFIX: &str = "whsec_";
 
 /// The content of a request.
 #[derive(Debug)]
 pub(super) struct Outgoing<'a> {
-    pub(super) event_id: Uuid,
+    pub(super) event_id: &'a str,
     pub(super) event_type: &'a str,
     pub(super) attempt: i32,
     /// Unix time, in seconds; receivers refuse requests older than five minutes.
@@ -23,10 +20,16 @@ pub(super) struct Outgoing<'a> {
     pub(super) body: &'a str,
 }
 
-/// The headers of the request; with `secret` it is signed, both by `X-Webhook-Signature` (hex over
-/// `<timestamp>.<body>`) and by the Standard Webhooks specification (base64 over `<id>.<timestamp>.<body>`).
-pub(super) fn headers(outgoing: &Outgoing<'_>, secret: Option<&Secret>) -> HeaderMap {
-    let Outgoing { event_id, event_type, attempt, timestamp, body } = outgoing;
+impl<'a> Outgoing<'a> {
+    /// The signed parts.
+    pub(super) fn message(&self) -> Message<'a> {
+        Message { id: self.event_id, timestamp: self.timestamp, body: self.body }
+    }
+}
+
+/// The headers of the request, signed by `signatures`.
+pub(super) fn headers(outgoing: &Outgoing<'_>, signatures: Signatures) -> HeaderMap {
+    let Outgoing { event_id, event_type, attempt, timestamp, .. } = outgoing;
     let mut headers = HeaderMap::new();
     let mut set = |name: &'static str, value: String| {
         // Ids, numbers, words of ours and encodings are all visible ASCII.
@@ -35,32 +38,31 @@ pub(super) fn headers(outgoing: &Outgoing<'_>, secret: Option<&Secret>) -> Heade
         }
     };
     set("x-webhook-timestamp", timestamp.to_string());
-    set("x-webhook-id", event_id.to_string());
+    set("x-webhook-id", (*event_id).to_owned());
     set("x-webhook-event", (*event_type).to_owned());
     set("x-webhook-attempt", attempt.to_string());
-    set("webhook-id", event_id.to_string());
+    set("webhook-id", (*event_id).to_owned());
     set("webhook-timestamp", timestamp.to_string());
-    if let Some(secret) = secret.map(Secret::expose).filter(|secret| !secret.is_empty()) {
-        let signature = sign(secret.as_bytes(), &format!("{timestamp}.{body}"));
-        set("x-webhook-signature", hex::encode(signature));
-        let signature = sign(&standard_key(secret), &format!("{event_id}.{timestamp}.{body}"));
-        set("webhook-signature", format!("v1,{}", STANDARD.encode(signature)));
+    if let Some(signature) = signatures.hex {
+        set("x-webhook-signature", signature);
+    }
+    if let Some(signature) = signatures.standard {
+        set("webhook-signature", signature);
     }
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
     headers
 }
 
-fn standard_key(secret: &str) -> Vec<u8> {
-    let encoded = secret.strip_prefix(STANDARD_PREFIX).and_then(|text| STANDARD.decode(text).ok());
-    encoded.unwrap_or_else(|| secret.as_bytes().to_vec())
-}
-
-fn sign(key: &[u8], message: &str) -> Vec<u8> {
-    // HMAC takes keys of any length; the error is for other constructions.
-    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return Vec::new() };
-    mac.update(message.as_bytes());
-    mac.finalize().into_bytes().to_vec()
+/// The wait that `Retry-After` asks for at `now`: a number of seconds, or a date of HTTP. A date in the past means zero.
+pub(super) fn retry_after(value: &str, now: DateTime<Utc>) -> Option<u32> {
+    let value = value.trim();
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Some(value.parse().unwrap_or(u32::MAX));
+    }
+    let time = DateTime::parse_from_rfc2822(value).ok()?;
+    let seconds = (time.with_timezone(&Utc) - now).num_milliseconds().max(0).unsigned_abs().div_ceil(1000);
+    Some(u32::try_from(seconds).unwrap_or(u32::MAX))
 }
 
 /// Reasons why a request failed.
@@ -82,16 +84,22 @@ mod tests {
     use super::*;
 
     const BODY: &str = r#"{"type":"experiment.started"}"#;
+    const ID: &str = "00000000-0000-0000-0000-000000000007";
 
     fn outgoing() -> Outgoing<'static> {
-        let event_id = Uuid::from_u128(7);
         Outgoing {
-            event_id,
+            event_id: ID,
             event_type: "experiment.started",
             attempt: 2,
             timestamp: 1_760_000_000,
             body: BODY,
         }
+    }
+
+    fn signed(secret: &str) -> HeaderMap {
+        let message = outgoing().message();
+        let (hex, standard) = (Some(message.sign_in_hex(secret)), Some(message.sign(secret)));
+        headers(&outgoing(), Signatures { hex, standard })
     }
 
     fn header(headers: &HeaderMap, name: &str) -> String {
@@ -100,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_signature_is_what_openssl_computes() {
-        let headers = headers(&outgoing(), Some(&Secret::new("s3cret".to_owned())));
+        let headers = signed("s3cret");
         // printf '%s' '1760000000.{"type":"experiment.started"}' | openssl dgst -sha256 -hmac s3cret
         let expected = "be0386fb16dd17b4c07eda0aa681c96e41ecf94575aa6e5f3a9db02ba04fd443";
         assert_eq!(header(&headers, "x-webhook-signature"), expected);
@@ -111,20 +119,34 @@ mod tests {
 
     #[test]
     fn the_signature_of_standard_webhooks_is_what_openssl_computes() {
-        let headers = headers(&outgoing(), Some(&Secret::new("whsec_c2VjcmV0IGtleQ==".to_owned())));
+        let headers = signed("whsec_c2VjcmV0IGtleQ==");
         // The key is "secret key", the message starts with the id.
         assert_eq!(header(&headers, "webhook-signature"), "v1,dNrrPxcsVn8WUo9b+RaJZlvI3vGo4eK1yF3t/imR0BQ=");
-        assert_eq!(header(&headers, "webhook-id"), "00000000-0000-0000-0000-000000000007");
+        assert_eq!(header(&headers, "webhook-id"), ID);
         assert_eq!(header(&headers, "webhook-timestamp"), "1760000000");
     }
 
     #[test]
-    fn without_a_secret_nothing_is_signed() {
-        for secret in [None, Some(Secret::new(String::new()))] {
-            let headers = headers(&outgoing(), secret.as_ref());
-            assert!(
-                !headers.contains_key("x-webhook-signature") && !headers.contains_key("webhook-signature")
-            );
+    fn a_request_without_signatures_lacks_their_headers() {
+        let headers = headers(&outgoing(), Signatures::default());
+        assert!(!headers.contains_key("x-webhook-signature") && !headers.contains_key("webhook-signature"));
+    }
+
+    #[test]
+    fn retry_after_is_a_number_of_seconds_or_a_date() {
+        let now = DateTime::parse_from_rfc3339("2026-11-23T12:00:00.5Z").unwrap().with_timezone(&Utc);
+        for (value, expected) in [
+            ("120", Some(120)),
+            (" 0 ", Some(0)),
+            ("99999999999999999999", Some(u32::MAX)),
+            ("Mon, 23 Nov 2026 12:01:00 GMT", Some(60)),
+            ("Mon, 23 Nov 2026 11:00:00 GMT", Some(0)),
+            ("soon", None),
+            ("-5", None),
+            ("1.5", None),
+            ("", None),
+        ] {
+            assert_eq!(retry_after(value, now), expected, "{value}");
         }
     }
 }

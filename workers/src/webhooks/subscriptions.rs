@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use signalbox_domain::{
-    automation::{EventType, Webhook, WebhookEvent, WebhookSpec},
+    automation::{EventSubject, EventType, Webhook, WebhookEvent, WebhookSpec},
     kernel::{Decider, WebhookId},
 };
 use signalbox_event_store::{DecodeError, EventKey, RecordedEvent};
@@ -79,9 +79,15 @@ impl Subscriptions {
         }
     }
 
-    /// The enabled subscriptions to events of `event_type`.
-    pub(super) fn receivers(&self, event_type: EventType) -> impl Iterator<Item = WebhookId> {
-        let receives = move |spec: &WebhookSpec| spec.enabled && spec.events.contains(&event_type);
+    /// The enabled subscriptions to events of `event_type` about `subject`.
+    pub(super) fn receivers(
+        &self,
+        event_type: EventType,
+        subject: EventSubject,
+    ) -> impl Iterator<Item = WebhookId> {
+        let receives = move |spec: &WebhookSpec| {
+            spec.enabled && spec.events.contains(&event_type) && spec.filters.pass(subject)
+        };
         self.0.iter().filter(move |(_, spec)| receives(spec)).map(|(id, _)| *id)
     }
 

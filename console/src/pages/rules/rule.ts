@@ -3,7 +3,7 @@ import { measured } from '../../lib/format';
 import { t } from '../../lib/i18n.svelte';
 
 export const OPERATORS: [Schemas['Operator'], string][] = [['gt', '>'], ['gte', '≥'], ['lt', '<'], ['lte', '≤'], ['eq', '='], ['between', ''], ['not_between', '']];
-export const EVENT_TYPES: Schemas['WebhookEvent'][] = ['sensor.threshold_exceeded', 'sensor.reading', 'experiment.started', 'experiment.stopped', 'system.health_changed'];
+export const EVENT_TYPES: Schemas['RuleWebhookEvent'][] = ['sensor.threshold_exceeded', 'sensor.reading', 'experiment.started', 'experiment.stopped', 'system.health_changed'];
 
 export interface Draft {
   name: string;
@@ -12,7 +12,7 @@ export interface Draft {
   threshold: number;
   threshold_high: number | null;
   action_type: Schemas['ActionType'];
-  webhook_event_type: Schemas['WebhookEvent'] | null;
+  webhook_event_type: Schemas['RuleWebhookEvent'] | null;
   cooldown_seconds: number;
   enabled: boolean;
 }
@@ -35,7 +35,7 @@ export function condition(rule: Pick<Draft, 'operator' | 'threshold'> & { thresh
 export function draftOf(rule: Schemas['RuleOut']): Draft {
   return {
     name: rule.name, event_public_id: rule.event_public_id, operator: rule.operator, threshold: rule.threshold,
-    threshold_high: rule.threshold_high ?? null, action_type: rule.action_type, webhook_event_type: rule.webhook_event_type ?? null,
+    threshold_high: rule.threshold_high ?? null, action_type: rule.action_type, webhook_event_type: (rule.webhook_event_type ?? null) as Draft['webhook_event_type'],
     cooldown_seconds: rule.cooldown_seconds, enabled: rule.enabled,
   };
 }

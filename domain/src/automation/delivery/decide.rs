@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{
     AttemptResult, Begun, CallbackDelivery, DeliveryBatch, DeliveryBatchCommand, DeliveryBatchEvent, Ended,
-    NewDelivery, Requeued, state::Phase,
+    NewDelivery, Requeued, RetryPolicy, state::Phase,
 };
 use crate::{
     automation::webhook::WEBHOOK_CLAIM,
@@ -27,7 +27,7 @@ impl Decider for DeliveryBatch {
             DeliveryBatchCommand::Queue { webhook, deliveries } => self.queue(webhook, deliveries),
             DeliveryBatchCommand::QueueCallback(callback) => Ok(self.queue_callback(callback)),
             DeliveryBatchCommand::Begin { claim, at, ids } => self.begin(claim, at, ids),
-            DeliveryBatchCommand::Record { claim, results } => self.record(claim, results),
+            DeliveryBatchCommand::Record { claim, results, retry } => self.record(claim, results, retry),
             DeliveryBatchCommand::Redeliver { at, ids } => self.redeliver(at, ids),
         }
     }
@@ -98,7 +98,12 @@ impl DeliveryBatch {
         }
     }
 
-    fn record(&self, claim: Uuid, results: Vec<AttemptResult>) -> Result<Vec<DeliveryBatchEvent>, Rejection> {
+    fn record(
+        &self,
+        claim: Uuid,
+        results: Vec<AttemptResult>,
+        retry: RetryPolicy,
+    ) -> Result<Vec<DeliveryBatchEvent>, Rejection> {
         let Some(webhook) = self.webhook else { return Err(Rejection::not_found("Delivery")) };
         let mut claimed: BTreeSet<_> = self
             .deliveries
@@ -120,7 +125,7 @@ impl DeliveryBatch {
             attempts.push(Ended {
                 round: delivery.round,
                 attempt: delivery.attempts + 1,
-                verdict: delivery.judge(result.error.is_none(), ended_at),
+                verdict: delivery.judge(retry, &result, ended_at),
                 result,
             });
         }

@@ -3,7 +3,7 @@ use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-pub use super::state::DeliveryBatch;
+pub use super::{retry::RetryPolicy, state::DeliveryBatch};
 use crate::kernel::{DeliveryId, WebhookId};
 
 /// An event on its way to a subscription.
@@ -47,6 +47,9 @@ pub struct AttemptResult {
     pub status: Option<u16>,
     /// Absent after a success.
     pub error: Option<String>,
+    /// The wait that the receiver asked for by `Retry-After`, from the end of the attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u32>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -74,6 +77,9 @@ pub enum DeliveryBatchCommand {
         /// The claim.
         claim: Uuid,
         results: Vec<AttemptResult>,
+        /// When failed attempts are repeated, as the subscription says now.
+        #[serde(default)]
+        retry: RetryPolicy,
     },
     /// Deliver finished deliveries again, with attempts of their own.
     Redeliver {
@@ -104,6 +110,9 @@ pub enum Verdict {
     Retry {
         /// When.
         due_at: DateTime<Utc>,
+        /// Whether the receiver asked for the wait: this attempt does not count, and the next one has its number.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        postponed: bool,
     },
     /// That was the last one.
     DeadLetter,

@@ -2,6 +2,7 @@
 
 mod decide;
 mod events;
+mod retry;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -10,4 +11,5 @@ pub use events::{
     AttemptResult, Begun, CallbackDelivery, DeliveryBatch, DeliveryBatchCommand, DeliveryBatchEvent, Ended,
     NewDelivery, Requeued, Verdict,
 };
-pub use state::{CLAIM_SECONDS, MAX_ATTEMPTS};
+pub use retry::{MAX_ATTEMPTS, MAX_POSTPONED, MAX_POSTPONEMENT, RetryPolicy};
+pub use state::CLAIM_SECONDS;

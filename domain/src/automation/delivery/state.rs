@@ -4,17 +4,16 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{DeliveryBatchEvent, Verdict};
+use super::{AttemptResult, DeliveryBatchEvent, MAX_POSTPONED, MAX_POSTPONEMENT, RetryPolicy, Verdict};
 use crate::kernel::{DeliveryId, WebhookId};
 
-/// Attempts of one round.
-pub const MAX_ATTEMPTS: u32 = 3;
 /// Seconds until a claim expires. Longer than any request made under the claim may take, so that an attempt of a
 /// crashed worker is not repeated while its request is still open.
 pub const CLAIM_SECONDS: i64 = 15;
 
-/// The wait after the first attempt and after the second.
-const WAITS: [TimeDelta; 2] = [TimeDelta::seconds(2), TimeDelta::seconds(4)];
+const GONE: u16 = 410;
+const TOO_MANY_REQUESTS: u16 = 429;
+const SERVICE_UNAVAILABLE: u16 = 503;
 
 /// The deliveries that a short range of the log causes for one subscription. They are claimed and recorded together:
 /// one event for many deliveries makes it cheap to record every attempt.
@@ -28,8 +27,11 @@ pub struct DeliveryBatch {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Delivery {
     pub(super) round: u32,
-    /// Attempts of this round that have ended.
+    /// Attempts of this round that have ended, without those that the receiver postponed.
     pub(super) attempts: u32,
+    /// Attempts of this round that the receiver postponed.
+    #[serde(default)]
+    pub(super) postponed: u32,
     pub(super) phase: Phase,
 }
 
@@ -51,7 +53,7 @@ pub(super) enum Phase {
 
 impl Delivery {
     fn new(round: u32) -> Self {
-        Self { round, attempts: 0, phase: Phase::Waiting { due_at: None } }
+        Self { round, attempts: 0, postponed: 0, phase: Phase::Waiting { due_at: None } }
     }
 
     pub(super) fn is_due(&self, now: DateTime<Utc>) -> bool {
@@ -66,11 +68,25 @@ impl Delivery {
         matches!(self.phase, Phase::Claimed { claim: holder, .. } if holder == claim)
     }
 
-    /// The verdict on an attempt that finished at `at`.
-    pub(super) fn judge(&self, is_success: bool, at: DateTime<Utc>) -> Verdict {
-        match WAITS.get(self.attempts as usize) {
-            _ if is_success => Verdict::Delivered,
-            Some(wait) => Verdict::Retry { due_at: at + *wait },
+    /// The verdict on an attempt that finished at `at` with `result`.
+    pub(super) fn judge(&self, retry: RetryPolicy, result: &AttemptResult, at: DateTime<Utc>) -> Verdict {
+        if result.error.is_none() {
+            return Verdict::Delivered;
+        }
+        if retry == RetryPolicy::Standard {
+            match (result.status, result.retry_after_seconds) {
+                (Some(GONE), _) => return Verdict::DeadLetter,
+                (Some(TOO_MANY_REQUESTS | SERVICE_UNAVAILABLE), Some(seconds))
+                    if self.postponed < MAX_POSTPONED =>
+                {
+                    let wait = TimeDelta::seconds(seconds.into()).min(MAX_POSTPONEMENT);
+                    return Verdict::Retry { due_at: at + wait, postponed: true };
+                }
+                _ => {}
+            }
+        }
+        match retry.wait_after(self.attempts + 1) {
+            Some(wait) => Verdict::Retry { due_at: at + wait, postponed: false },
             None => Verdict::DeadLetter,
         }
     }
@@ -101,9 +117,12 @@ impl DeliveryBatch {
             DeliveryBatchEvent::AttemptsEnded { attempts, returned, .. } => {
                 for ended in attempts {
                     self.change(ended.result.id, |delivery| {
-                        delivery.attempts = ended.attempt;
+                        match ended.verdict {
+                            Verdict::Retry { postponed: true, .. } => delivery.postponed += 1,
+                            _ => delivery.attempts = ended.attempt,
+                        }
                         delivery.phase = match ended.verdict {
-                            Verdict::Retry { due_at } => Phase::Waiting { due_at: Some(due_at) },
+                            Verdict::Retry { due_at, .. } => Phase::Waiting { due_at: Some(due_at) },
                             Verdict::Delivered | Verdict::DeadLetter => Phase::Ended,
                         };
                     });

@@ -39,11 +39,34 @@ fn begin(number: u128, seconds: i64, ids: &[DeliveryId]) -> DeliveryBatchCommand
 
 fn result(id: DeliveryId, seconds: i64, status: u16) -> AttemptResult {
     let error = (status != 200).then(|| format!("HTTP {status}"));
-    AttemptResult { id, started_at: at(seconds), duration_ms: 0, status: Some(status), error }
+    let (started_at, status, retry_after_seconds) = (at(seconds), Some(status), None);
+    AttemptResult { id, started_at, duration_ms: 0, status, error, retry_after_seconds }
 }
 
 fn record(number: u128, results: Vec<AttemptResult>) -> DeliveryBatchCommand {
-    DeliveryBatchCommand::Record { claim: claim(number), results }
+    DeliveryBatchCommand::Record { claim: claim(number), results, retry: RetryPolicy::Default }
+}
+
+/// The outcome of attempt after attempt of one delivery, each made when it is due: its number and the verdict.
+fn attempts(retry: RetryPolicy, results: &[(u16, Option<u32>)]) -> Vec<(u32, Verdict)> {
+    let mut batch = DeliveryBatch::default();
+    run(&mut batch, queue(&[ONE])).unwrap();
+    let (mut now, mut ended) = (0, Vec::new());
+    for (number, (status, retry_after_seconds)) in (1..).zip(results) {
+        let begun = begun(&run(&mut batch, begin(number, now, &[ONE])).unwrap())[0].1;
+        let result = AttemptResult { retry_after_seconds: *retry_after_seconds, ..result(ONE, now, *status) };
+        let record = DeliveryBatchCommand::Record { claim: claim(number), results: vec![result], retry };
+        let verdict = verdict(&run(&mut batch, record).unwrap());
+        if let Verdict::Retry { due_at, .. } = verdict {
+            assert!(run(&mut batch, begin(0, due_at.timestamp() - 1, &[ONE])).is_err(), "it is not due yet");
+            now = due_at.timestamp();
+        }
+        ended.push((begun, verdict));
+    }
+    assert_eq!(ended.last().is_some_and(|(_, verdict)| !matches!(verdict, Verdict::Retry { .. })), {
+        run(&mut batch, begin(0, now, &[ONE])).is_err()
+    });
+    ended
 }
 
 fn begun(events: &[DeliveryBatchEvent]) -> Vec<(u32, u32)> {
@@ -75,9 +98,9 @@ fn three_attempts_with_waits_of_two_and_four_seconds_and_then_it_is_dead() {
         assert_eq!(begun(&events), [(1, number as u32)]);
         run(&mut batch, record(number, vec![result(ONE, seconds, 500)])).map(|events| verdict(&events))
     };
-    assert_eq!(attempt(1, 0), Ok(Verdict::Retry { due_at: at(2) }));
+    assert_eq!(attempt(1, 0), Ok(Verdict::Retry { due_at: at(2), postponed: false }));
     assert!(attempt(2, 1).is_err(), "it is not due yet");
-    assert_eq!(attempt(2, 2), Ok(Verdict::Retry { due_at: at(6) }));
+    assert_eq!(attempt(2, 2), Ok(Verdict::Retry { due_at: at(6), postponed: false }));
     assert!(attempt(3, 5).is_err(), "it is not due yet");
     assert_eq!(attempt(3, 6), Ok(Verdict::DeadLetter));
     assert!(attempt(4, 100).is_err(), "there is no fourth");
@@ -154,4 +177,82 @@ fn a_callback_is_queued_once_and_delivered_like_others() {
     assert_eq!(begun(&run(&mut batch, begin(1, 0, &[ONE])).unwrap()), [(1, 1)]);
     let ended = run(&mut batch, record(1, vec![result(ONE, 0, 200)])).unwrap();
     assert_eq!(verdict(&ended), Verdict::Delivered);
+}
+
+#[test]
+fn the_standard_schedule_has_ten_attempts() {
+    let ended = attempts(RetryPolicy::Standard, &[(500, None); 10]);
+    let numbers: Vec<_> = ended.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, Vec::from_iter(1..=10));
+    assert_eq!(ended[0].1, Verdict::Retry { due_at: at(5), postponed: false });
+    assert_eq!(ended[8].1, Verdict::Retry { due_at: at(272_105), postponed: false });
+    assert_eq!(ended[9].1, Verdict::DeadLetter);
+}
+
+#[test]
+fn retry_after_postpones_an_attempt_by_an_hour_at_most() {
+    let ended = attempts(RetryPolicy::Standard, &[(429, Some(7)), (503, Some(90_000)), (200, None)]);
+    let expected = [
+        (1, Verdict::Retry { due_at: at(7), postponed: true }),
+        (1, Verdict::Retry { due_at: at(3607), postponed: true }),
+        (1, Verdict::Delivered),
+    ];
+    assert_eq!(ended, expected);
+}
+
+#[test]
+fn a_delivery_is_postponed_twenty_times() {
+    let ended = attempts(RetryPolicy::Standard, &[(503, Some(1)); 30]);
+    let counts: Vec<_> =
+        ended.iter().map(|(_, verdict)| !matches!(verdict, Verdict::Retry { postponed: true, .. })).collect();
+    assert_eq!(counts, [[false; 20].as_slice(), &[true; 10]].concat());
+    assert_eq!((ended[20].0, ended[29]), (1, (10, Verdict::DeadLetter)));
+}
+
+#[test]
+fn other_answers_postpone_nothing() {
+    for (status, retry_after_seconds) in [(429, None), (500, Some(9)), (502, Some(9))] {
+        let ended = attempts(RetryPolicy::Standard, &[(status, retry_after_seconds)]);
+        assert_eq!(ended, [(1, Verdict::Retry { due_at: at(5), postponed: false })]);
+    }
+    let ended = attempts(RetryPolicy::Default, &[(429, Some(9)), (410, None), (503, Some(9))]);
+    let expected = [
+        (1, Verdict::Retry { due_at: at(2), postponed: false }),
+        (2, Verdict::Retry { due_at: at(6), postponed: false }),
+        (3, Verdict::DeadLetter),
+    ];
+    assert_eq!(ended, expected);
+}
+
+#[test]
+fn gone_is_the_last_answer_under_the_standard_policy() {
+    assert_eq!(attempts(RetryPolicy::Standard, &[(410, Some(9))]), [(1, Verdict::DeadLetter)]);
+}
+
+#[test]
+fn a_redelivery_may_be_postponed_again() {
+    let mut batch = DeliveryBatch::default();
+    run(&mut batch, queue(&[ONE])).unwrap();
+    let mut postponed = |number: u128, now: i64| {
+        run(&mut batch, begin(number, now, &[ONE])).unwrap();
+        let result = AttemptResult { retry_after_seconds: Some(0), ..result(ONE, now, 503) };
+        let retry = RetryPolicy::Standard;
+        let record = DeliveryBatchCommand::Record { claim: claim(number), results: vec![result], retry };
+        let ended = verdict(&run(&mut batch, record).unwrap());
+        if number == 20 {
+            run(&mut batch, begin(21, now, &[ONE])).unwrap();
+            let gone = DeliveryBatchCommand::Record {
+                claim: claim(21),
+                results: vec![self::result(ONE, now, 410)],
+                retry,
+            };
+            run(&mut batch, gone).unwrap();
+            run(&mut batch, DeliveryBatchCommand::Redeliver { at: at(now), ids: vec![ONE] }).unwrap();
+        }
+        ended
+    };
+    for number in (1..=20).chain(22..=41) {
+        assert_eq!(postponed(number, 0), Verdict::Retry { due_at: at(0), postponed: true }, "{number}");
+    }
+    assert_eq!(postponed(42, 0), Verdict::Retry { due_at: at(5), postponed: false });
 }

@@ -38,6 +38,7 @@ impl Decider for Rule {
         match (command, &self.present) {
             (RuleCommand::Create(new), None) => {
                 let spec = new.spec.validate()?;
+                spec.action.permitted()?;
                 Ok(vec![RuleEvent::RuleCreated(NewRule { spec, ..new })])
             }
             (RuleCommand::Create(_), Some(_)) => {

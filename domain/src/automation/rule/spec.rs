@@ -181,6 +181,20 @@ impl RuleAction {
         }
     }
 
+    /// This action, if a rule may be given it. Rules that were stored before may publish other types.
+    ///
+    /// # Errors
+    /// A [`Rejection`] when only other parts of the service publish its type.
+    pub fn permitted(self) -> Result<Self, Rejection> {
+        match self {
+            Self::Webhook { event_type } if !EventType::OF_RULES.contains(&event_type) => {
+                let words = EventType::OF_RULES.map(EventType::as_str).join(", ");
+                Err(Rejection::field("webhook_event_type", format!("must be one of {words}")))
+            }
+            action => Ok(action),
+        }
+    }
+
     /// The action of `kind`; a webhook publishes `event_type`.
     ///
     /// # Errors
@@ -223,7 +237,10 @@ impl RuleSpec {
             name: changes.name.unwrap_or_else(|| self.name.clone()),
             channel: changes.channel.unwrap_or(self.channel),
             condition,
-            action: RuleAction::of(kind, event_type)?,
+            action: match RuleAction::of(kind, event_type)? {
+                action if action == self.action => action,
+                action => action.permitted()?,
+            },
             cooldown_seconds: changes.cooldown_seconds.unwrap_or(self.cooldown_seconds),
             enabled: changes.enabled.unwrap_or(self.enabled),
         };

@@ -205,7 +205,7 @@ fn after_agent(event: Option<&AgentEvent>) -> Option<AgentEvent> {
     match event {
         AgentEvent::AgentCreated(_) => Some(AgentEvent::AgentUpdated(profile("printer"))),
         AgentEvent::AgentUpdated(_) => {
-            Some(AgentEvent::AgentConnected { session, transport: TransportMode::Polling })
+            Some(AgentEvent::AgentConnected { session, transport: TransportMode::Polling, was_away: false })
         }
         AgentEvent::AgentConnected { .. } => Some(AgentEvent::AgentDescribed(system())),
         AgentEvent::AgentDescribed(_) => {
@@ -214,7 +214,8 @@ fn after_agent(event: Option<&AgentEvent>) -> Option<AgentEvent> {
         AgentEvent::AgentWarningChanged { .. } => {
             Some(AgentEvent::AgentDisconnected { session, reason: "closed".to_owned() })
         }
-        AgentEvent::AgentDisconnected { .. } => Some(AgentEvent::AgentDeleted { name: "printer".to_owned() }),
+        AgentEvent::AgentDisconnected { .. } => Some(AgentEvent::AgentWentOffline { since: time() }),
+        AgentEvent::AgentWentOffline { .. } => Some(AgentEvent::AgentDeleted { name: "printer".to_owned() }),
         AgentEvent::AgentDeleted { .. } => None,
     }
 }

@@ -1,10 +1,10 @@
 use signalbox_domain::{
     automation::{
         AttemptResult, Begun, CallbackDelivery, DeliveryBatchEvent, Ended, EventType, HealthEvent,
-        HealthReport, HealthStatus, NewDelivery, NewWebhook, Replay, Requeued, Verdict, WebhookEvent,
-        WebhookSpec,
+        HealthReport, HealthStatus, NewDelivery, NewWebhook, PreviousKeys, Replay, Requeued, RetryPolicy,
+        SigningKey, Verdict, WebhookEvent, WebhookFilters, WebhookSpec,
     },
-    kernel::{DeliveryId, UserId, WebhookId},
+    kernel::{ChannelId, DeliveryId, UserId, WebhookId},
 };
 
 use super::{id, time};
@@ -13,8 +13,12 @@ pub(super) fn after_webhook(event: Option<&WebhookEvent>) -> Option<WebhookEvent
     let spec = WebhookSpec {
         url: "https://example.org/hook".to_owned(),
         sealed_secret: None,
+        key: None,
+        previous: None,
         events: vec![EventType::SensorReading, EventType::ExperimentStarted],
         enabled: true,
+        retry: RetryPolicy::Default,
+        filters: WebhookFilters::default(),
     };
     let Some(event) = event else {
         return Some(WebhookEvent::WebhookCreated(NewWebhook { owner: UserId(id(7)), spec }));
@@ -22,8 +26,22 @@ pub(super) fn after_webhook(event: Option<&WebhookEvent>) -> Option<WebhookEvent
     match event {
         WebhookEvent::WebhookCreated(_) => {
             let sealed_secret = Some("v1.key.bm9uY2U".to_owned());
-            let to = WebhookSpec { sealed_secret, enabled: false, ..spec.clone() };
-            Some(WebhookEvent::WebhookUpdated { from: spec, to })
+            let key = |public: &str| SigningKey {
+                sealed: "v1.key.bm9uY2U".to_owned(),
+                public: format!("whpk_{public}"),
+            };
+            let previous =
+                PreviousKeys { sealed_secret: sealed_secret.clone(), key: Some(key("b2xk")), until: time() };
+            let to = WebhookSpec {
+                sealed_secret,
+                key: Some(key("bmV3")),
+                previous: Some(Box::new(previous)),
+                enabled: false,
+                retry: RetryPolicy::Standard,
+                filters: WebhookFilters { channels: vec![ChannelId(id(9))], jobs: vec![7] },
+                ..spec.clone()
+            };
+            Some(WebhookEvent::WebhookUpdated { from: spec, to, gone: true })
         }
         WebhookEvent::WebhookUpdated { .. } => {
             Some(WebhookEvent::WebhookReplayRequested(Replay { id: id(5), after: 10, last: 2000 }))
@@ -72,6 +90,7 @@ pub(super) fn after_delivery_batch(event: Option<&DeliveryBatchEvent>) -> Option
                 duration_ms: 17,
                 status: Some(500),
                 error: Some("HTTP 500".to_owned()),
+                retry_after_seconds: Some(30),
             };
             let attempts = vec![Ended { round: 1, attempt: 3, result, verdict: Verdict::DeadLetter }];
             let returned = vec![DeliveryId(id(8))];

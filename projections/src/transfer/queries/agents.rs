@@ -136,6 +136,23 @@ pub async fn silent_agents(pool: &PgPool, seconds: f64) -> Result<Vec<(Uuid, Uui
     .await
 }
 
+/// Agents whose sessions ended at or before `until`, and whose absence is not recorded, with the times when they ended.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn absent_agents(
+    pool: &PgPool,
+    until: DateTime<Utc>,
+) -> Result<Vec<(Uuid, DateTime<Utc>)>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT id, away_since FROM read.agents WHERE away_since <= $1 ORDER BY away_since LIMIT 1000",
+    )
+    .bind(until)
+    .fetch_all(pool)
+    .await
+}
+
 impl Listed for AgentTokenRow {
     const SORTING: Sorting = Sorting::newest_first(("created_at", "number"), &[("name", "name")], "number");
 }

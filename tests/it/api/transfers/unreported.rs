@@ -248,7 +248,7 @@ async fn a_file_that_reached_an_ended_session_is_not_completed() {
 async fn an_upload_that_waits_for_the_read_model_is_taken_when_it_has_caught_up() {
     let world = World::without_workers(Clock::system(), |_| {}).await;
     let silent = Silent::new(&world).await;
-    let mut held = world.servers.pool.begin().await.unwrap();
+    let mut held = signalbox_database::begin(&world.servers.pool, "BEGIN").await.unwrap();
     held.execute("LOCK TABLE read.transfers IN EXCLUSIVE MODE").await.unwrap();
     let id = sqlx::query_scalar("SELECT id FROM read.transfers WHERE number = $1").bind(silent.id);
     let id = id.fetch_one(&world.servers.pool).await.unwrap();

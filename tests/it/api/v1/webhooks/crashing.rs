@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use serde_json::json;
 use signalbox_clock::Clock;
 use signalbox_domain::{
-    automation::{DeliveryBatch, DeliveryBatchCommand, NewDelivery},
+    automation::{DeliveryBatch, DeliveryBatchCommand, NewDelivery, RetryPolicy},
     kernel::{DeliveryId, WebhookId},
 };
 use signalbox_test_support::metadata;
@@ -50,7 +50,7 @@ async fn an_attempt_of_a_crashed_worker_is_repeated_under_its_number() {
     let delivered = until_newest(&world, &webhook, "delivered").await;
     assert_eq!(delivered["attempts"], 1);
     // A late result of the crashed worker is refused.
-    let late = DeliveryBatchCommand::Record { claim, results: Vec::new() };
+    let late = DeliveryBatchCommand::Record { claim, results: Vec::new(), retry: RetryPolicy::Default };
     let said = world.servers.bus.send::<DeliveryBatch>(batch, None, &metadata(), &late).await;
     assert_eq!(said.unwrap_err().code, "claim_lapsed");
     world.finish().await;

@@ -2,11 +2,16 @@
 
 mod crashing;
 mod delivering;
+mod events;
+mod filters;
 mod health;
 mod limits;
 mod managing;
 mod readings;
 mod redelivering;
+mod retrying;
+mod sharing;
+mod signing;
 mod trials;
 mod unreadable;
 

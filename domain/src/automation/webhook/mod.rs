@@ -1,22 +1,19 @@
+//! Webhook subscriptions: where events are sent, which, and how they are signed.
+
+mod filters;
+mod spec;
+
+use chrono::{DateTime, Utc};
 use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::EventType;
+pub use self::{
+    filters::{EventSubject, MAX_FILTERED, WebhookFilters},
+    spec::{PreviousKeys, SigningKey, WebhookSpec},
+};
+use super::{EventType, RetryPolicy};
 use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId};
-
-/// The settings of a subscription that an admin chooses.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WebhookSpec {
-    /// Where events are posted to; unique.
-    pub url: String,
-    /// Signs deliveries; encrypted, and only the worker that signs opens it.
-    pub sealed_secret: Option<String>,
-    /// The subscribed event types: at least one, each once, sorted.
-    pub events: Vec<EventType>,
-    /// Whether events are delivered.
-    pub enabled: bool,
-}
 
 /// A new subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,16 +36,37 @@ pub enum SecretChange {
     Seal(String),
 }
 
+/// A change of the key pair.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyChange {
+    /// It stays.
+    #[default]
+    Keep,
+    /// The secret signs again.
+    Clear,
+    /// It is this one, if there was none before.
+    Provide(SigningKey),
+}
+
 /// Changes of a subscription; absent fields stay unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookChanges {
     /// New address.
     pub url: Option<String>,
     pub secret: SecretChange,
+    #[serde(default)]
+    pub key: KeyChange,
     /// New list.
     pub events: Option<Vec<EventType>>,
     /// On or off.
     pub enabled: Option<bool>,
+    /// Another policy.
+    #[serde(default)]
+    pub retry: Option<RetryPolicy>,
+    /// Other filters.
+    #[serde(default)]
+    pub filters: Option<WebhookFilters>,
 }
 
 /// A range of the log whose past events are delivered to a subscription on request.
@@ -76,6 +94,17 @@ pub enum WebhookCommand {
     Create(NewWebhook),
     /// Change the fields that are present.
     Change(WebhookChanges),
+    /// Sign with another secret, and with another key if it signs by one.
+    RotateSecret {
+        /// The new secret, encrypted.
+        sealed_secret: String,
+        /// The new key.
+        key: SigningKey,
+        /// How long the present ones sign too.
+        keep_until: Option<DateTime<Utc>>,
+    },
+    /// The receiver at `url` answered 410 Gone: send it nothing more.
+    DisableGone { url: String },
     /// Deliver past events; one replay at a time.
     Replay(Replay),
     /// The replay has been processed up to a position.
@@ -100,6 +129,9 @@ pub enum WebhookEvent {
         from: WebhookSpec,
         /// Now.
         to: WebhookSpec,
+        /// Whether it was disabled because its receiver answered 410 Gone.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        gone: bool,
     },
     /// A replay of past events was requested.
     WebhookReplayRequested(Replay),
@@ -161,9 +193,14 @@ impl Decider for Webhook {
             WebhookCommand::Create(_) => {
                 Err(Rejection::conflict("webhook_exists", "This webhook exists already."))
             }
-            WebhookCommand::Change(changes) => {
-                let (from, to) = (present.clone(), present.with(changes)?);
-                Ok(if from == to { Vec::new() } else { vec![WebhookEvent::WebhookUpdated { from, to }] })
+            WebhookCommand::Change(changes) => Ok(updated(present, present.with(changes)?, false)),
+            WebhookCommand::RotateSecret { sealed_secret, key, keep_until } => {
+                Ok(updated(present, present.rotated(sealed_secret, key, keep_until), false))
+            }
+            // The address was changed meanwhile, and that receiver has not answered.
+            WebhookCommand::DisableGone { url } if url != present.url => Ok(Vec::new()),
+            WebhookCommand::DisableGone { .. } => {
+                Ok(updated(present, WebhookSpec { enabled: false, ..present.clone() }, true))
             }
             WebhookCommand::Replay(_) if self.replay.is_some() => Err(Rejection::conflict(
                 "replay_running",
@@ -195,7 +232,7 @@ impl Decider for Webhook {
         let own = |op| Claim::new(op, WEBHOOK_CLAIM, id.to_string());
         match event {
             WebhookEvent::WebhookCreated(new) => vec![url(ClaimOp::Take, &new.spec.url), own(ClaimOp::Take)],
-            WebhookEvent::WebhookUpdated { from, to } if from.url != to.url => {
+            WebhookEvent::WebhookUpdated { from, to, .. } if from.url != to.url => {
                 vec![url(ClaimOp::Release, &from.url), url(ClaimOp::Take, &to.url)]
             }
             WebhookEvent::WebhookDeleted { url: old } => {
@@ -211,6 +248,13 @@ impl Decider for Webhook {
     }
 }
 
+fn updated(from: &WebhookSpec, to: WebhookSpec, gone: bool) -> Vec<WebhookEvent> {
+    if *from == to {
+        return Vec::new();
+    }
+    vec![WebhookEvent::WebhookUpdated { from: from.clone(), to, gone }]
+}
+
 impl Webhook {
     fn advance(&self, id: Uuid, to: i64) -> Vec<WebhookEvent> {
         match self.replay {
@@ -220,32 +264,6 @@ impl Webhook {
             // Another worker was faster.
             _ => Vec::new(),
         }
-    }
-}
-
-impl WebhookSpec {
-    fn with(&self, changes: WebhookChanges) -> Result<Self, Rejection> {
-        let sealed_secret = match changes.secret {
-            SecretChange::Keep => self.sealed_secret.clone(),
-            SecretChange::Clear => None,
-            SecretChange::Seal(sealed) => Some(sealed),
-        };
-        let changed = Self {
-            url: changes.url.unwrap_or_else(|| self.url.clone()),
-            sealed_secret,
-            events: changes.events.unwrap_or_else(|| self.events.clone()),
-            enabled: changes.enabled.unwrap_or(self.enabled),
-        };
-        changed.validate()
-    }
-
-    fn validate(mut self) -> Result<Self, Rejection> {
-        self.events.sort_unstable();
-        self.events.dedup();
-        if self.events.is_empty() {
-            return Err(Rejection::field("events", "must name at least one type of event"));
-        }
-        Ok(self)
     }
 }
 
@@ -261,13 +279,18 @@ fn without_spelling(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::ChannelId;
 
     fn spec(events: &[EventType]) -> WebhookSpec {
         WebhookSpec {
             url: "https://example.org/hook".to_owned(),
             sealed_secret: Some("sealed".to_owned()),
+            key: None,
+            previous: None,
             events: events.to_vec(),
             enabled: true,
+            retry: RetryPolicy::Default,
+            filters: WebhookFilters::default(),
         }
     }
 
@@ -303,6 +326,99 @@ mod tests {
         let cleared = change(WebhookChanges { secret: SecretChange::Clear, ..Default::default() });
         let [WebhookEvent::WebhookUpdated { to, .. }] = cleared.as_slice() else { panic!("{cleared:?}") };
         assert_eq!(to.sealed_secret, None);
+    }
+
+    /// The specification after a command.
+    fn after(webhook: &mut Webhook, command: WebhookCommand) -> WebhookSpec {
+        let events = webhook.decide(command).unwrap();
+        events.into_iter().for_each(|event| webhook.evolve(event));
+        webhook.spec.clone().unwrap()
+    }
+
+    fn key(name: &str) -> SigningKey {
+        SigningKey { sealed: format!("sealed {name}"), public: format!("whpk_{name}") }
+    }
+
+    fn rotate(number: u32, keep_until: Option<DateTime<Utc>>) -> WebhookCommand {
+        let (sealed_secret, key) = (format!("secret {number}"), key(&number.to_string()));
+        WebhookCommand::RotateSecret { sealed_secret, key, keep_until }
+    }
+
+    #[test]
+    fn rotation_keeps_the_old_secret_for_a_while() {
+        let (mut webhook, until) = (created(), DateTime::UNIX_EPOCH);
+        let rotated = after(&mut webhook, rotate(1, Some(until)));
+        let previous = PreviousKeys { sealed_secret: Some("sealed".to_owned()), key: None, until };
+        assert_eq!((rotated.sealed_secret.as_deref(), rotated.key), (Some("secret 1"), None));
+        assert_eq!(rotated.previous, Some(Box::new(previous)));
+        let again = after(&mut webhook, rotate(2, None));
+        assert_eq!((again.sealed_secret.as_deref(), again.previous), (Some("secret 2"), None));
+        after(&mut webhook, rotate(3, Some(until)));
+        let secret = SecretChange::Seal("given".to_owned());
+        let given =
+            after(&mut webhook, WebhookCommand::Change(WebhookChanges { secret, ..Default::default() }));
+        assert_eq!((given.sealed_secret.as_deref(), given.previous), (Some("given"), None));
+    }
+
+    #[test]
+    fn rotation_replaces_a_key_and_adds_no_secret_to_it() {
+        let (mut webhook, until) = (created(), DateTime::UNIX_EPOCH);
+        let change = WebhookCommand::Change;
+        let provide = |name| WebhookChanges { key: KeyChange::Provide(key(name)), ..Default::default() };
+        assert_eq!(after(&mut webhook, change(provide("a"))).key, Some(key("a")));
+        assert_eq!(after(&mut webhook, change(provide("b"))).key, Some(key("a")), "there is one already");
+        let rotated = after(&mut webhook, rotate(1, Some(until)));
+        assert_eq!((rotated.sealed_secret.as_deref(), rotated.key), (Some("secret 1"), Some(key("1"))));
+        assert_eq!(rotated.previous.unwrap().key, Some(key("a")));
+        let no_secret = WebhookChanges { secret: SecretChange::Clear, ..Default::default() };
+        let keyed = after(&mut webhook, change(no_secret));
+        assert_eq!(
+            *keyed.previous.unwrap(),
+            PreviousKeys { sealed_secret: None, key: Some(key("a")), until }
+        );
+        let rotated = after(&mut webhook, rotate(2, None));
+        assert_eq!((rotated.sealed_secret, rotated.key), (None, Some(key("2"))));
+        let clear = WebhookChanges { key: KeyChange::Clear, ..Default::default() };
+        assert_eq!(after(&mut webhook, change(clear)).key, None);
+    }
+
+    #[test]
+    fn gone_disables_the_address_that_answered() {
+        let mut webhook = created();
+        let gone = |url: &str| WebhookCommand::DisableGone { url: url.to_owned() };
+        assert_eq!(webhook.decide(gone("https://example.org/other")).unwrap(), []);
+        let events = webhook.decide(gone("https://example.org/hook")).unwrap();
+        let [WebhookEvent::WebhookUpdated { to, gone: true, .. }] = events.as_slice() else {
+            panic!("{events:?}")
+        };
+        assert!(!to.enabled);
+        assert!(!after(&mut webhook, gone("https://example.org/hook")).enabled);
+        assert_eq!(webhook.decide(gone("https://example.org/hook")).unwrap(), []);
+    }
+
+    /// Field names and forms that the log keeps; defaults are not written, so that older programs read such events.
+    #[test]
+    fn a_specification_is_written_in_this_form() {
+        let written = |spec: &WebhookSpec| serde_json::to_value(spec).unwrap();
+        let plain = spec(&[EventType::LogEntry]);
+        let expected = serde_json::json!({"url": "https://example.org/hook", "sealed_secret": "sealed",
+            "events": ["log.entry"], "enabled": true});
+        assert_eq!(written(&plain), expected);
+        let until = DateTime::UNIX_EPOCH;
+        let full = WebhookSpec {
+            key: Some(key("a")),
+            previous: Some(Box::new(PreviousKeys { sealed_secret: None, key: Some(key("b")), until })),
+            retry: RetryPolicy::Standard,
+            filters: WebhookFilters { channels: vec![ChannelId(Uuid::nil())], jobs: vec![7] },
+            ..plain
+        };
+        let expected = serde_json::json!({"url": "https://example.org/hook", "sealed_secret": "sealed",
+            "key": {"sealed": "sealed a", "public": "whpk_a"},
+            "previous": {"key": {"sealed": "sealed b", "public": "whpk_b"}, "until": "1970-01-01T00:00:00Z"},
+            "events": ["log.entry"], "enabled": true, "retry": "standard",
+            "filters": {"channels": ["00000000-0000-0000-0000-000000000000"], "jobs": [7]}});
+        assert_eq!(written(&full), expected);
+        assert_eq!(serde_json::from_value::<WebhookSpec>(expected).unwrap(), full);
     }
 
     #[test]

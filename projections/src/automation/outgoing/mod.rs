@@ -1,32 +1,49 @@
 //! Published events: an event of the log as the JSON that webhook receivers get. It depends on the log alone, so it
 //! is the same whenever it is built.
 
-use signalbox_boxed::boxed;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod example;
+mod payload;
+mod things;
 
-use chrono::{DateTime, SecondsFormat, Utc};
-use serde::Serialize;
+use signalbox_boxed::boxed;
+use std::collections::{BTreeSet, HashMap};
+
+use chrono::{DateTime, Utc};
 use signalbox_domain::{
     automation::{
-        EventType, Health, HealthEvent, Reading, ReadingEvent, ReportedReading, Rule, RuleAction, RuleEvent,
+        EventSubject, EventType, Health, HealthEvent, ReadingEvent, ReportedReading, Rule, RuleAction,
+        RuleEvent,
     },
     extraction::{Callback, ExtractionJob, ExtractionJobEvent, NewExtractionJob},
+    fleet::Firmware,
     kernel::Decider,
-    monitoring::{Experiment, ExperimentEvent},
+    monitoring::{Experiment, ExperimentEvent, LogEntry},
+    transfer::{Agent, Transfer},
 };
 use signalbox_event_store::{DecodeError, RecordedEvent, read_streams};
 use sqlx::PgPool;
 use uuid::Uuid;
 
+pub use self::example::example;
+use self::payload::{About, Document, Payload};
+
 /// Kinds of the log's events that are published to webhooks.
-pub const PUBLISHED: [&str; 7] = [
+pub const PUBLISHED: [&str; 15] = [
+    "agent_connected",
+    "agent_went_offline",
     "experiment_started",
     "experiment_stopped",
     "extraction_completed",
     "extraction_failed",
+    "firmware_completed",
+    "firmware_failed",
     "health_changed",
+    "log_entry_written",
     "reading_reported",
     "rule_triggered",
+    "transfer_cancelled",
+    "transfer_completed",
+    "transfer_failed",
 ];
 
 /// An event to be sent to the subscribers of its type.
@@ -39,6 +56,8 @@ pub struct Outgoing {
     pub time: DateTime<Utc>,
     /// The JSON that is posted.
     pub body: String,
+    /// The resource that it is about.
+    pub subject: EventSubject,
     /// An additional receiver without a subscription.
     pub callback: Option<Callback>,
 }
@@ -54,75 +73,8 @@ pub enum OutgoingError {
     Json(#[from] serde_json::Error),
 }
 
-#[derive(Serialize)]
-struct Payload<'a> {
-    r#type: &'static str,
-    time: String,
-    id: Uuid,
-    #[serde(flatten)]
-    about: About<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum About<'a> {
-    Reading(Sensor<'a>),
-    Firing {
-        #[serde(flatten)]
-        sensor: Sensor<'a>,
-        rule: &'a str,
-        operator: &'static str,
-        threshold: f64,
-        threshold_high: Option<f64>,
-    },
-    Experiment {
-        experiment_name: &'a str,
-        experiment_id: Uuid,
-    },
-    Extraction(Document<'a>),
-    Health {
-        status: &'static str,
-        previous: &'static str,
-        components: &'a BTreeMap<String, String>,
-    },
-}
-
-/// A finished job; of the document only its name and its properties.
-#[derive(Serialize)]
-struct Document<'a> {
-    job_id: Uuid,
-    status: &'static str,
-    filename: &'a str,
-    size_bytes: u64,
-    sha256: &'a str,
-    output_format: &'a str,
-    mime_type: Option<&'a str>,
-    page_count: Option<u32>,
-    processing_time_ms: Option<u64>,
-    cached: bool,
-    error: Option<&'a str>,
-    error_code: Option<&'a str>,
-    /// Path of the text.
-    result: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Sensor<'a> {
-    sensor: &'a str,
-    sensor_id: Uuid,
-    value: f64,
-    device: &'a str,
-}
-
-impl<'a> From<&'a Reading> for Sensor<'a> {
-    fn from(reading: &'a Reading) -> Self {
-        let Reading { channel_id, channel_name, value, device, .. } = reading;
-        Self { sensor: channel_name, sensor_id: channel_id.0, value: *value, device }
-    }
-}
-
-/// Data of earlier events that published events need: names of experiments, and submissions of extraction jobs. It is
-/// read for a page of the log at once.
+/// Data of earlier events that published events need: names of experiments and agents, versions of firmware, requests of
+/// transfers and extraction jobs. It is read for a page of the log at once.
 #[derive(Debug, Default)]
 pub struct Background(HashMap<Uuid, Vec<RecordedEvent>>);
 
@@ -133,14 +85,18 @@ impl Background {
     /// The database's error.
     #[boxed]
     pub async fn of(pool: &PgPool, events: &[RecordedEvent]) -> Result<Self, sqlx::Error> {
-        const NAMING: [(&str, &[&str]); 2] = [
+        const NAMING: [(&str, &[&str]); 5] = [
+            (Agent::TYPE, &["agent_created", "agent_updated"]),
             (Experiment::TYPE, &["experiment_started", "experiment_renamed"]),
             (ExtractionJob::TYPE, &["extraction_submitted"]),
+            (Firmware::TYPE, &["firmware_created"]),
+            (Transfer::TYPE, &["transfer_requested", "transfer_staged"]),
         ];
         let mut streams = HashMap::<_, Vec<_>>::new();
         for (aggregate, words) in NAMING {
-            let is_meant =
-                |event: &&RecordedEvent| event.aggregate_type == aggregate && !event.payload.is_null();
+            let is_meant = |event: &&RecordedEvent| {
+                event.aggregate_type == aggregate && !event.payload.is_null() && !things::is_passing(event)
+            };
             let ids: BTreeSet<_> = events.iter().filter(is_meant).map(|event| event.aggregate_id).collect();
             if ids.is_empty() {
                 continue;
@@ -160,9 +116,13 @@ impl Background {
     /// [`OutgoingError`].
     pub fn outgoing(&self, recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
         match recorded.aggregate_type.as_str() {
+            Agent::TYPE => things::agent(self, recorded),
             Experiment::TYPE => self.experiment(recorded),
             ExtractionJob::TYPE => self.extraction(recorded),
+            Firmware::TYPE => things::firmware(self, recorded),
             Health::TYPE => health(recorded).map(Some),
+            LogEntry::TYPE => things::log_entry(recorded),
+            Transfer::TYPE => things::transfer(self, recorded),
             ReportedReading::TYPE => reading(recorded).map(Some),
             Rule::TYPE => firing(recorded),
             _ => Ok(None),
@@ -184,9 +144,7 @@ impl Background {
 
     /// The experiment's name at the time of the event.
     fn experiment_name(&self, recorded: &RecordedEvent) -> Result<String, OutgoingError> {
-        let named =
-            self.stream(recorded).iter().take_while(|event| event.sequence <= recorded.sequence).last();
-        Ok(match named.map(RecordedEvent::decode::<Experiment>).transpose()? {
+        Ok(match self.before(recorded).next_back().map(RecordedEvent::decode::<Experiment>).transpose()? {
             Some(ExperimentEvent::ExperimentStarted(new)) => new.name,
             Some(ExperimentEvent::ExperimentRenamed { to, .. }) => to,
             _ => String::new(),
@@ -233,6 +191,13 @@ impl Background {
         })
     }
 
+    /// The known events of the stream of `recorded` up to it, oldest first.
+    fn before(&self, recorded: &RecordedEvent) -> impl DoubleEndedIterator<Item = &RecordedEvent> {
+        let stream = self.stream(recorded);
+        let end = stream.partition_point(|event| event.sequence <= recorded.sequence);
+        stream[..end].iter()
+    }
+
     fn stream(&self, recorded: &RecordedEvent) -> &[RecordedEvent] {
         self.0.get(&recorded.aggregate_id).map(Vec::as_slice).unwrap_or_default()
     }
@@ -249,12 +214,16 @@ fn firing(recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
         threshold: firing.condition.threshold,
         threshold_high: firing.condition.threshold_high,
     };
-    outgoing(recorded, event_type, firing.reading.occurred_at, about).map(Some)
+    let subject = EventSubject::Channel(firing.reading.channel_id);
+    let event = outgoing(recorded, event_type, firing.reading.occurred_at, about)?;
+    Ok(Some(Outgoing { subject, ..event }))
 }
 
 fn reading(recorded: &RecordedEvent) -> Result<Outgoing, OutgoingError> {
     let ReadingEvent::ReadingReported { reading, .. } = recorded.decode::<ReportedReading>()?;
-    outgoing(recorded, EventType::SensorReading, reading.occurred_at, About::Reading((&reading).into()))
+    let (subject, about) = (EventSubject::Channel(reading.channel_id), About::Reading((&reading).into()));
+    let event = outgoing(recorded, EventType::SensorReading, reading.occurred_at, about)?;
+    Ok(Outgoing { subject, ..event })
 }
 
 fn health(recorded: &RecordedEvent) -> Result<Outgoing, OutgoingError> {
@@ -280,11 +249,6 @@ fn outgoing(
     about: About<'_>,
 ) -> Result<Outgoing, OutgoingError> {
     let id = published_id(recorded);
-    let payload = Payload {
-        r#type: event_type.as_str(),
-        time: time.to_rfc3339_opts(SecondsFormat::Micros, false),
-        id,
-        about,
-    };
-    Ok(Outgoing { id, event_type, time, body: serde_json::to_string(&payload)?, callback: None })
+    let body = serde_json::to_string(&Payload::new(event_type, time, id, about))?;
+    Ok(Outgoing { id, event_type, time, body, subject: EventSubject::Other, callback: None })
 }

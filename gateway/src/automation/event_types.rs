@@ -1,0 +1,276 @@
+//! The catalogue of webhook events: for each type a schema of its bodies, and an example.
+
+use axum::Json;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use signalbox_domain::automation::{EventType, Operator};
+use signalbox_projections::automation::outgoing::example;
+use utoipa::ToSchema;
+
+use crate::{
+    auth::Admin,
+    problem::{Problem, ProblemOut},
+};
+
+/// All types of webhook events.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EventTypesOut {
+    data: Vec<EventTypeOut>,
+}
+
+/// A type of webhook events.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EventTypeOut {
+    #[schema(value_type = crate::openapi::WebhookEvent)]
+    r#type: &'static str,
+    /// When such an event is published.
+    description: &'static str,
+    /// The filters of a subscription that limit events of this type.
+    #[schema(value_type = Vec<crate::openapi::WebhookFilter>)]
+    filters: &'static [&'static str],
+    /// JSON Schema (draft 2020-12) of the bodies.
+    #[schema(value_type = Object)]
+    schema: Value,
+    /// A body with made-up values.
+    #[schema(value_type = Object)]
+    example: Value,
+}
+
+/// The types of events that webhooks can subscribe to, each with a JSON schema of its bodies and an example.
+#[utoipa::path(get, path = "/api/v1/webhooks/event-types", tag = "webhooks", security(("jwt" = [])), operation_id = "list_webhook_event_types",
+    responses((status = 200, body = EventTypesOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut)))]
+pub(crate) async fn list(_: Admin) -> Result<Json<EventTypesOut>, Problem> {
+    let entry = |event_type: EventType| -> Result<EventTypeOut, Problem> {
+        Ok(EventTypeOut {
+            r#type: event_type.as_str(),
+            description: description(event_type),
+            filters: filters(event_type),
+            schema: schema(event_type),
+            example: example(event_type).map_err(|error| Problem::internal(&error))?,
+        })
+    };
+    let data = EventType::ALL.into_iter().map(entry).collect::<Result<_, _>>()?;
+    Ok(Json(EventTypesOut { data }))
+}
+
+fn description(event_type: EventType) -> &'static str {
+    match event_type {
+        EventType::SensorReading => {
+            "A value arrived on a channel: the first at once, then the newest every 5 s."
+        }
+        EventType::SensorThresholdExceeded => "A rule with this webhook event fired.",
+        EventType::ExperimentStarted => "An experiment was started.",
+        EventType::ExperimentStopped => "An experiment was stopped.",
+        EventType::SystemHealthChanged => "The service has been worse, or better again, for 5 s.",
+        EventType::ExtractionCompleted => "A document that was read in the background gave a text.",
+        EventType::ExtractionFailed => "A document that was read in the background gave no text.",
+        EventType::TransferCompleted => "A transfer has arrived.",
+        EventType::TransferFailed => "A transfer was given up.",
+        EventType::TransferCancelled => "A transfer was cancelled.",
+        EventType::AgentOnline => "An agent connected for the first time, or after it had been offline.",
+        EventType::AgentOffline => "An agent has been without a connection for 60 s.",
+        EventType::FirmwareCompleted => "A firmware update is in force.",
+        EventType::FirmwareFailed => {
+            "A firmware update was not applied; the firmware before it stays in force."
+        }
+        EventType::LogEntry => {
+            "An error was written to the log that people read, other than one about deliveries."
+        }
+    }
+}
+
+/// Names of the fields of `filters` that limit events of this type. A rule may publish any of the specification's types, and then the
+/// event is about its channel.
+fn filters(event_type: EventType) -> &'static [&'static str] {
+    match event_type {
+        EventType::TransferCompleted | EventType::TransferFailed | EventType::TransferCancelled => &["jobs"],
+        event_type if EventType::OF_RULES.contains(&event_type) => &["channels"],
+        _ => &[],
+    }
+}
+
+/// The schema of bodies that events of this kind have. A body may get further fields in later versions.
+fn schema(event_type: EventType) -> Value {
+    let fields = fields(event_type);
+    let common = [
+        ("type", json!({"const": event_type.as_str()})),
+        ("time", described(time(), "When it happened.")),
+        ("id", described(uuid(), "Equal in all deliveries of the event.")),
+    ];
+    let required: Vec<_> = common.iter().chain(&fields).map(|(name, _)| *name).collect();
+    let required = json!(required);
+    let properties: Map<_, _> =
+        common.into_iter().chain(fields).map(|(name, schema)| (name.to_owned(), schema)).collect();
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": event_type.as_str(),
+        "description": description(event_type),
+        "type": "object",
+        "properties": properties,
+        "required": required,
+    })
+}
+
+fn fields(event_type: EventType) -> Vec<(&'static str, Value)> {
+    match event_type {
+        EventType::SensorReading => sensor(),
+        EventType::SensorThresholdExceeded => firing(),
+        EventType::ExperimentStarted | EventType::ExperimentStopped => {
+            vec![("experiment_name", text()), ("experiment_id", uuid())]
+        }
+        EventType::SystemHealthChanged => vec![
+            ("status", one_of(&["ok", "degraded"])),
+            ("previous", one_of(&["ok", "degraded"])),
+            ("components", json!({"type": "object", "additionalProperties": one_of(&["ok", "error"])})),
+        ],
+        EventType::ExtractionCompleted => document("completed"),
+        EventType::ExtractionFailed => document("failed"),
+        EventType::TransferCompleted => transfer("completed"),
+        EventType::TransferFailed => transfer("failed"),
+        EventType::TransferCancelled => transfer("cancelled"),
+        EventType::AgentOnline => {
+            vec![
+                ("agent_name", text()),
+                ("agent_id", count()),
+                ("transport", one_of(&["websocket", "polling"])),
+            ]
+        }
+        EventType::AgentOffline => {
+            let since = described(time(), "When its connection ended.");
+            vec![("agent_name", text()), ("agent_id", count()), ("since", since)]
+        }
+        EventType::FirmwareCompleted => vec![
+            ("firmware_id", uuid()),
+            ("version", text()),
+            (
+                "previous",
+                described(or_null(text()), "The version before; null for what came with the product."),
+            ),
+        ],
+        EventType::FirmwareFailed => {
+            vec![("firmware_id", uuid()), ("version", text()), ("error", text()), ("error_code", text())]
+        }
+        EventType::LogEntry => vec![
+            ("entry_id", uuid()),
+            ("log_type", one_of(&["error"])),
+            ("content", text()),
+            ("source", text()),
+        ],
+    }
+}
+
+fn sensor() -> Vec<(&'static str, Value)> {
+    vec![("sensor", text()), ("sensor_id", uuid()), ("value", json!({"type": "number"})), ("device", text())]
+}
+
+fn firing() -> Vec<(&'static str, Value)> {
+    use Operator::{Between, Eq, Gt, Gte, Lt, Lte, NotBetween};
+    let operators = [Gt, Lt, Gte, Lte, Eq, Between, NotBetween].map(Operator::as_str);
+    let mut fields = sensor();
+    fields.extend([
+        ("rule", text()),
+        ("operator", one_of(&operators)),
+        ("threshold", json!({"type": "number"})),
+        ("threshold_high", or_null(json!({"type": "number"}))),
+    ]);
+    fields
+}
+
+fn document(status: &str) -> Vec<(&'static str, Value)> {
+    vec![
+        ("job_id", uuid()),
+        ("status", one_of(&[status])),
+        ("filename", text()),
+        ("size_bytes", count()),
+        ("sha256", digest()),
+        ("output_format", text()),
+        ("mime_type", or_null(text())),
+        ("page_count", or_null(count())),
+        ("processing_time_ms", or_null(count())),
+        ("cached", json!({"type": "boolean"})),
+        ("error", or_null(text())),
+        ("error_code", or_null(text())),
+        ("result", described(or_null(text()), "Path of the text.")),
+    ]
+}
+
+fn transfer(status: &str) -> Vec<(&'static str, Value)> {
+    vec![
+        ("transfer_id", count()),
+        ("status", one_of(&[status])),
+        ("job_id", described(or_null(count()), "The job that it ran; null if none did.")),
+        ("source_agent_id", described(or_null(count()), "Null if its owner uploaded the file.")),
+        ("destination_agent_id", count()),
+        ("filename", text()),
+        ("source_path", text()),
+        ("destination_path", text()),
+        ("files", described(or_null(count()), "How many there are; null before all were received.")),
+        ("size_bytes", or_null(count())),
+        ("sha256", or_null(digest())),
+        ("error", or_null(text())),
+    ]
+}
+
+fn text() -> Value {
+    json!({"type": "string"})
+}
+
+fn uuid() -> Value {
+    json!({"type": "string", "format": "uuid"})
+}
+
+fn time() -> Value {
+    json!({"type": "string", "format": "date-time"})
+}
+
+fn count() -> Value {
+    json!({"type": "integer", "minimum": 0})
+}
+
+fn digest() -> Value {
+    json!({"type": "string", "pattern": "^[0-9a-f]{64}$"})
+}
+
+fn one_of(words: &[&str]) -> Value {
+    json!({ "enum": words })
+}
+
+fn or_null(mut schema: Value) -> Value {
+    let plain = schema["type"].take();
+    schema["type"] = json!([plain, "null"]);
+    schema
+}
+
+fn described(mut schema: Value, text: &str) -> Value {
+    schema["description"] = text.into();
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_example_conforms_to_the_schema_of_its_type_alone() {
+        for event_type in EventType::ALL {
+            let example = example(event_type).unwrap();
+            for other in EventType::ALL {
+                let schema = jsonschema::draft202012::new(&schema(other)).unwrap();
+                let faults: Vec<_> = schema.iter_errors(&example).map(|fault| fault.to_string()).collect();
+                assert_eq!(faults.is_empty(), event_type == other, "{event_type:?} as {other:?}: {faults:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_schema_names_each_field_of_its_example() {
+        for event_type in EventType::ALL {
+            let (schema, example) = (schema(event_type), example(event_type).unwrap());
+            let named: BTreeSet<_> = schema["properties"].as_object().unwrap().keys().collect();
+            let present: BTreeSet<_> = example.as_object().unwrap().keys().collect();
+            assert_eq!(named, present, "{event_type:?}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The secrets and keys of a webhook subscription: set, made, replaced, and shown once.
+
+use axum::{extract::State, response::Response};
+use chrono::TimeDelta;
+use serde::{Deserialize, Serialize};
+use signalbox_domain::automation::{KeyChange, SigningKey, Webhook, WebhookCommand};
+use signalbox_projections::automation::WebhookRow;
+use signalbox_standard_webhooks::{PrivateKey, is_standard_secret, secret_of};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::webhooks::{WebhookOut, find, find_at};
+use crate::{
+    answer,
+    auth::Admin,
+    context::RequestContext,
+    extract::{JsonBody, Text},
+    problem::{Problem, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// Longest secret, in characters.
+pub(crate) const MAX_SECRET: usize = 255;
+/// Longest time that a replaced secret signs too, in seconds.
+pub(crate) const MAX_KEEP_SECONDS: u32 = 30 * 24 * 3600;
+/// That time if the request names none.
+const DEFAULT_KEEP_SECONDS: u32 = 24 * 3600;
+const OTHER_FORM: &str = "The secret has not the form whsec_ and base64 that the libraries of Standard Webhooks need. \
+    Deliveries are signed with its bytes as they are; generate_secret makes one that those libraries accept.";
+
+/// Which signature `webhook-signature` carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Scheme {
+    /// HMAC-SHA256 with the secret.
+    V1,
+    /// ed25519.
+    V1a,
+}
+
+impl Scheme {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V1a => "v1a",
+        }
+    }
+}
+
+/// A secret that a request sets.
+#[derive(Debug)]
+pub(super) struct NewSecret {
+    text: String,
+    pub(super) sealed: String,
+    /// Whether it was made here; only then is it shown.
+    is_made: bool,
+}
+
+impl NewSecret {
+    /// The secret that a request gives or asks for, if it does either.
+    pub(super) async fn of(
+        state: &Gateway,
+        context: &RequestContext,
+        webhook: Uuid,
+        given: Option<String>,
+        generate: bool,
+    ) -> Result<Option<Self>, Problem> {
+        let (text, is_made) = match (given, generate) {
+            (None, false) => return Ok(None),
+            (Some(text), _) => (text, false),
+            (None, true) => {
+                let random = context.secret(state).await?.derive("webhook secret", webhook)?;
+                (secret_of(&random), true)
+            }
+        };
+        let sealed = state.sealer.seal(webhook, &text).map_err(|error| Problem::internal(&error))?;
+        Ok(Some(Self { text, sealed, is_made }))
+    }
+
+    /// Sentences about a secret that some receivers cannot use.
+    pub(super) fn warnings(secret: Option<&Self>) -> Vec<String> {
+        let has_other_form = secret.is_some_and(|secret| !is_standard_secret(&secret.text));
+        has_other_form.then(|| OTHER_FORM.to_owned()).into_iter().collect()
+    }
+
+    /// Its text, if it was made for this request and is the one of `row`.
+    pub(super) async fn shown(
+        secret: Option<Self>,
+        state: &Gateway,
+        row: &WebhookRow,
+    ) -> Result<Option<String>, Problem> {
+        let (Some(Self { text, is_made: true, .. }), Some(sealed)) = (secret, &row.sealed_secret) else {
+            return Ok(None);
+        };
+        let present = state.sealer.unseal(row.id, sealed).await.map_err(|error| Problem::internal(&error))?;
+        if present.expose() == text {
+            return Ok(Some(text));
+        }
+        let message = "This request was carried out before, and the secret has been replaced since.";
+        Err(Problem::conflict("secret_replaced", message))
+    }
+}
+
+/// A secret that a request gives. An empty one means none. It is not trimmed: receivers compare every character.
+pub(super) fn valid_secret(secret: Option<String>) -> Result<Option<String>, Problem> {
+    let secret = secret.filter(|secret| !secret.is_empty());
+    match &secret {
+        Some(text) if text.contains('\0') => Err(Problem::field("secret", "must not contain NUL characters")),
+        Some(text) if text.chars().count() > MAX_SECRET => {
+            Err(Problem::field("secret", format!("must be at most {MAX_SECRET} characters long")))
+        }
+        _ => Ok(secret),
+    }
+}
+
+/// A secret is given or made, not both.
+pub(super) fn one_of(given: Option<&String>, generate: bool) -> Result<(), Problem> {
+    match given {
+        Some(_) if generate => Err(Problem::field("secret", "and generate_secret exclude each other")),
+        _ => Ok(()),
+    }
+}
+
+/// A new key pair.
+pub(super) async fn new_key(
+    state: &Gateway,
+    context: &RequestContext,
+    webhook: Uuid,
+) -> Result<SigningKey, Problem> {
+    let random = context.secret(state).await?.derive("webhook key", webhook)?;
+    let public = PrivateKey::of(&random).map_err(|error| Problem::internal(&error))?.public();
+    let text = PrivateKey::text_of(&random);
+    let sealed = state.sealer.seal(webhook, &text).map_err(|error| Problem::internal(&error))?;
+    Ok(SigningKey { sealed, public })
+}
+
+/// The change that a requested scheme means.
+pub(super) async fn key_change(
+    state: &Gateway,
+    context: &RequestContext,
+    webhook: Uuid,
+    scheme: Option<Scheme>,
+) -> Result<KeyChange, Problem> {
+    Ok(match scheme {
+        None => KeyChange::Keep,
+        Some(Scheme::V1) => KeyChange::Clear,
+        Some(Scheme::V1a) => KeyChange::Provide(new_key(state, context, webhook).await?),
+    })
+}
+
+/// How long the replaced secret signs too.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct RotateSecretIn {
+    /// Seconds, at most 2,592,000 (30 days); a day if absent. With 0 the old secret is void at once.
+    keep_old_seconds: Option<u32>,
+}
+
+/// A changed webhook subscription.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WebhookChangedOut {
+    #[serde(flatten)]
+    webhook: WebhookOut,
+    /// The secret that was made; shown this once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+    /// Faults of the secret for some receivers, in sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
+/// The answer to a change of `row` by a request that set `secret`.
+pub(super) async fn changed(
+    state: &Gateway,
+    written: crate::state::Written,
+    row: WebhookRow,
+    secret: Option<NewSecret>,
+) -> Result<Response, Problem> {
+    let version = row.version;
+    let warnings = NewSecret::warnings(secret.as_ref());
+    let secret = NewSecret::shown(secret, state, &row).await?;
+    let is_secret = secret.is_some();
+    let out = WebhookChangedOut { webhook: row.into(), secret, warnings };
+    let response = answer::changed(written, version, &out);
+    Ok(if is_secret { answer::unstored(response) } else { response })
+}
+
+/// Replace the secret by a new one, which the answer shows this once, and the key pair of a subscription that signs by `v1a`.
+/// For a while deliveries are signed with both: `webhook-signature` carries both, the new one first; `X-Webhook-Signature` is by
+/// the old secret until then, and by the new one afterwards.
+#[utoipa::path(post, path = "/api/v1/webhooks/{id}/rotate-secret", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), request_body = RotateSecretIn, operation_id = "rotate_webhook_secret",
+    responses((status = 200, body = WebhookChangedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
+        (status = 422, body = ProblemOut)))]
+pub(crate) async fn rotate(
+    State(state): State<AppState>,
+    Admin(user): Admin,
+    Text(id): Text,
+    context: RequestContext,
+    JsonBody(RotateSecretIn { keep_old_seconds }): JsonBody<RotateSecretIn>,
+) -> Result<Response, Problem> {
+    let seconds = keep_old_seconds.unwrap_or(DEFAULT_KEEP_SECONDS);
+    if seconds > MAX_KEEP_SECONDS {
+        return Err(Problem::field("keep_old_seconds", format!("must be at most {MAX_KEEP_SECONDS}")));
+    }
+    let webhook = find(&state, &id).await?.id;
+    let keep_until = match seconds {
+        0 => None,
+        seconds => Some(state.server_time().await? + TimeDelta::seconds(seconds.into())),
+    };
+    let secret = NewSecret::of(&state, &context, webhook, None, true).await?;
+    let sealed_secret = secret.as_ref().map(|secret| secret.sealed.clone()).unwrap_or_default();
+    let key = new_key(&state, &context, webhook).await?;
+    let command = WebhookCommand::RotateSecret { sealed_secret, key, keep_until };
+    let metadata = context.metadata(user.actor(), "rotate webhook secret");
+    let written = state.write::<Webhook>(webhook, None, &metadata, &command).await?;
+    let row = find_at(&state, &id, written.unseen).await?;
+    changed(&state, written, row, secret).await
+}

@@ -1,0 +1,142 @@
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serialize;
+use signalbox_domain::{
+    automation::{EventType, Reading},
+    transfer::TransportMode,
+};
+use uuid::Uuid;
+
+/// The JSON that receivers get.
+#[derive(Serialize)]
+pub(super) struct Payload<'a> {
+    r#type: &'static str,
+    time: String,
+    id: Uuid,
+    #[serde(flatten)]
+    about: About<'a>,
+}
+
+impl<'a> Payload<'a> {
+    pub(super) fn new(event_type: EventType, time: DateTime<Utc>, id: Uuid, about: About<'a>) -> Self {
+        Self { r#type: event_type.as_str(), time: text_of(time), id, about }
+    }
+}
+
+/// A time as payloads write it.
+pub(super) fn text_of(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Micros, false)
+}
+
+/// The fields beside type, time and id.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum About<'a> {
+    Reading(Sensor<'a>),
+    Firing {
+        #[serde(flatten)]
+        sensor: Sensor<'a>,
+        rule: &'a str,
+        operator: &'static str,
+        threshold: f64,
+        threshold_high: Option<f64>,
+    },
+    Experiment {
+        experiment_name: &'a str,
+        experiment_id: Uuid,
+    },
+    Extraction(Document<'a>),
+    Health {
+        status: &'static str,
+        previous: &'static str,
+        components: &'a BTreeMap<String, String>,
+    },
+    Transfer(Shipment<'a>),
+    AgentOnline {
+        #[serde(flatten)]
+        agent: Machine<'a>,
+        transport: TransportMode,
+    },
+    AgentOffline {
+        #[serde(flatten)]
+        agent: Machine<'a>,
+        since: String,
+    },
+    FirmwareCompleted {
+        firmware_id: Uuid,
+        version: String,
+        previous: Option<String>,
+    },
+    FirmwareFailed {
+        firmware_id: Uuid,
+        version: String,
+        error: &'a str,
+        error_code: &'a str,
+    },
+    LogEntry {
+        entry_id: Uuid,
+        log_type: &'static str,
+        content: &'a str,
+        source: &'a str,
+    },
+}
+
+/// A finished job; of the document only its name and its properties.
+#[derive(Serialize)]
+pub(super) struct Document<'a> {
+    pub(super) job_id: Uuid,
+    pub(super) status: &'static str,
+    pub(super) filename: &'a str,
+    pub(super) size_bytes: u64,
+    pub(super) sha256: &'a str,
+    pub(super) output_format: &'a str,
+    pub(super) mime_type: Option<&'a str>,
+    pub(super) page_count: Option<u32>,
+    pub(super) processing_time_ms: Option<u64>,
+    pub(super) cached: bool,
+    pub(super) error: Option<&'a str>,
+    pub(super) error_code: Option<&'a str>,
+    /// Path of the text.
+    pub(super) result: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Sensor<'a> {
+    pub(super) sensor: &'a str,
+    pub(super) sensor_id: Uuid,
+    pub(super) value: f64,
+    pub(super) device: &'a str,
+}
+
+impl<'a> From<&'a Reading> for Sensor<'a> {
+    fn from(reading: &'a Reading) -> Self {
+        let Reading { channel_id, channel_name, value, device, .. } = reading;
+        Self { sensor: channel_name, sensor_id: channel_id.0, value: *value, device }
+    }
+}
+
+/// A transfer that has ended, with the integers that clients see.
+#[derive(Serialize)]
+pub(super) struct Shipment<'a> {
+    pub(super) transfer_id: i64,
+    pub(super) status: &'static str,
+    pub(super) job_id: Option<i64>,
+    pub(super) source_agent_id: Option<i64>,
+    pub(super) destination_agent_id: i64,
+    pub(super) filename: &'a str,
+    pub(super) source_path: &'a str,
+    pub(super) destination_path: &'a str,
+    /// Entries, bytes and digest of the staged bytes; absent before all are staged, but for a size that the creator gave.
+    pub(super) files: Option<u64>,
+    pub(super) size_bytes: Option<u64>,
+    pub(super) sha256: Option<&'a str>,
+    pub(super) error: Option<&'a str>,
+}
+
+/// An agent.
+#[derive(Serialize)]
+pub(super) struct Machine<'a> {
+    pub(super) agent_name: &'a str,
+    pub(super) agent_id: i64,
+}

@@ -1,0 +1,243 @@
+//! Limits of requests in progress.
+//!
+//! Up to [`ONE_SENDER`] requests at once, one process sends, and its memory and the claims in the read model say how many there
+//! are. With a higher setting every process with workers sends. Then each of them reserves the batches that it sends in
+//! `ops.webhook_slots`, under one lock, so that the limits hold for all of them together. That table is for the limits
+//! alone: the claims in the log decide who makes an attempt. A reservation of a crashed process expires with its claims.
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use signalbox_config::Webhooks;
+use signalbox_domain::automation::CLAIM_SECONDS;
+use signalbox_projections::automation::due::{DueBatch, LiveClaim};
+use sqlx::{FromRow, PgPool};
+use uuid::Uuid;
+
+/// Requests at once that one process makes by itself.
+const ONE_SENDER: usize = 10;
+/// Requests in progress for a subscription that is failing.
+const FAILING: usize = 1;
+/// Batches that a process takes at a time where several send, so that none takes all.
+const AT_A_TIME: usize = 10;
+/// Deliveries of a subscription that are examined for due batches; a batch may have as many as [`OF_BATCH`].
+const LEAST_EXAMINED: usize = 200;
+const OF_BATCH: usize = 64;
+
+/// The limits that the configuration sets.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    all: usize,
+    each: usize,
+}
+
+impl Limits {
+    pub(super) fn of(config: &Webhooks) -> Self {
+        let each = config.concurrent_per_subscription.min(config.concurrent_requests);
+        Self { all: config.concurrent_requests as usize, each: each as usize }
+    }
+
+    /// Whether all processes with workers send.
+    pub(super) fn is_shared(self) -> bool {
+        self.all > ONE_SENDER
+    }
+
+    /// Batches that a step may take.
+    pub(super) fn most_at_a_time(self) -> usize {
+        self.all.min(AT_A_TIME)
+    }
+
+    /// Deliveries of a subscription that are examined.
+    pub(super) fn examined(self) -> i64 {
+        i64::try_from((self.each * OF_BATCH).max(LEAST_EXAMINED)).unwrap_or(i64::MAX)
+    }
+}
+
+/// The slots of each subscription.
+#[derive(Debug)]
+pub(super) struct Slots {
+    limits: Limits,
+    taken: usize,
+    of: HashMap<Uuid, usize>,
+}
+
+impl Slots {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { limits, taken: 0, of: HashMap::new() }
+    }
+
+    pub(super) fn take(&mut self, webhook: Uuid) {
+        self.taken += 1;
+        *self.of.entry(webhook).or_default() += 1;
+    }
+
+    pub(super) fn try_take(&mut self, due: &DueBatch) -> bool {
+        let most = if due.is_failing { FAILING } else { self.limits.each };
+        let has = self.of.get(&due.webhook_id).copied().unwrap_or_default();
+        let may = self.free() > 0 && has < most;
+        if may {
+            self.take(due.webhook_id);
+        }
+        may
+    }
+
+    pub(super) fn free(&self) -> usize {
+        self.limits.all.saturating_sub(self.taken)
+    }
+
+    /// Those that get no more.
+    pub(super) fn full(&self) -> Vec<Uuid> {
+        self.of.iter().filter(|(_, taken)| **taken >= self.limits.each).map(|(webhook, _)| *webhook).collect()
+    }
+}
+
+/// A batch that a process sends, or has sent and whose result the read model does not show yet.
+#[derive(Debug, Clone, FromRow)]
+pub(super) struct Reservation {
+    pub(super) batch_id: Uuid,
+    webhook_id: Uuid,
+    is_sending: bool,
+}
+
+/// The reservations of all processes at `now`.
+pub(super) async fn reservations(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<Reservation>, sqlx::Error> {
+    sqlx::query_as("SELECT batch_id, webhook_id, is_sending FROM ops.webhook_slots WHERE until > $1")
+        .bind(now)
+        .fetch_all(pool)
+        .await
+}
+
+/// The slots that `reservations` take, and `claims` of batches that are not reserved.
+pub(super) fn slots_of(limits: Limits, reservations: &[Reservation], claims: &[LiveClaim]) -> Slots {
+    let mut slots = Slots::new(limits);
+    let reserved: HashSet<_> = reservations.iter().map(|reservation| reservation.batch_id).collect();
+    reservations.iter().filter(|reservation| reservation.is_sending).for_each(|reservation| {
+        slots.take(reservation.webhook_id);
+    });
+    let others = claims.iter().filter(|claim| !reserved.contains(&claim.batch_id));
+    others.for_each(|claim| slots.take(claim.webhook_id));
+    slots
+}
+
+/// Reserves those of `due` that fit for `holder`; returns them. Another process may have reserved others since these were
+/// chosen, so they are counted again under the lock.
+pub(super) async fn reserve(
+    pool: &PgPool,
+    holder: Uuid,
+    limits: Limits,
+    now: DateTime<Utc>,
+    claims: &[LiveClaim],
+    due: Vec<DueBatch>,
+) -> Result<Vec<DueBatch>, sqlx::Error> {
+    let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('webhook.slots', 0))")
+        .execute(&mut *transaction)
+        .await?;
+    sqlx::query("DELETE FROM ops.webhook_slots WHERE until <= $1")
+        .bind(now)
+        .execute(&mut *transaction)
+        .await?;
+    let present: Vec<Reservation> =
+        sqlx::query_as("SELECT batch_id, webhook_id, is_sending FROM ops.webhook_slots")
+            .fetch_all(&mut *transaction)
+            .await?;
+    let mut slots = slots_of(limits, &present, claims);
+    let taken: HashSet<_> = present.iter().map(|reservation| reservation.batch_id).collect();
+    let fits: Vec<_> =
+        due.into_iter().filter(|due| !taken.contains(&due.id) && slots.try_take(due)).collect();
+    let (batches, webhooks): (Vec<_>, Vec<_>) = fits.iter().map(|due| (due.id, due.webhook_id)).unzip();
+    sqlx::query(
+        "INSERT INTO ops.webhook_slots (batch_id, webhook_id, holder, until, is_sending)
+         SELECT batch, webhook, $3, $4, true FROM unnest($1::uuid[], $2::uuid[]) AS t (batch, webhook)",
+    )
+    .bind(batches)
+    .bind(webhooks)
+    .bind(holder)
+    .bind(now + TimeDelta::seconds(CLAIM_SECONDS))
+    .execute(&mut *transaction)
+    .await?;
+    transaction.commit().await?;
+    Ok(fits)
+}
+
+/// The requests of `batch` have ended: its slot is free. It stays reserved until the read model shows the result.
+pub(super) async fn note_end(pool: &PgPool, holder: Uuid, batch: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query("UPDATE ops.webhook_slots SET is_sending = false WHERE batch_id = $1 AND holder = $2")
+        .bind(batch)
+        .bind(holder)
+        .execute(pool)
+        .await
+        .map(|_| ())
+}
+
+/// Gives `batches` up.
+pub(super) async fn release(pool: &PgPool, holder: Uuid, batches: &[Uuid]) -> Result<(), sqlx::Error> {
+    if batches.is_empty() {
+        return Ok(());
+    }
+    sqlx::query("DELETE FROM ops.webhook_slots WHERE batch_id = ANY($1) AND holder = $2")
+        .bind(batches)
+        .bind(holder)
+        .execute(pool)
+        .await
+        .map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(all: u32, each: u32) -> Limits {
+        Limits::of(&Webhooks { concurrent_requests: all, concurrent_per_subscription: each })
+    }
+
+    fn due(webhook: u128, is_failing: bool) -> DueBatch {
+        DueBatch {
+            id: Uuid::nil(),
+            webhook_id: Uuid::from_u128(webhook),
+            url: String::new(),
+            sealed_secret: None,
+            sealed_key: None,
+            previous: None,
+            retry: "default".to_owned(),
+            no_loopback: false,
+            is_failing,
+        }
+    }
+
+    #[test]
+    fn slots_are_limited_in_all_and_for_each_subscription() {
+        let mut slots = Slots::new(limits(10, 3));
+        let mut take = |webhook, is_failing| slots.try_take(&due(webhook, is_failing));
+        assert_eq!(
+            [take(1, false), take(1, false), take(1, false), take(1, false)],
+            [true, true, true, false]
+        );
+        assert_eq!([take(2, true), take(2, true)], [true, false], "a failing one gets one");
+        let others = (3..=12).filter(|webhook| take(*webhook, false)).count();
+        assert_eq!((others, slots.free()), (6, 0));
+        assert_eq!(slots.full(), [Uuid::from_u128(1)]);
+    }
+
+    #[test]
+    fn one_process_sends_up_to_ten_requests() {
+        assert!(!limits(10, 3).is_shared() && limits(11, 3).is_shared());
+        assert_eq!(
+            (limits(10, 3).most_at_a_time(), limits(4, 3).most_at_a_time(), limits(100, 3).most_at_a_time()),
+            (10, 4, 10)
+        );
+        assert_eq!((limits(10, 3).examined(), limits(100, 50).examined()), (200, 3200));
+        assert_eq!(limits(2, 3).each, 2, "one subscription gets no more than all together");
+    }
+
+    #[test]
+    fn a_claim_without_a_reservation_takes_a_slot() {
+        let [one, two, three] = [1, 2, 3].map(Uuid::from_u128);
+        let reservation =
+            |batch_id, is_sending| Reservation { batch_id, webhook_id: Uuid::nil(), is_sending };
+        let claim = |batch_id| LiveClaim { batch_id, webhook_id: Uuid::nil() };
+        let reservations = [reservation(one, true), reservation(two, false)];
+        let slots = slots_of(limits(20, 3), &reservations, &[one, two, three].map(claim));
+        assert_eq!(slots.free(), 18, "of the second one the requests have ended");
+    }
+}
