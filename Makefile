@@ -6,7 +6,7 @@ CARGO_BUILD := cargo build --release --locked -p signalbox -p signalbox-agent --
 
 .DEFAULT_GOAL := help
 .PHONY: help up build console openapi examples test lint fmt demo demo-plant demo-sensors bench \
-	bench-extraction bench-log bench-monitoring scale chaos abuse fuzz bootstrap
+	bench-console bench-extraction bench-log bench-monitoring scale chaos abuse fuzz bootstrap
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +62,10 @@ bench-extraction: build ## Measure extraction of documents beside its peers; BEN
 
 bench-log: build ## Carry, verify and rebuild a log of BENCH_EVENTS (1,000,000); BENCH_PARTS=carry,rebuild for some of it
 	BENCH_EVENTS=$(or $(BENCH_EVENTS),1000000) cargo bench --locked -p signalbox --bench signalbox -- log
+
+bench-console: build ## Measure the console in Chromium, BENCH_MINUTES (30) of live values; BENCH_PARTS='redraw scroll heap sizes'
+	@tools/bootstrap tests
+	@.tools/node/bin/node console/tests/bench.ts "$(CARGO_TARGET_DIR)/release/signalbox" $(BENCH_PARTS)
 
 chaos: console ## Kill parts of the system under load and check that nothing is lost
 	@tools/bootstrap tests

@@ -36,6 +36,7 @@ export const shared = {
   'open': ['Open', 'Öffnen'],
   'search': ['Search', 'Suchen'],
   'filter': ['Filter by name', 'Nach Namen filtern'],
+  'filter.nothing': ['Nothing fits the filter', 'Nichts passt zum Filter'],
   'download': ['Download', 'Herunterladen'],
   'of': ['{shown} of {total}', '{shown} von {total}'],
   'value': ['Value', 'Wert'],
