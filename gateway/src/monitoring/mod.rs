@@ -10,6 +10,7 @@ mod datapoints;
 mod experiments;
 pub(crate) mod export;
 mod ingest;
+mod labels;
 pub(crate) mod live;
 pub(crate) mod living;
 mod logs;
