@@ -16,6 +16,7 @@ pub(crate) mod living;
 mod logs;
 pub(crate) mod open_sockets;
 mod pace;
+mod series;
 mod sockets;
 mod widgets;
 
@@ -27,9 +28,9 @@ use crate::state::AppState;
 /// Limits that the description of the interface shows.
 pub(crate) mod limits {
     pub(crate) use super::{
-        datapoint_reads::{SERIES_EVENTS, SERIES_MINUTES, SERIES_POINTS},
         datapoints::MAX_ITEMS,
         ingest::MAX_ID as MAX_EVENT_ID,
+        series::{SERIES_EVENTS, SERIES_MINUTES, SERIES_POINTS, SERIES_STEPS},
     };
 }
 
@@ -42,6 +43,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(experiments::get, experiments::update, experiments::delete))
         .routes(routes!(experiments::stop))
         .routes(routes!(export::export))
+        .routes(routes!(export::export_datapoints))
         .routes(routes!(dashboards::list, dashboards::create))
         .routes(routes!(dashboards::get, dashboards::update, dashboards::delete))
         .routes(routes!(dashboard_past::history))
@@ -52,7 +54,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(logs::get, logs::update))
         .routes(routes!(datapoint_reads::list, datapoints::create))
         .routes(routes!(datapoints::create_batch))
-        .routes(routes!(datapoint_reads::series))
+        .routes(routes!(series::series))
         .routes(routes!(datapoint_reads::latest))
         .routes(routes!(datapoints::get, datapoints::delete))
         .route("/ws/datapoints/stream", get(sockets::stream))

@@ -134,6 +134,18 @@ pub async fn channel_numbers(pool: &PgPool, channels: &[Uuid]) -> Result<Vec<i32
         .await
 }
 
+/// The integers that stand for the channels with all of `labels` in the datapoint log, deleted ones' too.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn labelled_channel_numbers(pool: &PgPool, labels: &Labels) -> Result<Vec<i32>, sqlx::Error> {
+    sqlx::query_scalar("SELECT number FROM read.channels WHERE labels @> $1")
+        .bind(Json(labels))
+        .fetch_all(pool)
+        .await
+}
+
 /// The integers that stand for deleted channels in the datapoint log.
 ///
 /// # Errors
