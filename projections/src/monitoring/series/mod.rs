@@ -18,6 +18,7 @@ mod list;
 mod rebuild;
 mod recorded;
 mod retention;
+mod rollups;
 mod snapshot;
 mod summary;
 mod thin;
