@@ -35,8 +35,9 @@ pub(crate) mod examples {
         identity::{NewUser, Role, UserCommand},
         kernel::{AgentId, ChannelId, MappingId, UserId, WidgetId},
         monitoring::{
-            ChannelCommand, ChannelSpec, ChannelType, DashboardCommand, ExperimentCommand, LogEntryCommand,
-            LogType, NewChannel, NewDashboard, NewExperiment, NewLogEntry, WidgetSpec, WidgetType,
+            ChannelCommand, ChannelSpec, ChannelType, DashboardCommand, ExperimentCommand, Labels,
+            LogEntryCommand, LogType, NewChannel, NewDashboard, NewExperiment, NewLogEntry, WidgetSpec,
+            WidgetType,
         },
         transfer::{
             AgentCommand, AgentProfile, AgentRef, JobCommand, JobSpec, JobType, NewAgent, NewJob, Overlap,
@@ -53,7 +54,15 @@ pub(crate) mod examples {
 
     pub(crate) fn channel() -> ChannelCommand {
         let kind = ChannelType::Sensor;
-        let spec = ChannelSpec { name: text(), kind, unit: None, min_value: None, max_value: None };
+        let spec = ChannelSpec {
+            name: text(),
+            kind,
+            unit: None,
+            min_value: None,
+            max_value: None,
+            labels: Labels::new(),
+            description: None,
+        };
         ChannelCommand::Create(NewChannel { number: 1, owner: OWNER, spec })
     }
 

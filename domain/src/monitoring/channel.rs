@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -6,6 +8,17 @@ use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId, clean_text, pres
 
 /// Longest name and unit, in characters.
 pub const MAX_TEXT: usize = 255;
+/// Labels of a channel at most.
+pub const MAX_LABELS: usize = 20;
+/// Longest key of a label, in bytes.
+const MAX_LABEL_KEY: usize = 64;
+/// Longest value of a label, in characters.
+const MAX_LABEL_VALUE: usize = 255;
+/// Longest description, in characters.
+pub const MAX_DESCRIPTION: usize = 2000;
+
+/// Labels by key.
+pub type Labels = BTreeMap<String, String>;
 
 /// The type of a channel's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +65,12 @@ pub struct ChannelSpec {
     pub min_value: Option<f64>,
     /// Upper bound, likewise.
     pub max_value: Option<f64>,
+    /// Up to 20, which lists can be filtered by.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
+    /// Up to 2,000 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
 }
 
 /// A new channel.
@@ -82,6 +101,12 @@ pub struct ChannelChanges {
     /// New upper bound.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub max_value: Option<Option<f64>>,
+    /// All labels that it has from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<Labels>,
+    /// New description.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub description: Option<Option<String>>,
 }
 
 /// A line of values over time: a sensor, an output or a command.
@@ -131,7 +156,12 @@ impl DomainEvent for ChannelEvent {
     }
 
     fn event_version(&self) -> String {
-        "1".to_owned()
+        match self {
+            // Since version 2, a channel may have labels and a description.
+            Self::ChannelCreated(_) | Self::ChannelUpdated { .. } => "2",
+            Self::ChannelDeleted { .. } => "1",
+        }
+        .to_owned()
     }
 }
 
@@ -142,7 +172,7 @@ pub const CHANNEL_CLAIM: &str = "channel";
 impl Decider for Channel {
     const TYPE: &'static str = "channel";
     const CONTEXT: &'static str = "monitoring";
-    const STATE_VERSION: i32 = 1;
+    const STATE_VERSION: i32 = 2;
     type Command = ChannelCommand;
     type Event = ChannelEvent;
 
@@ -208,12 +238,15 @@ impl ChannelSpec {
             unit: changes.unit.unwrap_or(self.unit),
             min_value: changes.min_value.unwrap_or(self.min_value),
             max_value: changes.max_value.unwrap_or(self.max_value),
+            labels: changes.labels.unwrap_or(self.labels),
+            description: changes.description.unwrap_or(self.description),
         }
     }
 
     fn validate(self) -> Result<Self, Rejection> {
         let name = required_text("name", &self.name, MAX_TEXT)?;
-        let unit = self.unit.map(|unit| valid_unit(&unit)).transpose()?.filter(|unit| !unit.is_empty());
+        let unit = optional_text("unit", self.unit, MAX_TEXT)?;
+        let description = optional_text("description", self.description, MAX_DESCRIPTION)?;
         let (min_value, max_value) =
             (finite("min_value", self.min_value)?, finite("max_value", self.max_value)?);
         if let (Some(min), Some(max)) = (min_value, max_value)
@@ -221,12 +254,42 @@ impl ChannelSpec {
         {
             return Err(Rejection::field("min_value", "must not be greater than max_value"));
         }
-        Ok(Self { name, kind: self.kind, unit, min_value, max_value })
+        let labels = valid_labels(self.labels)?;
+        Ok(Self { name, kind: self.kind, unit, min_value, max_value, labels, description })
     }
 }
 
-fn valid_unit(unit: &str) -> Result<String, Rejection> {
-    clean_text(unit, MAX_TEXT).map_err(|error| Rejection::field("unit", error))
+fn optional_text(field: &str, text: Option<String>, max: usize) -> Result<Option<String>, Rejection> {
+    let Some(text) = text else { return Ok(None) };
+    let text = clean_text(&text, max).map_err(|error| Rejection::field(field, error))?;
+    Ok(Some(text).filter(|text| !text.is_empty()))
+}
+
+/// Whether `key` is the key of a label: `[A-Za-z_][A-Za-z0-9_]{0,63}`.
+pub fn is_label_key(key: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    key.len() <= MAX_LABEL_KEY
+        && key.bytes().next().is_some_and(|first| is_word(first) && !first.is_ascii_digit())
+        && key.bytes().all(is_word)
+}
+
+/// Values stay as they were written, spaces included: other systems compare them exactly.
+fn valid_labels(labels: Labels) -> Result<Labels, Rejection> {
+    let refusal = |fault: String| Err(Rejection::field("labels", fault));
+    if labels.len() > MAX_LABELS {
+        return refusal(format!("must hold at most {MAX_LABELS} pairs"));
+    }
+    for (key, value) in &labels {
+        if !is_label_key(key) {
+            return refusal(format!(
+                "must have keys of letters, digits and _, of at most {MAX_LABEL_KEY} characters, and no digit first"
+            ));
+        }
+        if value.contains('\0') || value.chars().count() > MAX_LABEL_VALUE {
+            return refusal(format!("must have values of at most {MAX_LABEL_VALUE} characters without NUL"));
+        }
+    }
+    Ok(labels)
 }
 
 fn finite(field: &str, value: Option<f64>) -> Result<Option<f64>, Rejection> {
@@ -247,7 +310,17 @@ mod tests {
             unit: Some("°C".into()),
             min_value: Some(0.0),
             max_value: Some(90.0),
+            labels: Labels::from([("room".into(), " Süd: 1".into())]),
+            description: Some("Kessel im Keller".into()),
         }
+    }
+
+    fn label(key: &str, value: &str) -> Labels {
+        Labels::from([(key.to_owned(), value.to_owned())])
+    }
+
+    fn many_labels(count: usize) -> Labels {
+        (0..count).map(|index| (format!("_k{index}"), "ä".repeat(255))).collect()
     }
 
     fn channel() -> Channel {
@@ -271,7 +344,13 @@ mod tests {
 
     #[test]
     fn changes_survive_the_bus() {
-        let changes = ChannelChanges { unit: Some(None), min_value: Some(Some(0.1)), ..Default::default() };
+        let changes = ChannelChanges {
+            unit: Some(None),
+            min_value: Some(Some(0.1)),
+            labels: Some(Labels::new()),
+            description: Some(None),
+            ..Default::default()
+        };
         let text = serde_json::to_string(&changes).unwrap();
         assert_eq!(serde_json::from_str::<ChannelChanges>(&text).unwrap(), changes);
     }
@@ -286,6 +365,14 @@ mod tests {
             ChannelSpec { min_value: Some(91.0), ..spec() },
             ChannelSpec { min_value: Some(f64::NAN), ..spec() },
             ChannelSpec { max_value: Some(f64::INFINITY), ..spec() },
+            ChannelSpec { description: Some("x".repeat(2001)), ..spec() },
+            ChannelSpec { labels: label("1st", "x"), ..spec() },
+            ChannelSpec { labels: label("", "x"), ..spec() },
+            ChannelSpec { labels: label("größe", "x"), ..spec() },
+            ChannelSpec { labels: label(&"k".repeat(65), "x"), ..spec() },
+            ChannelSpec { labels: label("k", &"x".repeat(256)), ..spec() },
+            ChannelSpec { labels: label("k", "a\0b"), ..spec() },
+            ChannelSpec { labels: many_labels(21), ..spec() },
         ];
         for spec in wrong {
             let new = NewChannel { number: 1, owner: UserId(Uuid::nil()), spec };
@@ -297,6 +384,25 @@ mod tests {
     fn equal_bounds_and_the_longest_name_are_taken() {
         let spec = ChannelSpec { name: "ä".repeat(255), min_value: Some(90.0), ..spec() };
         assert_eq!(spec.clone().validate(), Ok(spec));
+    }
+
+    #[test]
+    fn twenty_labels_of_the_longest_text_are_taken() {
+        let labels = ChannelSpec { labels: many_labels(20), ..spec() };
+        assert_eq!(labels.clone().validate(), Ok(labels));
+        let longest = ChannelSpec { labels: label(&"K".repeat(64), ""), ..spec() };
+        assert_eq!(longest.clone().validate(), Ok(longest));
+    }
+
+    #[test]
+    fn labels_are_replaced_as_a_whole() {
+        let changes = ChannelChanges { labels: Some(label("line", "2")), ..Default::default() };
+        let to = ChannelSpec { labels: label("line", "2"), ..spec() };
+        assert_eq!(change(changes), Ok(vec![ChannelEvent::ChannelUpdated { from: spec(), to }]));
+        let changes =
+            ChannelChanges { labels: Some(Labels::new()), description: Some(None), ..Default::default() };
+        let to = ChannelSpec { labels: Labels::new(), description: None, ..spec() };
+        assert_eq!(change(changes), Ok(vec![ChannelEvent::ChannelUpdated { from: spec(), to }]));
     }
 
     #[test]

@@ -6,8 +6,8 @@ mod experiment;
 mod log_entry;
 
 pub use channel::{
-    CHANNEL_CLAIM, Channel, ChannelChanges, ChannelCommand, ChannelEvent, ChannelSpec, ChannelType,
-    NewChannel,
+    CHANNEL_CLAIM, Channel, ChannelChanges, ChannelCommand, ChannelEvent, ChannelSpec, ChannelType, Labels,
+    MAX_DESCRIPTION, MAX_LABELS, NewChannel, is_label_key,
 };
 pub use dashboard::{
     Dashboard, DashboardCommand, DashboardEvent, NewDashboard, PlacedWidget, WidgetChanges, WidgetSpec,

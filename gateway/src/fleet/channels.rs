@@ -3,7 +3,7 @@
 use signalbox_domain::{
     fleet::{Direction, MappingSpec, PluginChannel},
     kernel::{ChannelId, MappingId},
-    monitoring::{Channel, ChannelCommand, ChannelSpec, ChannelType, NewChannel},
+    monitoring::{Channel, ChannelCommand, ChannelSpec, ChannelType, Labels, NewChannel},
 };
 use signalbox_projections::monitoring::queries;
 use uuid::Uuid;
@@ -58,6 +58,8 @@ async fn event(
         unit: Some(channel.unit.clone()).filter(|unit| !unit.is_empty()),
         min_value: Some(channel.min_value),
         max_value: Some(channel.max_value),
+        labels: Labels::new(),
+        description: None,
     };
     let (purpose, id) = (purpose(&channel.id), event_id(context.resource, &channel.id));
     let command = ChannelCommand::Create(NewChannel { number: 0, owner: user.id, spec });

@@ -3,7 +3,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     kernel::ChannelId,
-    monitoring::{Channel, ChannelChanges, ChannelCommand, ChannelSpec, ChannelType, NewChannel},
+    monitoring::{Channel, ChannelChanges, ChannelCommand, ChannelSpec, ChannelType, Labels, NewChannel},
 };
 use signalbox_projections::{
     monitoring::{
@@ -14,6 +14,7 @@ use signalbox_projections::{
 };
 use utoipa::{IntoParams, ToSchema};
 
+use super::labels::LabelFilter;
 use crate::{
     answer::{self, Page, StatusOut},
     auth::{Reader, Writer},
@@ -39,6 +40,9 @@ pub(crate) struct EventOut {
     min_value: Option<f64>,
     /// Upper bound for displays and sliders.
     max_value: Option<f64>,
+    /// Up to 20 pairs, which lists can be filtered by.
+    labels: Labels,
+    description: Option<String>,
     /// Who made it.
     user_public_id: String,
     created_on: DateTime<Utc>,
@@ -58,9 +62,13 @@ pub(crate) struct EventIn {
     min_value: Option<Numeric<f64>>,
     #[schema(value_type = Option<f64>)]
     max_value: Option<Numeric<f64>>,
+    /// Up to 20 pairs: keys of up to 64 letters, digits and `_` with no digit first, values of up to 255 characters.
+    labels: Option<Labels>,
+    /// Up to 2,000 characters.
+    description: Option<String>,
 }
 
-/// Changes of an event; absent fields stay as they are, null clears unit and bounds.
+/// Changes of an event; absent fields stay as they are, null clears unit, bounds, labels and description.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct EventChangesIn {
     #[serde(default, deserialize_with = "not_null")]
@@ -78,6 +86,13 @@ pub(crate) struct EventChangesIn {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<f64>)]
     max_value: Option<Option<Numeric<f64>>>,
+    /// All labels that it has from now on.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<Labels>)]
+    labels: Option<Option<Labels>>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    description: Option<Option<String>>,
 }
 
 /// A created event.
@@ -102,7 +117,7 @@ pub(crate) struct EventFilter {
 }
 
 /// List events, oldest first: what a client has found on a page stays there.
-#[utoipa::path(get, path = "/api/v1/events", tag = "events", security(("jwt" = [])), params(EnvelopeParams, Sort<ChannelRow>, EventFilter), operation_id = "list_events",
+#[utoipa::path(get, path = "/api/v1/events", tag = "events", security(("jwt" = [])), params(EnvelopeParams, Sort<ChannelRow>, EventFilter, LabelFilter), operation_id = "list_events",
     responses((status = 200, body = Page<EventOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
@@ -110,8 +125,9 @@ pub(crate) async fn list(
     Params(params): Params<EnvelopeParams>,
     sort: Sort<ChannelRow>,
     Params(filter): Params<EventFilter>,
+    LabelFilter(labels): LabelFilter,
 ) -> Result<Json<Page<EventOut>>, Problem> {
-    let filter = ChannelFilter { kind: filter.r#type, name: filter.name };
+    let filter = ChannelFilter { kind: filter.r#type, name: filter.name, labels };
     let wanted = params.page()?;
     let (rows, total) = state.read(|pool| queries::channels(pool, &filter, sort.order(), wanted)).await?;
     Ok(Json(params.envelope(total, rows.into_iter().map(Into::into).collect())))
@@ -139,9 +155,10 @@ pub(crate) async fn create(
     context: RequestContext,
     JsonBody(event): JsonBody<EventIn>,
 ) -> Result<Response, Problem> {
-    let EventIn { name, r#type, unit, min_value, max_value } = event;
+    let EventIn { name, r#type, unit, min_value, max_value, labels, description } = event;
     let [min_value, max_value] = [min_value, max_value].map(|number| number.map(Numeric::get));
-    let spec = ChannelSpec { name, kind: r#type, unit, min_value, max_value };
+    let labels = labels.unwrap_or_default();
+    let spec = ChannelSpec { name, kind: r#type, unit, min_value, max_value, labels, description };
     let command = ChannelCommand::Create(NewChannel { number: 0, owner: user.id, spec });
     let metadata = context.metadata(user.actor(), "create channel");
     let written = state.write::<Channel>(context.resource, None, &metadata, &command).await?;
@@ -164,11 +181,20 @@ pub(crate) async fn update(
     context: RequestContext,
     JsonBody(changes): JsonBody<EventChangesIn>,
 ) -> Result<Response, Problem> {
-    let EventChangesIn { name, r#type, unit, min_value, max_value } = changes;
+    let EventChangesIn { name, r#type, unit, min_value, max_value, labels, description } = changes;
     let [min_value, max_value] =
         [min_value, max_value].map(|given| given.map(|number| number.map(Numeric::get)));
     // What is left out is left to the aggregate, so changes at once lose nothing.
-    let command = ChannelCommand::Change(ChannelChanges { name, kind: r#type, unit, min_value, max_value });
+    let labels = labels.map(Option::unwrap_or_default);
+    let command = ChannelCommand::Change(ChannelChanges {
+        name,
+        kind: r#type,
+        unit,
+        min_value,
+        max_value,
+        labels,
+        description,
+    });
     let row = find(&state, &id)
         .await
         .map_err(|missing| judged::<Channel>(missing, [examples::channel(), command.clone()]))?;
@@ -227,6 +253,8 @@ impl From<ChannelRow> for EventOut {
             unit: row.unit.unwrap_or_default(),
             min_value: row.min_value,
             max_value: row.max_value,
+            labels: row.labels.0,
+            description: row.description,
             user_public_id: row.owner_id.to_string(),
             created_on: row.created_at,
             updated_on: row.updated_at,

@@ -1,14 +1,12 @@
-use std::{collections::BTreeMap, ops::RangeInclusive};
-
 use axum::{Json, extract::State};
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use signalbox_domain::kernel::parse_time;
 use signalbox_projections::monitoring::{
     queries::deleted_channel_numbers,
-    series::{self, Aggregate, Datapoint, ListFilter, Listed, SeriesError, Window},
+    series::{self, Datapoint, ListFilter, Listed, SeriesError},
 };
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use super::{
     catalog::Catalog,
@@ -17,17 +15,10 @@ use super::{
 use crate::{
     answer::Page,
     auth::Reader,
-    extract::{EnvelopeParams, JsonBody, Numeric, Params, Sort, id, within},
+    extract::{EnvelopeParams, Params, Sort, id},
     problem::{Problem, ProblemOut},
     state::AppState,
 };
-
-/// Events of one request for series.
-pub(crate) const SERIES_EVENTS: RangeInclusive<usize> = 1..=20;
-/// Minutes that a series may cover.
-pub(crate) const SERIES_MINUTES: RangeInclusive<i64> = 1..=14_400;
-/// Points of one series.
-pub(crate) const SERIES_POINTS: RangeInclusive<i64> = 10..=2000;
 
 /// Which datapoints are listed.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -41,33 +32,6 @@ pub(crate) struct DatapointFilter {
     from: Option<String>,
     /// Measured before, ISO 8601.
     to: Option<String>,
-}
-
-/// Which datapoints of the last minutes are wanted.
-#[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct SeriesIn {
-    /// 1 to 20 events.
-    event_public_ids: Vec<String>,
-    /// 1 to 14400; 60 if absent.
-    #[schema(value_type = Option<i64>)]
-    minutes: Option<Numeric<i64>>,
-    /// Points of each event at most, 10 to 2000; 500 if absent.
-    #[schema(value_type = Option<i64>)]
-    max_points: Option<Numeric<i64>>,
-    /// `none` (default): every so many-th is shown. `avg`, `min`, `max`, `minmax`: what stands for those in between. The newest
-    /// point is always the last one.
-    #[schema(value_type = Option<crate::openapi::Aggregate>)]
-    aggregate: Option<AggregateIn>,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum AggregateIn {
-    None,
-    Avg,
-    Min,
-    Max,
-    Minmax,
 }
 
 impl From<SeriesError> for Problem {
@@ -112,8 +76,11 @@ fn read_filter(
     filter: &DatapointFilter,
     now: DateTime<Utc>,
 ) -> Result<Option<ListFilter>, Problem> {
-    let mut wanted =
-        ListFilter { channels: None, from: time("from", &filter.from)?, to: time("to", &filter.to)? };
+    let mut wanted = ListFilter {
+        channels: None,
+        from: time("from", filter.from.as_deref())?,
+        to: time("to", filter.to.as_deref())?,
+    };
     if let Some(text) = &filter.event_public_id {
         let Some(channel) = id(text).and_then(|id| catalog.channel(id)) else {
             return Ok(None);
@@ -131,7 +98,8 @@ fn read_filter(
     Ok(Some(wanted))
 }
 
-fn time(field: &str, text: &Option<String>) -> Result<Option<DateTime<Utc>>, Problem> {
+/// The time in the parameter `field`, if there is one.
+pub(super) fn time(field: &str, text: Option<&str>) -> Result<Option<DateTime<Utc>>, Problem> {
     let Some(text) = text else { return Ok(None) };
     let time = parse_time(text).ok_or_else(|| Problem::field(field, "must be an ISO 8601 time"));
     time.map(Some)
@@ -150,49 +118,4 @@ pub(crate) async fn latest(
     points.retain(|point| !deleted.contains(&point.channel));
     let catalog = state.catalogs.fresh(&state).await?;
     Ok(Json(points.iter().map(|point| show(&state, &catalog, point)).collect()))
-}
-
-/// The datapoints of some events in the last minutes, oldest first, thinned out.
-#[utoipa::path(post, path = "/api/v1/datapoints/series", tag = "datapoints", security(("jwt" = [])), request_body = SeriesIn, operation_id = "datapoint_series",
-    responses((status = 200, body = BTreeMap<String, Vec<DatapointOut>>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
-pub(crate) async fn series(
-    State(state): State<AppState>,
-    _: Reader,
-    JsonBody(wanted): JsonBody<SeriesIn>,
-) -> Result<Json<BTreeMap<String, Vec<DatapointOut>>>, Problem> {
-    let (minutes, max_points) = validate(&wanted)?;
-    let catalog = state.catalogs.fresh(&state).await?;
-    let number = |text: &String| id(text).and_then(|id| catalog.channel(id)).map(|known| known.number);
-    let numbers: BTreeMap<String, Option<i32>> =
-        wanted.event_public_ids.iter().map(|id| (id.clone(), number(id))).collect();
-    let window = Window {
-        channels: numbers.values().flatten().copied().collect(),
-        from: state.server_clock.now() - TimeDelta::minutes(minutes),
-        max_points,
-        aggregate: match wanted.aggregate {
-            None | Some(AggregateIn::None) => Aggregate::None,
-            Some(AggregateIn::Avg) => Aggregate::Avg,
-            Some(AggregateIn::Min) => Aggregate::Min,
-            Some(AggregateIn::Max) => Aggregate::Max,
-            Some(AggregateIn::Minmax) => Aggregate::MinMax,
-        },
-    };
-    let found = state.read(|pool| series::series(pool, &window)).await?;
-    let shown = numbers.into_iter().map(|(id, number)| {
-        let points = number.and_then(|number| found.get(&number)).map(Vec::as_slice).unwrap_or_default();
-        (id, points.iter().map(|point| show(&state, &catalog, point)).collect())
-    });
-    Ok(Json(shown.collect()))
-}
-
-fn validate(wanted: &SeriesIn) -> Result<(i64, usize), Problem> {
-    if !SERIES_EVENTS.contains(&wanted.event_public_ids.len()) {
-        return Err(Problem::field("event_public_ids", "must hold 1 to 20 items"));
-    }
-    if wanted.event_public_ids.iter().any(|id| id.len() > 255 || id.contains('\0')) {
-        return Err(Problem::field("event_public_ids", "must hold ids of events"));
-    }
-    let minutes = within("minutes", wanted.minutes.map(Numeric::get), 60, &SERIES_MINUTES)?;
-    let max_points = within("max_points", wanted.max_points.map(Numeric::get), 500, &SERIES_POINTS)?;
-    Ok((minutes, max_points as usize))
 }

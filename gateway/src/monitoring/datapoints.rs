@@ -39,20 +39,20 @@ const VERSION: i64 = 1;
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DatapointOut {
     #[schema(value_type = String)]
-    public_id: Uuid,
-    value: f64,
+    pub(super) public_id: Uuid,
+    pub(super) value: f64,
     /// When it was measured.
     #[serde(serialize_with = "in_one_piece")]
-    timestamp: DateTime<Utc>,
+    pub(super) timestamp: DateTime<Utc>,
     #[schema(value_type = String)]
-    event_public_id: Uuid,
+    pub(super) event_public_id: Uuid,
     /// The experiment that ran then.
     #[schema(value_type = Option<String>)]
-    experiment_public_id: Option<Uuid>,
+    pub(super) experiment_public_id: Option<Uuid>,
 }
 
 /// Writes `time` as chrono does, which would hand it to the serializer in fourteen pieces; a chart has ten thousand of them.
-fn in_one_piece<S: Serializer>(time: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn in_one_piece<S: Serializer>(time: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&time.to_rfc3339_opts(SecondsFormat::AutoSi, true))
 }
 

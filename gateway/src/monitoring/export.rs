@@ -1,4 +1,4 @@
-//! The datapoints of an experiment as CSV, written as they are read: memory is bounded, however long it ran.
+//! The datapoints of an experiment, or of a range of time, written as they are read: memory is bounded, however many they are.
 
 use std::{fmt::Write, io, time::Duration};
 
@@ -8,21 +8,24 @@ use axum::{
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
-use chrono::SecondsFormat;
+use chrono::{DateTime, SecondsFormat, Utc};
 use futures::stream;
+use serde::Deserialize;
 use signalbox_database::on_behalf;
-use signalbox_datapoint_log::moment;
+use signalbox_datapoint_log::{ChunkPoint, moment, read_rows};
+use signalbox_domain::kernel::UserId;
 use signalbox_projections::monitoring::{
-    queries::ExperimentSpan,
+    queries::{ExperimentSpan, labelled_channel_numbers},
     series::{Counts, Datapoint, Export, ExportSpan, counting, note_skipped},
 };
 use tokio::{sync::mpsc, time::timeout};
+use utoipa::IntoParams;
 
-use super::catalog::Catalog;
+use super::{catalog::Catalog, datapoint_reads::time, datapoints::show, labels::LabelFilter};
 use crate::{
     answer::attachment,
     auth::Reader,
-    extract::{Text, key},
+    extract::{Params, Text, key},
     problem::{Problem, ProblemOut},
     shares::Full,
     state::{AppState, State as Gateway},
@@ -62,22 +65,109 @@ pub(crate) async fn export(
     let id = key("Experiment", &id)?;
     let catalog = state.catalogs.fresh(&state).await?;
     let span = catalog.experiment(id).ok_or_else(missing)?.clone();
-    let place = state.exports.take(&user.id.to_string()).await.map_err(|full| match full {
+    let end = Catalog::end_of(&span, state.server_clock.now());
+    let range = ExportSpan { from: span.started_at, to: Some(end), ..ExportSpan::default() };
+    stream_points(state, user.id, range, (Format::Csv, file_name(&span))).await
+}
+
+/// Which datapoints are exported, and how they are written.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ExportParams {
+    /// `csv` (default), or `ndjson`: a datapoint as JSON on each line.
+    #[param(value_type = Option<crate::openapi::ExportFormat>)]
+    format: Option<Format>,
+    /// Measured at or after, ISO 8601.
+    from: Option<String>,
+    /// Measured before, ISO 8601.
+    to: Option<String>,
+    /// The `public_id` of the last datapoint received: the export continues behind it.
+    after: Option<String>,
+}
+
+/// How datapoints are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Format {
+    #[default]
+    Csv,
+    Ndjson,
+}
+
+/// Datapoints in the order of time; those of one instant in the order of their arrival. With the same parameters and `after`, an export
+/// that was broken off continues behind the last datapoint received. Values that have arrived since are contained as far as
+/// they were measured later than that one.
+#[utoipa::path(get, path = "/api/v1/datapoints/export", tag = "datapoints", security(("jwt" = [])), params(ExportParams, LabelFilter), operation_id = "export_datapoints",
+    responses((status = 200, description = "The datapoints", content((String = "text/csv"), (String = "application/x-ndjson"))), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn export_datapoints(
+    State(state): State<AppState>,
+    Reader(user): Reader,
+    Params(params): Params<ExportParams>,
+    LabelFilter(labels): LabelFilter,
+) -> Result<Response, Problem> {
+    let ExportParams { format, from, to, after } = params;
+    let (from, to) = (time("from", from.as_deref())?, time("to", to.as_deref())?);
+    let channels = if labels.is_empty() {
+        None
+    } else {
+        Some(state.read(|pool| labelled_channel_numbers(pool, &labels)).await?)
+    };
+    let after = match after {
+        Some(after) => Some(place_in_time(&state, &after).await?),
+        None => None,
+    };
+    let from = from.unwrap_or(DateTime::<Utc>::MIN_UTC);
+    let format = format.unwrap_or_default();
+    let name = format!("datapoints.{}", format.extension());
+    stream_points(state, user.id, ExportSpan { from, to, channels, after }, (format, name)).await
+}
+
+/// The datapoint that a client calls `id`, which may have been deleted since.
+async fn place_in_time(state: &Gateway, id: &str) -> Result<ChunkPoint, Problem> {
+    let missing = || Problem::field("after", "must be the public_id of a datapoint that is kept");
+    let place = crate::extract::id(id).and_then(|id| state.datapoint_ids.place(id)).ok_or_else(missing)?;
+    let rows = read_rows(&state.pool, &[(place.position, place.day)]).await?;
+    let found = rows.first().and_then(|row| row.point(place.index).ok().flatten());
+    let (_, found) = found.ok_or_else(missing)?;
+    Ok(ChunkPoint { time: found.time, value: found.value, position: place.position, index: place.index })
+}
+
+impl Format {
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Ndjson => "ndjson",
+        }
+    }
+
+    fn content_type(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Self::Csv => "text/csv; charset=utf-8",
+            Self::Ndjson => "application/x-ndjson",
+        })
+    }
+}
+
+/// The points of `span` as a body that is written while they are read.
+async fn stream_points(
+    state: AppState,
+    user: UserId,
+    span: ExportSpan,
+    (format, name): (Format, String),
+) -> Result<Response, Problem> {
+    let place = state.exports.take(&user.to_string()).await.map_err(|full| match full {
         Full::Own => Problem::too_many(1),
         Full::All => Problem::unavailable("Too many exports are running: try again in a moment."),
     })?;
-    let range =
-        ExportSpan { from: span.started_at, to: Some(Catalog::end_of(&span, state.server_clock.now())) };
-    let (export, known) = counting(Export::begin(&state.pool, range)).await;
+    let (export, known) = counting(Export::begin(&state.pool, span)).await;
     note_skipped(known.rows);
     let export = export?;
     // Events that are younger than the catalog may have sent values.
     let catalog = state.catalogs.newest(&state).await?;
     let (sender, pieces) = mpsc::channel(AHEAD);
-    let name = file_name(&span);
     tokio::spawn(async move {
         let written = tokio::select! {
-            written = on_behalf(place, write_rows(&state, &catalog, (export, known), &sender)) => written,
+            written = on_behalf(place, write_rows(&state, &catalog, (export, known), (format, &sender))) => written,
             () = sender.closed() => Err("the client has gone away".to_owned()),
             () = state.stop.cancelled() => Err("the service stops".to_owned()),
         };
@@ -95,7 +185,7 @@ pub(crate) async fn export(
     });
     let mut response = Body::from_stream(body).into_response();
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8"));
+    headers.insert(header::CONTENT_TYPE, format.content_type());
     if let Ok(value) = HeaderValue::from_str(&attachment(&name)) {
         headers.insert(header::CONTENT_DISPOSITION, value);
     }
@@ -112,14 +202,16 @@ async fn write_rows(
     state: &Gateway,
     catalog: &Catalog,
     (mut export, known): (Export, Counts),
-    pieces: &mpsc::Sender<Piece>,
+    (format, pieces): (Format, &mpsc::Sender<Piece>),
 ) -> Result<(), String> {
     let send = async |piece: Piece| match timeout(STALLED, pieces.send(piece)).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err("the client has gone away".to_owned()),
         Err(_) => Err("the client has stopped reading".to_owned()),
     };
-    send(Piece::Rows(Bytes::from_static(HEADER.as_bytes()))).await?;
+    if format == Format::Csv {
+        send(Piece::Rows(Bytes::from_static(HEADER.as_bytes()))).await?;
+    }
     loop {
         let (next, skipped) = counting(export.next()).await;
         // The header that would say so has been sent.
@@ -129,7 +221,12 @@ async fn write_rows(
         let Some(points) = next.map_err(|error| error.to_string())? else { break };
         for points in points.chunks(PIECE) {
             let mut rows = String::with_capacity(points.len() * 160);
-            points.iter().for_each(|point| push_row(&mut rows, state, catalog, point));
+            for point in points {
+                match format {
+                    Format::Csv => push_row(&mut rows, state, catalog, point),
+                    Format::Ndjson => push_line(&mut rows, state, catalog, point)?,
+                }
+            }
             send(Piece::Rows(rows.into())).await?;
         }
     }
@@ -145,6 +242,13 @@ fn push_row(rows: &mut String, state: &Gateway, catalog: &Catalog, point: &Datap
     let (value, point) = (number_cell(point.point.value), state.datapoint_ids.id(point.place()));
     // Writing to a string does not fail.
     let _ = write!(rows, "{time},{name},{id},{value},{unit},{point}\r\n");
+}
+
+fn push_line(rows: &mut String, state: &Gateway, catalog: &Catalog, point: &Datapoint) -> Result<(), String> {
+    let line = serde_json::to_string(&show(state, catalog, point)).map_err(|error| error.to_string())?;
+    rows.push_str(&line);
+    rows.push('\n');
+    Ok(())
 }
 
 /// A text of a user as a cell, quoted where it must be.

@@ -10,11 +10,13 @@ mod datapoints;
 mod experiments;
 pub(crate) mod export;
 mod ingest;
+mod labels;
 pub(crate) mod live;
 pub(crate) mod living;
 mod logs;
 pub(crate) mod open_sockets;
 mod pace;
+mod series;
 mod sockets;
 mod widgets;
 
@@ -29,9 +31,9 @@ use crate::{
 /// Limits that the description of the interface shows.
 pub(crate) mod limits {
     pub(crate) use super::{
-        datapoint_reads::{SERIES_EVENTS, SERIES_MINUTES, SERIES_POINTS},
         datapoints::MAX_ITEMS,
         ingest::MAX_ID as MAX_EVENT_ID,
+        series::{SERIES_EVENTS, SERIES_MINUTES, SERIES_POINTS, SERIES_STEPS},
     };
 }
 
@@ -48,6 +50,7 @@ pub(crate) fn routes() -> Routes {
         .routes(routes!(experiments::get, experiments::update, experiments::delete))
         .routes(routes!(experiments::stop))
         .routes(routes!(export::export))
+        .routes(routes!(export::export_datapoints))
         .routes(routes!(dashboards::list, dashboards::create))
         .routes(routes!(dashboards::get, dashboards::update, dashboards::delete))
         .routes(routes!(dashboard_past::history))
@@ -59,7 +62,7 @@ pub(crate) fn routes() -> Routes {
         .routes(routes!(datapoint_reads::list))
         .with(INGEST, routes!(datapoints::create))
         .with(INGEST.max_body(MAX_BATCH_BYTES), routes!(datapoints::create_batch))
-        .with(Policy::PROBLEMS.read(), routes!(datapoint_reads::series))
+        .with(Policy::PROBLEMS.read(), routes!(series::series))
         .routes(routes!(datapoint_reads::latest))
         .routes(routes!(datapoints::get, datapoints::delete))
         .socket("/ws/datapoints/stream", get(sockets::stream))

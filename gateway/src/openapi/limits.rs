@@ -96,6 +96,7 @@ fn requests() -> Vec<(&'static str, &'static str, Limit)> {
         ("Series", "event_public_ids", items(&sensors::SERIES_EVENTS)),
         ("Series", "minutes", numbers(&sensors::SERIES_MINUTES)),
         ("Series", "max_points", numbers(&sensors::SERIES_POINTS)),
+        ("Series", "step_seconds", numbers(&sensors::SERIES_STEPS)),
         ("Token", "name", Text(1, transfer::limits::TOKEN_NAME)),
         ("Token", "description", Text(0, transfer::limits::MAX_DESCRIPTION)),
         ("Token", "agent_id", id()),

@@ -129,8 +129,10 @@ word_sets! {
         ["broker", "commands", "read_models", "database", "background_database", "users", "stopping"];
     /// How two versions differ at a place.
     ChangeOperation = ["add", "remove", "replace"];
+    /// How exported datapoints are written.
+    ExportFormat = ["csv", "ndjson"];
     /// Aggregate of the values between two points of a series.
-    Aggregate = ["none", "avg", "min", "max", "minmax"];
+    Aggregate = ["none", "avg", "min", "max", "minmax", "sum", "count", "first", "last"];
     /// In which order events of the log are listed.
     LogOrder = ["newest", "oldest"];
     /// Kind of a changed resource.

@@ -123,7 +123,7 @@ mod tests {
     /// Released before the rule covered tables of `ops` and `series`, and functions.
     const RELEASED: [i64; 2] = [34, 38];
     /// Tables that grow with use and hold millions of rows.
-    const LARGE: [&str; 26] = [
+    const LARGE: [&str; 27] = [
         "events",
         "command_outcomes",
         "snapshots",
@@ -144,6 +144,7 @@ mod tests {
         "series.hours",
         "series.latest",
         "series.current",
+        "series.rollups",
         "ops.agent_requests",
         "ops.datapoint_traces",
         "ops.extraction_cache",

@@ -7,7 +7,7 @@ use signalbox_domain::{
     },
 };
 use signalbox_event_store::{DecodeError, RecordedEvent};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, types::Json};
 
 use super::{
     ChannelRow,
@@ -118,12 +118,14 @@ impl MonitoringRows {
         match event {
             ChannelEvent::ChannelCreated(_) => {}
             ChannelEvent::ChannelUpdated { to, .. } => {
-                let ChannelSpec { name, kind, unit, min_value, max_value } = to;
+                let ChannelSpec { name, kind, unit, min_value, max_value, labels, description } = to;
                 row.name = name;
                 row.channel_type = kind.as_str().to_owned();
                 row.unit = unit;
                 row.min_value = min_value;
                 row.max_value = max_value;
+                row.labels = Json(labels);
+                row.description = description;
             }
             ChannelEvent::ChannelDeleted { .. } => {
                 row.deleted_at = Some(recorded.recorded_at);
@@ -134,7 +136,7 @@ impl MonitoringRows {
 }
 
 fn created(recorded: &RecordedEvent, new: NewChannel) -> ChannelRow {
-    let ChannelSpec { name, kind, unit, min_value, max_value } = new.spec;
+    let ChannelSpec { name, kind, unit, min_value, max_value, labels, description } = new.spec;
     ChannelRow {
         id: recorded.aggregate_id,
         number: new.number,
@@ -144,6 +146,8 @@ fn created(recorded: &RecordedEvent, new: NewChannel) -> ChannelRow {
         unit,
         min_value,
         max_value,
+        labels: Json(labels),
+        description,
         deleted_at: None,
         version: recorded.sequence,
         position: recorded.position,

@@ -4,8 +4,8 @@ use signalbox_boxed::boxed;
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use signalbox_domain::monitoring::ChannelType;
-use sqlx::{FromRow, PgPool};
+use signalbox_domain::monitoring::{ChannelType, Labels};
+use sqlx::{FromRow, PgPool, types::Json};
 use uuid::Uuid;
 
 use super::ChannelRow;
@@ -18,6 +18,8 @@ pub struct ChannelFilter {
     pub kind: Option<String>,
     /// Part of the name, in any case of letters.
     pub name: Option<String>,
+    /// Labels that it has, all of them.
+    pub labels: Labels,
 }
 
 /// The channel `id`, unless it was deleted.
@@ -55,6 +57,9 @@ pub async fn channels(
         query.push(" FROM read.channels WHERE deleted_at IS NULL");
         and_eq(query, "channel_type", filter.kind.as_deref());
         and_like(query, "name", filter.name.as_deref());
+        if !filter.labels.is_empty() {
+            query.push(" AND labels @> ").push_bind(Json(&filter.labels));
+        }
     })
     .await
 }
@@ -125,6 +130,18 @@ pub async fn channel_number(pool: &PgPool, channel: Uuid) -> Result<Option<i32>,
 pub async fn channel_numbers(pool: &PgPool, channels: &[Uuid]) -> Result<Vec<i32>, sqlx::Error> {
     sqlx::query_scalar("SELECT number FROM read.channels WHERE id = ANY($1)")
         .bind(channels)
+        .fetch_all(pool)
+        .await
+}
+
+/// The integers that stand for the channels with all of `labels` in the datapoint log, deleted ones' too.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn labelled_channel_numbers(pool: &PgPool, labels: &Labels) -> Result<Vec<i32>, sqlx::Error> {
+    sqlx::query_scalar("SELECT number FROM read.channels WHERE labels @> $1")
+        .bind(Json(labels))
         .fetch_all(pool)
         .await
 }

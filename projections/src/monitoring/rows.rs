@@ -1,6 +1,7 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use sqlx::FromRow;
+use signalbox_domain::monitoring::Labels;
+use sqlx::{FromRow, types::Json};
 use uuid::Uuid;
 
 use crate::table::ReadRow;
@@ -23,6 +24,10 @@ pub struct ChannelRow {
     pub min_value: Option<f64>,
     /// Upper bound for displays.
     pub max_value: Option<f64>,
+    /// Labels by key.
+    pub labels: Json<Labels>,
+    /// Free text of users.
+    pub description: Option<String>,
     /// Since when it takes no more values.
     pub deleted_at: Option<DateTime<Utc>>,
     /// Version of the aggregate.

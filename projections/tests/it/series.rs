@@ -13,8 +13,8 @@ use signalbox_datapoint_log::{
 use signalbox_projections::{
     Listed, Order, Page,
     monitoring::series::{
-        Aggregate, Datapoint, Export, ExportSpan, FoldStep, Folder, ListFilter, Window, drop_old_days,
-        latest, list, rebuild_series, series,
+        Aggregate, BucketWindow, Datapoint, Export, ExportSpan, FoldStep, Folder, ListFilter, Window,
+        buckets, drop_old_days, latest, list, rebuild_series, series,
     },
 };
 use signalbox_test_support::{eventually, fresh_database, seconds};
@@ -107,7 +107,8 @@ impl Log {
     }
 
     async fn exported(&self, from: DateTime<Utc>, to: Option<DateTime<Utc>>, slice: usize) -> Vec<Datapoint> {
-        let export = Export::begin(&self.pool, ExportSpan { from, to }).await.unwrap();
+        let export =
+            Export::begin(&self.pool, ExportSpan { from, to, ..ExportSpan::default() }).await.unwrap();
         let mut export = export.in_slices_of(slice);
         let mut found = Vec::new();
         while let Some(points) = export.next().await.unwrap() {
@@ -134,6 +135,7 @@ impl Log {
         for slice in [1, random.random_range(2..100), 1_000_000] {
             assert_eq!(self.exported(DateTime::UNIX_EPOCH, None, slice).await, self.expected(|_| true));
         }
+        self.check_export_parts(random).await;
         let times: Vec<i64> = self.known.iter().map(|point| point.point.time).collect();
         for _ in 0..4 {
             let mut time = || *times.choose(random).unwrap_or(&0) + random.random_range(-1..2);
@@ -145,6 +147,31 @@ impl Log {
         }
         let from = moment(*times.choose(random).unwrap_or(&0));
         self.check_series(from).await;
+        for _ in 0..3 {
+            self.check_buckets(random).await;
+        }
+    }
+
+    /// Exports that end anywhere and continue behind their last point have all points once.
+    async fn check_export_parts(&self, random: &mut StdRng) {
+        let channels: Vec<i32> = (1..5).filter(|_| random.random()).collect();
+        let expected = self.expected(|point| channels.contains(&point.channel));
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let span = ExportSpan { channels: Some(channels.clone()), after, ..ExportSpan::default() };
+            let mut export = Export::begin(&self.pool, span).await.unwrap().in_slices_of(7);
+            let (mut part, most) = (Vec::new(), random.random_range(20..200));
+            while part.len() < most
+                && let Some(points) = export.next().await.unwrap()
+            {
+                part.extend(points);
+            }
+            part.truncate(most);
+            let Some(last) = part.last() else { break };
+            after = Some(last.point);
+            found.extend(part);
+        }
+        assert_eq!(found, expected);
     }
 
     async fn check_list(&self, channels: Option<Vec<i32>>, from: Option<i64>, to: Option<i64>, offset: i64) {
@@ -164,8 +191,56 @@ impl Log {
         }
     }
 
+    /// Every aggregate equals the same over the raw points, for windows and steps of any size.
+    async fn check_buckets(&self, random: &mut StdRng) {
+        let times: Vec<i64> = self.known.iter().map(|point| point.point.time).collect();
+        let oldest = times.iter().copied().min().unwrap_or_default();
+        let (any, length) = (*times.choose(random).unwrap_or(&0), random.random_range(1..20 * 24 * HOUR));
+        let mut from = if random.random_bool(0.3) { oldest } else { any - random.random_range(0..length) };
+        let step = match random.random_range(0..4) {
+            0 => random.random_range(1..1000) * HOUR,
+            1 => 24 * HOUR * random.random_range(1..400),
+            2 => HOUR,
+            _ => random.random_range(1..30 * HOUR),
+        };
+        if random.random_bool(0.7) {
+            from -= from.rem_euclid(HOUR);
+        }
+        let to = from + if random.random_bool(0.3) { 20_000 * HOUR } else { length };
+        let channels = vec![1, 2, 3, 9];
+        let window = BucketWindow {
+            channels: channels.clone(),
+            from: moment(from),
+            to: moment(to),
+            step: TimeDelta::microseconds(step),
+        };
+        let found = buckets(&self.pool, &window).await.unwrap();
+        assert_eq!(found.keys().copied().collect::<Vec<_>>(), channels);
+        for (channel, found) in found {
+            let mut expected: BTreeMap<i64, Vec<ChunkPoint>> = BTreeMap::new();
+            let is_selected =
+                |point: &Datapoint| point.channel == channel && (from..to).contains(&point.point.time);
+            for point in self.expected(is_selected) {
+                expected.entry((point.point.time - from) / step).or_default().push(point.point);
+            }
+            let starts: Vec<_> = expected.keys().map(|number| moment(from + number * step)).collect();
+            assert_eq!(found.iter().map(|bucket| bucket.start).collect::<Vec<_>>(), starts, "{window:?}");
+            for (bucket, points) in found.iter().zip(expected.values()) {
+                let (summary, values) = (bucket.summary, points.iter().map(|point| point.value));
+                let sum: f64 = values.clone().sum();
+                assert_eq!(summary.count(), points.len() as i64, "{channel} {window:?} {bucket:?}");
+                assert_eq!((summary.first(), summary.last()), (points[0], points[points.len() - 1]));
+                assert_eq!(summary.min(), values.clone().fold(f64::INFINITY, f64::min));
+                assert_eq!(summary.max(), values.fold(f64::NEG_INFINITY, f64::max));
+                assert!((summary.sum() - sum).abs() <= 1e-9 * sum.abs(), "{} is not {sum}", summary.sum());
+                assert!((summary.avg() - sum / points.len() as f64).abs() <= 1e-9 * sum.abs());
+            }
+        }
+    }
+
     async fn check_series(&self, from: DateTime<Utc>) {
-        let window = Window { channels: vec![1, 2, 9], from, max_points: 50, aggregate: Aggregate::None };
+        let window =
+            Window { channels: vec![1, 2, 9], from, to: None, max_points: 50, aggregate: Aggregate::None };
         let found = series(&self.pool, &window).await.unwrap();
         assert_eq!(found.keys().copied().collect::<Vec<_>>(), [1, 2, 9]);
         assert_eq!(found[&9], []);
@@ -321,7 +396,7 @@ async fn a_long_window_of_a_busy_channel_is_thinned_by_samples() {
         sqlx::query_scalar("SELECT count(*) FROM series.chunks").fetch_one(&log.pool).await.unwrap();
     assert!(rows <= 12, "{rows} rows for three hours");
     let shown = async |max_points, aggregate| {
-        let window = Window { channels: vec![1], from: at(0), max_points, aggregate };
+        let window = Window { channels: vec![1], from: at(0), to: None, max_points, aggregate };
         let found = series(&log.pool, &window).await.unwrap().remove(&1).unwrap();
         found.iter().map(|point| point.point.value).collect::<Vec<_>>()
     };
@@ -358,7 +433,7 @@ async fn late_values_of_a_busy_channel_leave_aggregates_in_order() {
     let newest = *log.expected(|_| true).last().unwrap();
     for aggregate in [Aggregate::None, Aggregate::Avg, Aggregate::Min, Aggregate::Max, Aggregate::MinMax] {
         for max_points in [10, 100, 500, 2000] {
-            let window = Window { channels: vec![1], from: at(0), max_points, aggregate };
+            let window = Window { channels: vec![1], from: at(0), to: None, max_points, aggregate };
             let found = series(&log.pool, &window).await.unwrap().remove(&1).unwrap();
             assert!(found.len() <= max_points, "{aggregate:?} {max_points}: {}", found.len());
             assert!(found.is_sorted_by_key(|point| point.point.time), "{aggregate:?} {max_points}");
@@ -415,7 +490,7 @@ async fn an_export_holds_no_snapshot_and_shows_what_was_there_when_it_began() {
     }
     log.fold().await;
     log.append(points(random, micros(log.clock.now()))).await;
-    let span = ExportSpan { from: DateTime::UNIX_EPOCH, to: None };
+    let span = ExportSpan { from: DateTime::UNIX_EPOCH, ..ExportSpan::default() };
     let mut export = Export::begin(&log.pool, span).await.unwrap().in_slices_of(7);
     let expected = log.expected(|_| true);
     let mut found = Vec::new();
@@ -480,4 +555,61 @@ async fn hours_count_what_their_chunks_hold() {
     assert_eq!(differences().await, 0);
     rebuild_series(&log.pool).await.unwrap();
     assert_eq!(differences().await, 0);
+}
+
+/// A process of an earlier version folds chunks and leaves the roll-ups behind.
+#[tokio::test]
+async fn roll_ups_that_missed_a_fold_are_made_again() {
+    let random = &mut StdRng::seed_from_u64(41);
+    let mut log = Log::new().await;
+    for _ in 0..12 {
+        log.clock.advance(TimeDelta::hours(7));
+        log.append(points(random, micros(log.clock.now()))).await;
+        log.delete(random.random_range(0..log.known.len())).await;
+        log.fold().await;
+    }
+    let left_behind = "UPDATE series.rollup_progress SET position = position - 1";
+    sqlx::query(left_behind).execute(&log.pool).await.unwrap();
+    sqlx::query("UPDATE series.rollups SET count = count + 1").execute(&log.pool).await.unwrap();
+    for _ in 0..5 {
+        log.check_buckets(random).await;
+    }
+    let pool = log.pool.clone();
+    let days = async |table: &str| -> i64 {
+        let sql = format!("SELECT count(DISTINCT day) FROM series.{table}");
+        sqlx::query_scalar(&sql).fetch_one(&pool).await.unwrap()
+    };
+    let all = days("chunks").await;
+    assert!(all > 2, "{all}");
+    log.append(points(random, micros(log.clock.now()))).await;
+    assert_ne!(log.folder.step().await.unwrap(), FoldStep::Idle);
+    let left = async || -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM series.unrolled_days").fetch_one(&pool).await.unwrap()
+    };
+    assert!(left().await >= all, "each step makes those of one day");
+    // Late values and deletions reach days with roll-ups and days without.
+    while left().await > 0 {
+        log.append(points(random, micros(log.clock.now()))).await;
+        log.delete(random.random_range(0..log.known.len())).await;
+        log.folder.step().await.unwrap();
+        log.check_buckets(random).await;
+    }
+    log.fold().await;
+    assert_eq!(days("rollups").await, days("chunks").await);
+    log.check_buckets(random).await;
+    assert_eq!(rebuild_series(&log.pool).await.unwrap().differences, 0);
+    log.check_buckets(random).await;
+}
+
+#[tokio::test]
+async fn a_rebuild_reports_wrong_roll_ups_and_repairs_them() {
+    let random = &mut StdRng::seed_from_u64(42);
+    let mut log = Log::new().await;
+    log.append(points(random, micros(log.clock.now()))).await;
+    log.fold().await;
+    let wrong = "UPDATE series.rollups SET max = max + 1 WHERE channel = (SELECT min(channel) FROM series.rollups) AND span = 24";
+    let changed = sqlx::query(wrong).execute(&log.pool).await.unwrap().rows_affected();
+    assert_eq!(rebuild_series(&log.pool).await.unwrap().differences, changed as i64);
+    assert_eq!(rebuild_series(&log.pool).await.unwrap().differences, 0);
+    log.check_buckets(random).await;
 }

@@ -6,7 +6,7 @@ use signalbox_clock::Clock;
 use signalbox_domain::{
     identity::{NewUser, Role, User, UserCommand},
     kernel::{AgentId, CommandOutcome, Decider, JobId, Sha256Hex, UserId},
-    monitoring::{Channel, ChannelCommand, ChannelSpec, ChannelType, NewChannel},
+    monitoring::{Channel, ChannelCommand, ChannelSpec, ChannelType, Labels, NewChannel},
     transfer::{
         Agent, AgentCommand, AgentProfile, AgentRef, Job, JobCommand, JobRef, JobSpec, JobType, NewAgent,
         NewJob, NewTransfer, Overlap, Retry, Schedule, StagedFile, Transfer, TransferCommand,
@@ -112,6 +112,8 @@ impl Writer {
             unit: None,
             min_value: None,
             max_value: None,
+            labels: Labels::new(),
+            description: None,
         };
         let new = NewChannel { number: number as i32, owner: OWNER, spec };
         self.run::<Channel>(id, ChannelCommand::Create(new)).await;

@@ -217,7 +217,7 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
             (Operator, Widget, body)
         }
         "delete_widget" => (Operator, Widget, None),
-        "list_datapoints" | "latest_datapoints" => (AnyUser, Nothing, None),
+        "list_datapoints" | "latest_datapoints" | "export_datapoints" => (AnyUser, Nothing, None),
         "get_datapoint" => (AnyUser, Datapoint, None),
         "delete_datapoint" => (Operator, Datapoint, None),
         "create_datapoint" => (

@@ -29,7 +29,7 @@ use signalbox_domain::{
     kernel::{AgentId, ChannelId, Decider, JobId, Sha256Hex, UserId, WidgetId},
     monitoring::{
         Channel, ChannelEvent, ChannelSpec, ChannelType, Dashboard, DashboardEvent, Experiment,
-        ExperimentEvent, LogEntry, LogEntryEvent, LogStatus, LogType, NewChannel, NewDashboard,
+        ExperimentEvent, Labels, LogEntry, LogEntryEvent, LogStatus, LogType, NewChannel, NewDashboard,
         NewExperiment, NewLogEntry, PlacedWidget, WidgetChanges, WidgetSpec, WidgetType,
     },
     transfer::{
@@ -332,6 +332,8 @@ fn channel_spec(name: &str) -> ChannelSpec {
         unit: Some("°C".to_owned()),
         min_value: Some(-1.5),
         max_value: Some(99.9),
+        labels: Labels::from([("line".to_owned(), "2".to_owned()), ("room".to_owned(), "Süd".to_owned())]),
+        description: Some("the boiler in the cellar".to_owned()),
     }
 }
 

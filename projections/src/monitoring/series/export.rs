@@ -10,7 +10,7 @@ use signalbox_boxed::boxed;
 use std::{collections::BTreeSet, time::Duration};
 
 use chrono::{DateTime, Utc};
-use signalbox_datapoint_log::{head, micros};
+use signalbox_datapoint_log::{ChunkPoint, head, micros};
 use sqlx::PgPool;
 use tokio::time::sleep;
 
@@ -26,13 +26,17 @@ const SLICE: usize = 150_000;
 const RETRIES: usize = 30;
 const RETRY: Duration = Duration::from_secs(1);
 
-/// From when to when.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Which points are exported.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExportSpan {
     /// Measured at or after.
     pub from: DateTime<Utc>,
     /// Measured before; `None` for all since.
     pub to: Option<DateTime<Utc>>,
+    /// Integers of the channels; `None` for all.
+    pub channels: Option<Vec<i32>>,
+    /// Only those behind this one, in the order of an export.
+    pub after: Option<ChunkPoint>,
 }
 
 /// The points of a span that were in the log when the export began.
@@ -40,6 +44,7 @@ pub struct Export {
     pool: PgPool,
     /// The time range still to be exported.
     range: Range,
+    after: Option<ChunkPoint>,
     /// Hours that are left.
     hours: BTreeSet<i32>,
     slice: usize,
@@ -52,7 +57,9 @@ impl Export {
     /// [`SeriesError`].
     #[boxed]
     pub async fn begin(pool: &PgPool, span: ExportSpan) -> Result<Self, SeriesError> {
-        let mut range = Range { from: Some(micros(span.from)), to: span.to.map(micros), ..Range::default() };
+        let ExportSpan { from, to, channels, after } = span;
+        let from = after.map_or(micros(from), |after| after.time.max(micros(from)));
+        let mut range = Range { channels, from: Some(from), to: to.map(micros), upto: None };
         let mut snapshot = Snapshot::open_for_export(pool).await?;
         let tail = snapshot.tail(range.from).await?;
         range.upto = Some(head(snapshot.connection()).await?.position);
@@ -60,7 +67,7 @@ impl Export {
         snapshot.close().await?;
         let new = tail.points.iter().filter(|point| range.contains(point));
         let hours = folded.into_iter().chain(new.map(|point| hour_of(point.point.time))).collect();
-        Ok(Self { hours, pool: pool.clone(), range, slice: SLICE })
+        Ok(Self { hours, pool: pool.clone(), range, after, slice: SLICE })
     }
 
     /// returns `points` at a time.
@@ -82,6 +89,9 @@ impl Export {
         let (mut points, next) =
             oldest_of_hour(snapshot.connection(), hour, &self.range, &tail, self.slice).await?;
         snapshot.close().await?;
+        if let Some(after) = self.after {
+            points.retain(|point| point.point.order() > after.order());
+        }
         points.sort_unstable_by_key(|point| point.point.order());
         match next {
             Some(time) => self.range.from = Some(time),

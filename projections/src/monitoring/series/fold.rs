@@ -13,6 +13,7 @@ use super::{
     hour_of,
     incomplete::Skipped,
     latest::newest_in_chunks,
+    rollups::Additions,
 };
 
 /// A row is merged with the following ones unless it is this many times as large: an hour keeps few rows, and no
@@ -103,6 +104,7 @@ pub(super) async fn apply(
     schema: &str,
     mut batch: Batch,
 ) -> Result<(), SeriesError> {
+    let additions = Additions::of(&batch);
     let mut rows: HashMap<ChunkKey, Vec<RowHead>> = HashMap::new();
     for head in chunk::heads(connection, schema, &batch.names()).await? {
         rows.entry(head.key()).or_default().push(head);
@@ -142,6 +144,7 @@ pub(super) async fn apply(
     let new: Vec<_> = new.collect();
     chunk::delete(connection, schema, &replaced).await?;
     chunk::insert(connection, schema, &new).await?;
+    additions.write(connection, schema).await?;
     upsert_latest(connection, schema, newest.into_values()).await?;
     current::upsert(connection, schema, current.into_values()).await?;
     forget_deleted(connection, schema, &deleted).await?;

@@ -19,6 +19,7 @@ use super::{
     SeriesError, current,
     fold::{Batch, apply, ensure_days},
     incomplete::{record_skipped, report_skipped},
+    rollups,
     snapshot::{Progress, begin_fold},
 };
 use crate::{Lease, Leases, runner::END_HUNG};
@@ -125,6 +126,7 @@ impl Folder {
         if !self.is_filled {
             self.is_filled = current::fill(&self.pool).await?;
         }
+        rollups::fill(&self.pool).await?;
         let mut transaction = signalbox_database::begin(&self.pool, "BEGIN").await?;
         // Derived data, and hung folds end, as in the runner of the other projections.
         let (name, value) = END_HUNG;
@@ -168,6 +170,7 @@ pub(super) async fn step_in(
     if moved.rows_affected() == 0 {
         return Err(SeriesError::Overtaken);
     }
+    rollups::keep_up(&mut *connection, schema, &progress, last.position).await?;
     let batch = Batch::of(&rows);
     record_skipped(&mut *connection, &batch.skipped).await?;
     let new: Vec<_> = batch.days().difference(days).copied().collect();

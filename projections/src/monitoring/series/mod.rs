@@ -5,6 +5,7 @@
 //! A row of a chunk is merged with its neighbours as they grow, so an hour has a few rows, and each point is rewritten a
 //! few times. Large rows carry samples of 8 and 64 parts, so that a long window costs what it returns.
 
+mod buckets;
 mod chunk;
 mod current;
 mod export;
@@ -17,13 +18,16 @@ mod list;
 mod rebuild;
 mod recorded;
 mod retention;
+mod rollups;
 mod snapshot;
+mod summary;
 mod thin;
 mod window;
 
 use chrono::NaiveDate;
 use signalbox_datapoint_log::{ChunkPoint, Place, moment};
 
+pub use buckets::{Bucket, BucketWindow, buckets};
 pub use export::{Export, ExportSpan};
 pub use follow::{FoldStep, Folder};
 pub use incomplete::{Counts, counting, counting_skipped, note_skipped};
@@ -32,6 +36,7 @@ pub use list::{ListFilter, Listed, list};
 pub use rebuild::{SeriesReport, compare_series_watched, rebuild_series, rebuild_series_watched};
 pub use recorded::recorded;
 pub use retention::{LoggedDay, days_before, drop_in_turn, drop_old_days, is_turn};
+pub use summary::Summary;
 pub use window::{Aggregate, Window, series};
 
 /// A point of a channel with its place in the log.

@@ -16,6 +16,7 @@ use super::{
     chunk::readable,
     follow::{FoldStep, step_in},
     incomplete::recheck_skipped,
+    rollups,
     snapshot::{Progress, begin_fold},
 };
 use crate::{
@@ -150,7 +151,7 @@ async fn differences(connection: &mut PgConnection, is_comparable: bool) -> Resu
         );
         points += sqlx::query_scalar::<_, i64>(&sql).fetch_one(&mut *connection).await?;
     }
-    Ok(chunks + points)
+    Ok(chunks + points + rollups::differences(connection, BESIDE).await?)
 }
 
 async fn sums(connection: &mut PgConnection, schema: &str) -> Result<Sums, SeriesError> {

@@ -13,6 +13,7 @@ use super::{
     SeriesError,
     fold::renew_latest,
     incomplete::forget_skipped,
+    rollups,
     snapshot::{Progress, begin_fold},
 };
 
@@ -139,6 +140,7 @@ async fn drop_once(pool: &PgPool, oldest: NaiveDate, is_run: bool) -> Result<i32
         .await?;
     renew_latest(&mut transaction, "series", &channels, oldest).await?;
     sqlx::query("DELETE FROM series.hours WHERE day < $1").bind(oldest).execute(&mut *transaction).await?;
+    rollups::drop_days(&mut transaction, oldest).await?;
     forget_skipped(&mut transaction, oldest).await?;
     let mut dropped = 0;
     for table in ["series.chunks", "datapoint_log", "datapoint_tombstones"] {

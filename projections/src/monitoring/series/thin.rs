@@ -45,7 +45,7 @@ impl Entry {
         }
     }
 
-    fn first(&self) -> Datapoint {
+    pub(super) fn first(&self) -> Datapoint {
         match self {
             Self::Point(point) | Self::Many(_, point) => *point,
             Self::Sample { channel, day, sample } => {

@@ -40,10 +40,19 @@ pub struct Window {
     pub channels: Vec<i32>,
     /// Measured at or after.
     pub from: DateTime<Utc>,
+    /// Measured before; `None` for all since.
+    pub to: Option<DateTime<Utc>>,
     /// Points of each channel at most.
     pub max_points: usize,
     /// The treatment of the points in between.
     pub aggregate: Aggregate,
+}
+
+impl Window {
+    /// From when and before when, in microseconds.
+    fn ends(&self) -> (i64, i64) {
+        (micros(self.from), self.to.map_or(i64::MAX, micros))
+    }
 }
 
 #[derive(Debug, FromRow)]
@@ -54,6 +63,7 @@ struct Row {
     part: i32,
     count: i32,
     min_time: i64,
+    max_time: i64,
     brief: Option<Vec<u8>>,
     /// Of small rows only.
     points: Option<Vec<u8>>,
@@ -73,18 +83,18 @@ enum Detail {
 /// [`SeriesError`].
 #[boxed]
 pub async fn series(pool: &PgPool, window: &Window) -> Result<BTreeMap<i32, Vec<Datapoint>>, SeriesError> {
-    let from = micros(window.from);
+    let (from, to) = window.ends();
     let mut snapshot = Snapshot::open(pool).await?;
     let tail = snapshot.tail(Some(from)).await?;
-    let rows = rows(snapshot.connection(), window, from).await?;
+    let rows = rows(snapshot.connection(), window).await?;
     let mut entries: BTreeMap<i32, Vec<Entry>> =
         window.channels.iter().map(|channel| (*channel, Vec::new())).collect();
-    read_rows(snapshot.connection(), window, from, rows, &tail, &mut entries).await?;
+    read_rows(snapshot.connection(), window, rows, &tail, &mut entries).await?;
     let newest = folded_latest(snapshot.connection(), &window.channels).await?;
     snapshot.close().await?;
     for point in &tail.points {
         if let Some(entries) = entries.get_mut(&point.channel)
-            && point.point.time >= from
+            && (from..to).contains(&point.point.time)
         {
             entries.push(Entry::Point(*point));
         }
@@ -94,26 +104,33 @@ pub async fn series(pool: &PgPool, window: &Window) -> Result<BTreeMap<i32, Vec<
         entries.sort_by_key(Entry::order);
         // Samples show the start of a row, so the newest point is looked up separately.
         let known = newest.iter().find(|point| point.channel == channel);
-        let known = known.filter(|point| point.point.time >= from && !tail.is_deleted(&point.point)).copied();
+        let known = known
+            .filter(|point| (from..to).contains(&point.point.time) && !tail.is_deleted(&point.point))
+            .copied();
         let last =
             entries.iter().filter_map(Entry::point).chain(known).max_by_key(|point| point.point.order());
+        // The row with the newest points before `to` may have lost all of them since.
+        let last = last.or_else(|| entries.last().map(Entry::first));
         (channel, thin(&entries, last, window.max_points, window.aggregate))
     });
     Ok(thinned.collect())
 }
 
-async fn rows(connection: &mut PgConnection, window: &Window, from: i64) -> Result<Vec<Row>, SeriesError> {
+async fn rows(connection: &mut PgConnection, window: &Window) -> Result<Vec<Row>, SeriesError> {
+    let (from, to) = window.ends();
     let day = first_day_since(from);
     let mut rows: Vec<Row> = sqlx::query_as(
-        "SELECT channel, hour, day, part, count, min_time, brief,
+        "SELECT channel, hour, day, part, count, min_time, max_time, brief,
                 CASE WHEN brief IS NULL THEN points END AS points
            FROM series.chunks
-          WHERE channel = ANY($1) AND hour >= $2 AND day >= $3 AND max_time >= $4",
+          WHERE channel = ANY($1) AND hour BETWEEN $2 AND $5 AND day >= $3 AND max_time >= $4 AND min_time < $6",
     )
     .bind(&window.channels)
     .bind(hour_of(from))
     .bind(day)
     .bind(from)
+    .bind(hour_of(to - 1))
+    .bind(to)
     .fetch_all(connection)
     .await?;
     rows.sort_unstable_by_key(|row| row.min_time);
@@ -123,11 +140,12 @@ async fn rows(connection: &mut PgConnection, window: &Window, from: i64) -> Resu
 async fn read_rows(
     connection: &mut PgConnection,
     window: &Window,
-    from: i64,
     rows: Vec<Row>,
     tail: &Tail,
     entries: &mut BTreeMap<i32, Vec<Entry>>,
 ) -> Result<(), SeriesError> {
+    let (from, to) = window.ends();
+    let newest = newest_rows(&rows, window);
     let mut totals: BTreeMap<i32, i64> = BTreeMap::new();
     rows.iter().for_each(|row| *totals.entry(row.channel).or_default() += i64::from(row.count));
     let changed: HashSet<(i32, i32)> =
@@ -138,7 +156,7 @@ async fn read_rows(
         }
     };
     let as_points = |ChunkKey { channel, hour, day }: ChunkKey, bytes: &[u8]| -> Vec<Entry> {
-        let is_selected = |point: &ChunkPoint| point.time >= from && !tail.is_deleted(point);
+        let is_selected = |point: &ChunkPoint| (from..to).contains(&point.time) && !tail.is_deleted(point);
         let points = readable(decode_chunk(bytes), channel, hour).unwrap_or_default();
         let points = points.into_iter().filter(is_selected);
         points.map(|point| Entry::Point(Datapoint { channel, day, point })).collect()
@@ -163,7 +181,9 @@ async fn read_rows(
             add(row.channel, as_points(key, bytes));
             continue;
         }
-        let is_changed = changed.contains(&(row.channel, row.hour));
+        // Samples do not show where a row ends.
+        let is_last = row.max_time >= to || newest.get(&row.channel) == Some(&row.max_time);
+        let is_changed = is_last || changed.contains(&(row.channel, row.hour));
         match detail(&row, window, from, totals[&row.channel], is_changed) {
             Detail::Points => whole.push(key, row.part),
             Detail::Digest => digests.push(key, row.part),
@@ -180,6 +200,19 @@ async fn read_rows(
         add(row.channel, as_samples(row.key(), &row.bytes));
     }
     Ok(())
+}
+
+/// The newest time of each channel in `rows` that lie before the end of the window, if it has one; of windows up to now, the
+/// newest point is known.
+fn newest_rows(rows: &[Row], window: &Window) -> BTreeMap<i32, i64> {
+    let mut newest = BTreeMap::new();
+    if window.to.is_some() {
+        for row in rows {
+            let time = newest.entry(row.channel).or_insert(row.max_time);
+            *time = row.max_time.max(*time);
+        }
+    }
+    newest
 }
 
 fn detail(row: &Row, window: &Window, from: i64, total: i64, is_changed: bool) -> Detail {

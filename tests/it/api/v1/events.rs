@@ -94,6 +94,15 @@ async fn wrong_events_are_refused() {
         ("min_value", json!("NaN")),
         ("min_value", json!(91)),
         ("max_value", json!(true)),
+        ("labels", json!({"1st": "x"})),
+        ("labels", json!({"größe": "x"})),
+        ("labels", json!({"k": "x".repeat(256)})),
+        ("labels", json!({"k": 1})),
+        (
+            "labels",
+            json!((0..21).map(|index| (format!("k{index}"), json!("v"))).collect::<serde_json::Map<_, _>>()),
+        ),
+        ("description", json!("x".repeat(2001))),
     ] {
         let mut event = sensor("wrong");
         event[field] = value;
@@ -138,6 +147,49 @@ async fn the_list_has_pages_and_filters() {
     for wrong in ["page=0", "page_size=0", "page_size=101", "sort=backwards"] {
         world.admin.get(&format!("{EVENTS}?{wrong}")).await.error(422);
     }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn labels_and_description_are_kept_shown_and_filtered_by() {
+    let world = World::start().await;
+    let plain = create(&world.admin, "plain").await;
+    assert_eq!((&plain["labels"], &plain["description"]), (&json!({}), &Value::Null));
+    let labelled = |name: &str, labels: Value| {
+        let mut event = sensor(name);
+        (event["labels"], event["description"]) = (labels, json!(" in the cellar "));
+        event
+    };
+    let pump = labelled("pump", json!({"line": "2", "room": " Süd: 1"}));
+    let pump = world.admin.post(EVENTS, pump).await.expect(201);
+    assert_eq!(pump["labels"], json!({"line": "2", "room": " Süd: 1"}), "a value stays as it was written");
+    assert_eq!(pump["description"], "in the cellar");
+    world.admin.post(EVENTS, labelled("valve", json!({"line": "2"}))).await.expect(201);
+    let names = async |query: &str| {
+        let page = world.admin.get(&format!("{EVENTS}?{query}")).await.expect(200);
+        let data = page["data"].as_array().unwrap();
+        assert_eq!(page["total"], data.len());
+        data.iter().map(|event| event["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("label=line:2").await, ["pump", "valve"]);
+    assert_eq!(names("label=line:2&label=room:%20S%C3%BCd:%201").await, ["pump"]);
+    assert_eq!(names("label=line:2&name=VAL&type=sensor").await, ["valve"]);
+    assert_eq!(names("label=line:1").await, [""; 0]);
+    for wrong in ["label=line", "label=:2", "label=1a:2", "label=line:1&label=line:2", "label=line:%00"] {
+        world.admin.get(&format!("{EVENTS}?{wrong}")).await.error(422);
+    }
+    // Omitted fields stay; labels are replaced as a whole.
+    let changed = world.admin.put(&path(&pump), json!({"unit": "bar"})).await.expect(200);
+    assert_eq!((&changed["labels"], &changed["description"]), (&pump["labels"], &pump["description"]));
+    let changed = world.admin.put(&path(&pump), json!({"labels": {"line": "3"}})).await.expect(200);
+    assert_eq!(changed["labels"], json!({"line": "3"}));
+    let then = changed["updated_on"].as_str().unwrap().to_owned();
+    assert_eq!(names("label=line:2").await, ["valve"]);
+    let cleared = world.admin.put(&path(&pump), json!({"labels": null, "description": null})).await;
+    let cleared = cleared.expect(200);
+    assert_eq!((&cleared["labels"], &cleared["description"]), (&json!({}), &Value::Null));
+    let before = world.admin.get(&format!("{}?at={then}", path(&pump))).await.expect(200);
+    assert_eq!(before["labels"], json!({"line": "3"}), "as it was");
     world.finish().await;
 }
 

@@ -116,3 +116,53 @@ async fn an_export_that_meets_a_damaged_chunk_is_broken_off() {
     assert_eq!((answer.status, answer.is_whole), (200, false), "{}", answer.text());
     world.finish().await;
 }
+
+/// Lines of the answer, which must be whole.
+async fn exported(world: &World, query: &str) -> Vec<String> {
+    let answer = world.admin.get(&format!("{DATAPOINTS}/export?{query}")).await;
+    assert_eq!((answer.status, answer.is_whole), (200, true), "{}", answer.text());
+    answer.text().lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn datapoints_are_exported_by_time_and_label_and_continue_behind_one() {
+    let world = World::start().await;
+    let (one, other) = (event(&world, "one").await, event(&world, "other").await);
+    let path = format!("/api/v1/events/{one}");
+    world.admin.put(&path, json!({"labels": {"line": "2"}})).await.expect(200);
+    let at = |event: &str, second: u32, number: f64| json!({"event_public_id": event, "value": number, "timestamp": format!("2020-02-02T10:00:{second:02}Z")});
+    // Two of one instant, and out of order.
+    let items =
+        [at(&one, 3, 3.0), at(&other, 1, 1.0), at(&one, 1, 1.5), at(&one, 9, 9.0), at(&other, 9, 9.5)];
+    world.admin.post(&format!("{DATAPOINTS}/batch"), json!({"datapoints": items})).await.expect(201);
+    let parsed = |lines: &[String]| -> Vec<serde_json::Value> {
+        lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let all = parsed(&exported(&world, "format=ndjson").await);
+    let numbers = |points: &[serde_json::Value]| -> Vec<f64> {
+        points.iter().map(|point| point["value"].as_f64().unwrap()).collect()
+    };
+    assert_eq!(numbers(&all), [1.0, 1.5, 3.0, 9.0, 9.5]);
+    let shown = format!("{DATAPOINTS}/{}", all[0]["public_id"].as_str().unwrap());
+    assert_eq!(world.admin.get(&shown).await.expect(200), all[0], "as everywhere else");
+    for (number, point) in all.iter().enumerate() {
+        let after = format!("format=ndjson&after={}", point["public_id"].as_str().unwrap());
+        assert_eq!(parsed(&exported(&world, &after).await), all[number + 1..], "behind {number}");
+    }
+    let labelled = parsed(&exported(&world, "format=ndjson&label=line:2").await);
+    assert_eq!(numbers(&labelled), [1.5, 3.0, 9.0]);
+    assert_eq!(exported(&world, "format=ndjson&label=line:3").await, [""; 0]);
+    let range = "from=2020-02-02T10:00:01Z&to=2020-02-02T10:00:09Z";
+    let csv = exported(&world, range).await;
+    assert_eq!(csv[0], "timestamp,event_name,event_public_id,value,unit,datapoint_public_id");
+    let of_csv: Vec<_> = csv[1..].iter().map(|row| row.split(',').nth(3).unwrap().to_owned()).collect();
+    assert_eq!(of_csv, ["1.0", "1.5", "3.0"]);
+    // Behind a datapoint that was deleted since.
+    world.admin.delete(&shown).await.expect(200);
+    let after = format!("format=ndjson&after={}", all[0]["public_id"].as_str().unwrap());
+    assert_eq!(parsed(&exported(&world, &after).await), all[1..]);
+    for wrong in ["format=xml", "from=x", "after=x", "label=line", &format!("after={one}")] {
+        world.admin.get(&format!("{DATAPOINTS}/export?{wrong}")).await.error(422);
+    }
+    world.finish().await;
+}

@@ -1,0 +1,350 @@
+//! Aggregates of a few channels over equal steps of time: of roll-ups per day and hour as far as these are in one bucket, of points
+//! at the ends of buckets, and of the tail of the log that is not folded yet, all in one snapshot.
+
+use signalbox_boxed::boxed;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
+use futures::TryStreamExt;
+use signalbox_datapoint_log::{ChunkPoint, micros, moment};
+use sqlx::{PgConnection, PgPool};
+
+use super::{
+    HOUR, SeriesError,
+    chunk::{self, ChunkKey, Names, RowHead, bytes_of},
+    first_day_since, hour_of,
+    rollups::{self, DAY, RollupRow},
+    snapshot::{Progress, Snapshot, Tail},
+    summary::Summary,
+};
+
+/// Points that are decoded at once at most, but for a single row.
+const AT_ONCE: i64 = 50_000;
+
+/// The request: buckets `[from + i·step, from + (i+1)·step)`, the last one ending at `to`.
+#[derive(Debug, Clone)]
+pub struct BucketWindow {
+    /// Integers of the channels.
+    pub channels: Vec<i32>,
+    /// Measured at or after.
+    pub from: DateTime<Utc>,
+    /// Measured before.
+    pub to: DateTime<Utc>,
+    /// Width of a bucket; at least a microsecond.
+    pub step: TimeDelta,
+}
+
+/// The points of a channel in one step of time; at least one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bucket {
+    /// When it starts.
+    pub start: DateTime<Utc>,
+    /// Its aggregates.
+    pub summary: Summary,
+}
+
+/// The window in microseconds, and what has been found in it.
+struct Collected {
+    from: i64,
+    to: i64,
+    step: i64,
+    /// By channel and number.
+    found: BTreeMap<i32, BTreeMap<i64, Summary>>,
+}
+
+impl Collected {
+    fn new(window: &BucketWindow) -> Self {
+        let step = window.step.num_microseconds().unwrap_or(i64::MAX).max(1);
+        let found = window.channels.iter().map(|channel| (*channel, BTreeMap::new())).collect();
+        Self { from: micros(window.from), to: micros(window.to), step, found }
+    }
+
+    /// Adds `point` if the window contains it.
+    fn add_point(&mut self, channel: i32, point: &ChunkPoint) {
+        if point.time >= self.from && point.time < self.to {
+            self.add(channel, point.time, &Summary::of(*point));
+        }
+    }
+
+    /// Adds `summary` to the bucket that contains `time`.
+    fn add(&mut self, channel: i32, time: i64, summary: &Summary) {
+        let number = (time - self.from).div_euclid(self.step);
+        if let Some(buckets) = self.found.get_mut(&channel) {
+            buckets.entry(number).and_modify(|sum| *sum = sum.plus(summary)).or_insert(*summary);
+        }
+    }
+
+    fn channels(&self) -> Vec<i32> {
+        self.found.keys().copied().collect()
+    }
+
+    fn buckets(self) -> BTreeMap<i32, Vec<Bucket>> {
+        let Self { from, step, found, .. } = self;
+        let bucket =
+            |(number, summary): (i64, Summary)| Bucket { start: moment(from + number * step), summary };
+        found.into_iter().map(|(channel, sums)| (channel, sums.into_iter().map(bucket).collect())).collect()
+    }
+}
+
+/// The buckets of each channel in `window` that have points, oldest first.
+///
+/// # Errors
+/// [`SeriesError`].
+#[boxed]
+pub async fn buckets(
+    pool: &PgPool,
+    window: &BucketWindow,
+) -> Result<BTreeMap<i32, Vec<Bucket>>, SeriesError> {
+    let mut collected = Collected::new(window);
+    let mut snapshot = Snapshot::open(pool).await?;
+    let tail = snapshot.tail(Some(collected.from)).await?;
+    add_folded(snapshot.connection(), &tail, &mut collected).await?;
+    snapshot.close().await?;
+    for point in &tail.points {
+        collected.add_point(point.channel, &point.point);
+    }
+    Ok(collected.buckets())
+}
+
+async fn add_folded(
+    connection: &mut PgConnection,
+    tail: &Tail,
+    collected: &mut Collected,
+) -> Result<(), SeriesError> {
+    let progress = Progress::read(&mut *connection, "series").await?;
+    if !rollups::is_current(&mut *connection, &progress).await? {
+        return add_chunks(connection, None, tail, collected).await;
+    }
+    let unrolled = rollups::unrolled_days(&mut *connection, "series").await?;
+    if !unrolled.is_empty() {
+        let days = Some(unrolled.into_iter().collect());
+        add_chunks(&mut *connection, days, tail, collected).await?;
+    }
+    add_rollups(connection, tail, collected).await
+}
+
+/// Adds the points of chunks, of some days of the log or of all.
+async fn add_chunks(
+    connection: &mut PgConnection,
+    days: Option<Vec<NaiveDate>>,
+    tail: &Tail,
+    collected: &mut Collected,
+) -> Result<(), SeriesError> {
+    let rows: Vec<RowHead> = sqlx::query_as(
+        "SELECT channel, hour, day, part, count FROM series.chunks
+          WHERE channel = ANY($1) AND hour BETWEEN $2 AND $3 AND day >= $4 AND max_time >= $5 AND min_time < $6
+            AND ($7::date[] IS NULL OR day = ANY($7))",
+    )
+    .bind(collected.channels())
+    .bind(hour_of(collected.from))
+    .bind(hour_of(collected.to - 1))
+    .bind(first_day_since(collected.from))
+    .bind(collected.from)
+    .bind(collected.to)
+    .bind(days)
+    .fetch_all(&mut *connection)
+    .await?;
+    add_rows(connection, rows, tail, collected).await
+}
+
+/// Adds days and hours that are in one bucket by their roll-ups, and the points of the other hours. Hours with points that were
+/// deleted since are among the other ones.
+async fn add_rollups(
+    connection: &mut PgConnection,
+    tail: &Tail,
+    collected: &mut Collected,
+) -> Result<(), SeriesError> {
+    let plan = Plan::new(collected.from, collected.to, collected.step);
+    let hours: HashSet<(i32, i32)> =
+        tail.deleted_in.iter().map(|(channel, hour, _)| (*channel, *hour)).collect();
+    let days: HashSet<(i32, i32)> =
+        hours.iter().map(|(channel, hour)| (*channel, hour.div_euclid(DAY))).collect();
+    let channels = collected.channels();
+    let mut raw = Names::default();
+    // Days that are taken apart, and hours.
+    let mut parted: BTreeSet<(i32, i32)> = BTreeSet::new();
+    let mut rows = rollups::of_ranges(&mut *connection, &channels, DAY, &plan.days);
+    while let Some(row) = rows.try_next().await? {
+        if days.contains(&(row.channel, row.number)) {
+            parted.insert((row.channel, row.number));
+        } else {
+            collected.add(row.channel, i64::from(row.number) * i64::from(DAY) * HOUR, &row.summary());
+        }
+    }
+    drop(rows);
+    let mut add_hour = |row: &RollupRow, raw: &mut Names| {
+        if hours.contains(&(row.channel, row.number)) {
+            raw.push(ChunkKey { channel: row.channel, hour: row.number, day: row.day }, 0);
+        } else {
+            collected.add(row.channel, i64::from(row.number) * HOUR, &row.summary());
+        }
+    };
+    let mut rows = rollups::of_ranges(&mut *connection, &channels, 1, &plan.hours);
+    while let Some(row) = rows.try_next().await? {
+        add_hour(&row, &mut raw);
+    }
+    drop(rows);
+    for (channel, day) in parted {
+        let (channel, hours) = ([channel], [(day * DAY, (day + 1) * DAY)]);
+        let mut rows = rollups::of_ranges(&mut *connection, &channel, 1, &hours);
+        while let Some(row) = rows.try_next().await? {
+            add_hour(&row, &mut raw);
+        }
+    }
+    let mut rows = rollups::of_ranges(&mut *connection, &channels, 1, &plan.raw);
+    while let Some(row) = rows.try_next().await? {
+        raw.push(ChunkKey { channel: row.channel, hour: row.number, day: row.day }, 0);
+    }
+    drop(rows);
+    let heads = chunk::heads(&mut *connection, "series", &raw).await?;
+    add_rows(connection, heads, tail, collected).await
+}
+
+/// Ranges of numbers, each without its end, in order.
+type Ranges = Vec<(i32, i32)>;
+
+/// How a window is composed: of whole days and hours, each in one bucket, and of hours that an end of a bucket cuts.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Plan {
+    days: Ranges,
+    hours: Ranges,
+    raw: Ranges,
+}
+
+impl Plan {
+    fn new(from: i64, to: i64, step: i64) -> Self {
+        let mut plan = Self::default();
+        if step < HOUR {
+            extend(&mut plan.raw, from.div_euclid(HOUR), (to - 1).div_euclid(HOUR) + 1);
+            return plan;
+        }
+        let (day, mut begin) = (i64::from(DAY), from);
+        while begin < to {
+            let end = begin.saturating_add(step).min(to);
+            let (first, last) = (up(begin, HOUR), end.div_euclid(HOUR));
+            // The hours that the ends cut; one of them may be the whole bucket.
+            extend(&mut plan.raw, begin.div_euclid(HOUR), first);
+            if first <= last {
+                let (first_day, last_day) = (up(first, day), last.div_euclid(day));
+                if first_day < last_day {
+                    extend(&mut plan.hours, first, first_day * day);
+                    extend(&mut plan.days, first_day, last_day);
+                    extend(&mut plan.hours, last_day * day, last);
+                } else {
+                    extend(&mut plan.hours, first, last);
+                }
+                extend(&mut plan.raw, last, up(end, HOUR));
+            }
+            begin = end;
+        }
+        plan
+    }
+}
+
+/// `number` divided by `size`, rounded up.
+fn up(number: i64, size: i64) -> i64 {
+    number.div_euclid(size) + i64::from(number.rem_euclid(size) != 0)
+}
+
+/// Adds `first` to `end` to ranges that begin before it; what they have in common is in them once.
+fn extend(ranges: &mut Ranges, first: i64, end: i64) {
+    let number = |number: i64| number.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
+    let (first, end) = (number(first), number(end));
+    match ranges.last_mut() {
+        _ if first >= end => {}
+        Some(last) if last.1 >= first => last.1 = last.1.max(end),
+        _ => ranges.push((first, end)),
+    }
+}
+
+/// Adds the points of `rows`, a few rows at a time.
+async fn add_rows(
+    connection: &mut PgConnection,
+    rows: Vec<RowHead>,
+    tail: &Tail,
+    collected: &mut Collected,
+) -> Result<(), SeriesError> {
+    let mut rows = rows.into_iter().peekable();
+    while rows.peek().is_some() {
+        let (mut names, mut count) = (Names::default(), 0);
+        while let Some(row) = rows.next_if(|row| names.is_empty() || count + i64::from(row.count) <= AT_ONCE)
+        {
+            count += i64::from(row.count);
+            names.push(row.key(), row.part);
+        }
+        for row in bytes_of(connection, "series", "points", &names).await? {
+            for point in row.points().unwrap_or_default().iter().filter(|point| !tail.is_deleted(point)) {
+                collected.add_point(row.channel, point);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAYS: i64 = 24 * HOUR;
+
+    #[test]
+    fn years_in_whole_days_are_days_and_their_ends() {
+        let plan = Plan::new(5 * HOUR, 4000 * DAYS + 7 * HOUR, 4001 * DAYS);
+        assert_eq!(plan, Plan { days: vec![(1, 4000)], hours: vec![(5, 24), (96_000, 96_007)], raw: vec![] });
+        let plan = Plan::new(0, 4000 * DAYS, 7 * DAYS);
+        assert_eq!(plan, Plan { days: vec![(0, 4000)], ..Plan::default() });
+    }
+
+    #[test]
+    fn steps_of_whole_hours_need_no_points() {
+        let plan = Plan::new(-3 * HOUR, 100 * HOUR, HOUR);
+        assert_eq!(plan, Plan { hours: vec![(-3, 100)], ..Plan::default() });
+        let plan = Plan::new(0, 60 * HOUR, 30 * HOUR);
+        assert_eq!(
+            plan,
+            Plan { days: vec![(0, 1)], hours: vec![(24, 60)], raw: vec![] },
+            "and the second day is cut"
+        );
+    }
+
+    #[test]
+    fn hours_that_are_cut_are_read_once() {
+        let half = HOUR / 2;
+        let plan = Plan::new(half, 5 * HOUR + half, 2 * HOUR);
+        let raw = vec![(0, 1), (2, 3), (4, 6)];
+        assert_eq!(plan, Plan { hours: vec![(1, 2), (3, 4)], raw, ..Plan::default() });
+        let plan = Plan::new(1, 2, 100 * HOUR);
+        assert_eq!(plan, Plan { raw: vec![(0, 1)], ..Plan::default() });
+        let plan = Plan::new(half, 3 * HOUR, half);
+        assert_eq!(plan, Plan { raw: vec![(0, 3)], ..Plan::default() });
+    }
+
+    /// Every moment of a window is in exactly one part, and days and hours are in one bucket.
+    #[test]
+    fn parts_of_a_plan_cover_its_window_once() {
+        for (from, length, step) in [
+            (0, 90 * HOUR, 25 * HOUR),
+            (-50 * HOUR, 400 * HOUR + 1, 49 * HOUR),
+            (HOUR - 1, 300 * HOUR, 36 * HOUR + 7),
+            (17, 3 * HOUR, HOUR + 1),
+            (5, 80 * HOUR, 1_000 * HOUR),
+        ] {
+            let plan = Plan::new(from, from + length, step);
+            let mut hours: Vec<i64> = Vec::new();
+            for (ranges, size) in [(&plan.raw, 1), (&plan.hours, 1), (&plan.days, 24)] {
+                for number in ranges.iter().flat_map(|(first, end)| *first..*end) {
+                    hours.extend((0..size).map(|hour| i64::from(number) * size + hour));
+                }
+            }
+            hours.sort_unstable();
+            let expected: Vec<_> = (from.div_euclid(HOUR)..=(from + length - 1).div_euclid(HOUR)).collect();
+            assert_eq!(hours, expected, "{from} {length} {step}");
+            for (first, end) in &plan.hours {
+                for hour in i64::from(*first)..i64::from(*end) {
+                    let bucket = |time: i64| (time - from).div_euclid(step);
+                    assert_eq!(bucket(hour * HOUR), bucket((hour + 1) * HOUR - 1), "{hour}");
+                }
+            }
+        }
+    }
+}
