@@ -749,6 +749,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/datapoints/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Datapoints in the order of time; those of one instant in the order of their arrival. With the same parameters and `after`, an export
+         *     that was broken off continues behind the last datapoint received. Values that have arrived since are contained as far as
+         *     they were measured later than that one.
+         */
+        get: operations["export_datapoints"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/datapoints/latest": {
         parameters: {
             query?: never;
@@ -778,7 +799,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** The datapoints of some events in the last minutes, oldest first, thinned out. */
+        /** The datapoints of some events, oldest first, thinned out or aggregated. */
         post: operations["datapoint_series"];
         delete?: never;
         options?: never;
@@ -2171,7 +2192,7 @@ export interface components {
          * @description Aggregate of the values between two points of a series.
          * @enum {string}
          */
-        Aggregate: "none" | "avg" | "min" | "max" | "minmax";
+        Aggregate: "none" | "avg" | "min" | "max" | "minmax" | "sum" | "count" | "first" | "last";
         /** @description A login of services 2 and 3. */
         ApiLoginOut: {
             /** @description JWT for the Authorization header. */
@@ -2285,6 +2306,9 @@ export interface components {
              * @description When it began.
              */
             started_on: string;
+        };
+        BTreeMap: {
+            [key: string]: string;
         };
         /** @description A firing that would have been. */
         BacktestFiringOut: {
@@ -2695,8 +2719,12 @@ export interface components {
             /** @description What happened, why, and what to do. */
             error: string;
         };
-        /** @description Changes of an event; absent fields stay as they are, null clears unit and bounds. */
+        /** @description Changes of an event; absent fields stay as they are, null clears unit, bounds, labels and description. */
         EventChangesIn: {
+            /** @description Up to 2,000 characters. */
+            description?: string | null;
+            /** @description Up to 20 pairs, which lists can be filtered by. */
+            labels?: components["schemas"]["BTreeMap"] | null;
             /**
              * Format: double
              * @description Upper bound for displays and sliders.
@@ -2723,6 +2751,10 @@ export interface components {
         };
         /** @description A new event. */
         EventIn: {
+            /** @description Up to 2,000 characters. */
+            description?: string | null;
+            /** @description Up to 20 pairs, which lists can be filtered by. */
+            labels?: components["schemas"]["BTreeMap"] | null;
             /**
              * Format: double
              * @description Upper bound for displays and sliders.
@@ -2752,6 +2784,10 @@ export interface components {
              * @description When it was created.
              */
             created_on: string;
+            /** @description Up to 2,000 characters. */
+            description?: string | null;
+            /** @description Up to 20 pairs, which lists can be filtered by. */
+            labels: components["schemas"]["BTreeMap"];
             /**
              * Format: double
              * @description Upper bound for displays and sliders.
@@ -2832,6 +2868,11 @@ export interface components {
          * @enum {string}
          */
         ExperimentStatus: "running" | "stopped";
+        /**
+         * @description How exported datapoints are written.
+         * @enum {string}
+         */
+        ExportFormat: "csv" | "ndjson";
         /** @description The text of a document and how it was got. */
         ExtractOut: {
             /** @description Whether the same document was read a while ago, and this is what it gave then. */
@@ -4497,12 +4538,14 @@ export interface components {
          * @enum {string}
          */
         RuleWebhookEvent: "sensor.reading" | "sensor.threshold_exceeded" | "experiment.started" | "experiment.stopped" | "system.health_changed";
-        /** @description Which datapoints of the last minutes are wanted. */
+        /** @description Which datapoints are wanted, and how many. The range is either the last `minutes` or `from` to `to`. */
         SeriesIn: {
             /** @description Aggregate of the values between two points of a series. */
             aggregate?: components["schemas"]["Aggregate"] | null;
             /** @description 1 to 20 events. */
             event_public_ids: string[];
+            /** @description Measured at or after, ISO 8601; instead of `minutes`. */
+            from?: string | null;
             /**
              * Format: int64
              * @description Points of each event at most, 10 to 2000; 500 if absent.
@@ -4513,6 +4556,33 @@ export interface components {
              * @description 1 to 14400; 60 if absent.
              */
             minutes?: number | null;
+            /**
+             * Format: int64
+             * @description Seconds of a bucket, instead of `max_points`; at most 11,000 buckets. If absent, the least of 1, 5, 10, 30 s, 1, 5, 15, 30 min,
+             *     1, 3, 6, 12 h, 1, 7, 30, 365 d that gives at most `max_points`, and the first bucket starts at a multiple of it.
+             */
+            step_seconds?: number | null;
+            /** @description Measured before, ISO 8601; now if absent. Only with `from`. */
+            to?: string | null;
+        };
+        /** @description A value at a time, or what stands for several. */
+        SeriesPointOut: {
+            /** @description Id of the event (channel). */
+            event_public_id: string;
+            /** @description The experiment that ran then. */
+            experiment_public_id?: string | null;
+            /** @description Null for a bucket. */
+            public_id?: string | null;
+            /**
+             * Format: date-time
+             * @description When it was measured, or when the bucket starts.
+             */
+            timestamp: string;
+            /**
+             * Format: double
+             * @description The measured value.
+             */
+            value: number;
         };
         /** @description A code that the front end was given. */
         SsoCodeIn: {
@@ -11247,6 +11317,87 @@ export interface operations {
             };
         };
     };
+    export_datapoints: {
+        parameters: {
+            query?: {
+                /** @description `csv` (default), or `ndjson`: a datapoint as JSON on each line. */
+                format?: components["schemas"]["ExportFormat"];
+                /** @description Measured at or after, ISO 8601. */
+                from?: string;
+                /** @description Measured before, ISO 8601. */
+                to?: string;
+                /** @description The `public_id` of the last datapoint received: the export continues behind it. */
+                after?: string;
+                /** @description A label as `key:value`; given several times, all of them must fit. */
+                label?: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The datapoints */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": string;
+                    /**
+                     * @example timestamp,event_name,event_public_id,value,unit,datapoint_public_id
+                     *     2026-11-23T17:30:07.723075+00:00,boiler,019ca8f2-5b40-7000-8000-000000000001,2.0,°C,019ca8f2-5b40-7000-8000-000000000002
+                     */
+                    "text/csv": string;
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
     latest_datapoints: {
         parameters: {
             query?: never;
@@ -11340,7 +11491,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The datapoints of some events in the last minutes, oldest first, thinned out. */
+            /** @description The datapoints of some events, oldest first, thinned out or aggregated. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -11367,7 +11518,7 @@ export interface operations {
                      *     }
                      */
                     "application/json": {
-                        [key: string]: components["schemas"]["DatapointOut"][];
+                        [key: string]: components["schemas"]["SeriesPointOut"][];
                     };
                 };
             };
@@ -11928,6 +12079,8 @@ export interface operations {
                 type?: components["schemas"]["EventKind"];
                 /** @description Part of the name. */
                 name?: string;
+                /** @description A label as `key:value`; given several times, all of them must fit. */
+                label?: string[];
             };
             header?: never;
             path?: never;
@@ -11946,6 +12099,10 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "description": null,
+                     *           "labels": {
+                     *             "line": "2"
+                     *           },
                      *           "max_value": null,
                      *           "min_value": null,
                      *           "name": "beta",
@@ -11957,6 +12114,10 @@ export interface operations {
                      *         },
                      *         {
                      *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "description": null,
+                     *           "labels": {
+                     *             "line": "2"
+                     *           },
                      *           "max_value": null,
                      *           "min_value": null,
                      *           "name": "renamed",
@@ -12036,6 +12197,9 @@ export interface operations {
             content: {
                 /**
                  * @example {
+                 *       "labels": {
+                 *         "line": "2"
+                 *       },
                  *       "max_value": 9,
                  *       "min_value": 0.5,
                  *       "name": "new",
@@ -12056,6 +12220,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "description": null,
+                     *       "labels": {
+                     *         "line": "2"
+                     *       },
                      *       "max_value": 9,
                      *       "message": "Event successfully created.",
                      *       "min_value": 0.5,
@@ -12181,6 +12349,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "description": null,
+                     *       "labels": {
+                     *         "line": "2"
+                     *       },
                      *       "max_value": 100,
                      *       "min_value": 0,
                      *       "name": "shared",
@@ -12283,6 +12455,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "description": null,
+                     *       "labels": {
+                     *         "line": "2"
+                     *       },
                      *       "max_value": null,
                      *       "min_value": null,
                      *       "name": "renamed",

@@ -41,6 +41,7 @@ async fn an_unreadable_row_is_left_out_and_counted() {
     let window = Window {
         channels: vec![1],
         from: log.clock.now() - TimeDelta::days(3),
+        to: None,
         max_points: 10,
         aggregate: Aggregate::None,
     };
