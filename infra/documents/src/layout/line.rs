@@ -14,7 +14,7 @@ const HIGHER: f32 = 0.15;
 const LOWER: f32 = 0.08;
 const SCRIPT_GAP: f32 = 0.2;
 /// How far a marker of a list may stand before its text.
-const MARKER_GAP: f32 = 4.5;
+pub(crate) const MARKER_GAP: f32 = 4.5;
 
 /// Words of one line without a wide gap between them; later, a whole line of a column.
 #[derive(Debug, Clone, PartialEq)]

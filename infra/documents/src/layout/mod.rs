@@ -7,6 +7,7 @@
 //! whole document), list items, or paragraphs; blocks cut by the end of a column or page are joined.
 
 mod aligned;
+mod alignment;
 mod build;
 mod columns;
 mod contents;
