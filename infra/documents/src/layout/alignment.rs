@@ -144,9 +144,8 @@ fn fragments(words: &[&Word], size: f32) -> Vec<Fragment> {
 /// Whether `fragment` is the marker of an item whose text starts at `left`. A dash within a row is an empty cell.
 fn marks(words: &[&Word], fragment: &Fragment, left: f32, size: f32) -> bool {
     let word = &words[fragment.words.start].text;
-    let is_dash = matches!(word.as_str(), "–" | "—" | "-" | "*");
     let is_marker = match list::marker(word) {
-        Some(list::Marker::Bullet) => !is_dash || fragment.words.start == 0,
+        Some(list::Marker::Bullet) => !list::is_dash(word) || fragment.words.start == 0,
         Some(list::Marker::Number(_)) => fragment.words.start == 0,
         None => false,
     };

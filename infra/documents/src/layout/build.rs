@@ -187,10 +187,28 @@ impl<'a> Builder<'a> {
             }
         }
         styles.sort_by(|one, other| other.0.total_cmp(&one.0).then(other.1.cmp(&one.1)));
+        let style_of = |draft: &Draft| {
+            styles.iter().position(|style| is_same(*style, (draft.size, draft.bold))).unwrap_or(0)
+        };
+        // Headings of one style may have levels of their own by their numbers; those without one are of the highest.
+        let mut highest: Vec<Option<usize>> = vec![None; styles.len()];
+        for draft in &self.drafts {
+            if let Content::Heading { text, .. } = &draft.content
+                && let Some(depth) = depth_of(text)
+                && let Some(least) = highest.get_mut(style_of(draft))
+            {
+                *least = Some(least.map_or(depth, |least| least.min(depth)));
+            }
+        }
+        let mut open: Vec<(usize, usize)> = Vec::new();
         for draft in &mut self.drafts {
-            let rank = styles.iter().position(|style| is_same(*style, (draft.size, draft.bold)));
-            if let Content::Heading { level, .. } = &mut draft.content {
-                *level = rank.unwrap_or(0).min(LEVELS - 1) as u8 + 1;
+            let style = style_of(draft);
+            if let Content::Heading { level, text } = &mut draft.content {
+                let depth = depth_of(text).or_else(|| highest.get(style).copied().flatten()).unwrap_or(1);
+                // Each is one level below the nearest one before of a higher rank, so that no level is missing.
+                open.truncate(open.partition_point(|above| *above < (style, depth)));
+                open.push((style, depth));
+                *level = open.len().min(LEVELS) as u8;
             }
         }
         self.drafts
@@ -202,6 +220,18 @@ impl<'a> Builder<'a> {
 
 fn is_same(one: (f32, bool), other: (f32, bool)) -> bool {
     (one.0 - other.0).abs() <= SAME * one.0.max(other.0) && one.1 == other.1
+}
+
+/// How many numbers the number of a heading has: 2 for "3.1 Scope"; none if it has no number.
+fn depth_of(text: &str) -> Option<usize> {
+    let (first, _) = text.split_once(' ')?;
+    let parts = first.trim_end_matches(['.', ')']).split('.');
+    let is_number =
+        |part: &str| (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_letter = |part: &str| part.len() == 1 && part.bytes().all(|byte| byte.is_ascii_uppercase());
+    let fits = parts.clone().enumerate().all(|(at, part)| is_number(part) || (at == 0 && is_letter(part)));
+    let depth = parts.clone().count();
+    (fits && (depth > 1 || parts.clone().all(is_number))).then_some(depth)
 }
 
 /// The level of an item whose marker stands at `left`; `markers` are those of the levels so far.

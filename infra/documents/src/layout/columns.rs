@@ -14,6 +14,8 @@ const LINES: usize = 4;
 /// How much of a column its lines fill on average, at least, and how many letters they have: cells of tables do not.
 const FILLED: f32 = 0.55;
 const LETTERS: usize = 14;
+/// Lines beside a picture for text to run around it.
+const BESIDE: usize = 2;
 /// Columns within columns.
 const DEPTH: usize = 4;
 
@@ -59,12 +61,15 @@ fn divide(pieces: Vec<Piece>, gutters: &mut Gutters, depth: usize, regions: &mut
     };
     let mut sorted = pieces;
     sorted.sort_by(|one, other| one.area().top.total_cmp(&other.area().top));
+    let lines: Vec<Area> = sorted.iter().filter(|piece| piece.is_line()).map(Piece::area).collect();
     let mut above: Vec<Piece> = Vec::new();
     let (mut left, mut right): (Vec<Piece>, Vec<Piece>) = (Vec::new(), Vec::new());
     for piece in sorted {
         let area = piece.area();
         let is_in_table = |table: &Area| crosses(table, gutter) && piece.is_line() && is_inside(&area, table);
-        if crosses(&area, gutter) || tables.iter().any(is_in_table) {
+        if !piece.is_line() && crosses(&area, gutter) && has_text_beside(&area, &lines) {
+            if area.left + area.right <= 2.0 * gutter { left.push(piece) } else { right.push(piece) }
+        } else if crosses(&area, gutter) || tables.iter().any(is_in_table) {
             close(&mut left, &mut right, gutters, depth, regions);
             above.push(piece);
         } else {
@@ -90,6 +95,16 @@ fn close(
     for side in [left, right] {
         divide(std::mem::take(side), gutters, depth + 1, regions);
     }
+}
+
+/// Whether text runs around a picture, which then divides no columns.
+fn has_text_beside(found: &Area, lines: &[Area]) -> bool {
+    let is_beside = |line: &&Area| {
+        let middle = (line.top + line.bottom) / 2.0;
+        let is_outside = line.right <= found.left || line.left >= found.right;
+        found.top < middle && middle < found.bottom && is_outside
+    };
+    lines.iter().filter(is_beside).count() >= BESIDE
 }
 
 fn crosses(area: &Area, gutter: f32) -> bool {
