@@ -86,8 +86,8 @@ impl Pool {
         worker.spawn(move || work(&waiting, &sender, &tessdata)).is_ok()
     }
 
-    /// The next page that has ended, with its ticket; none if a page has started, or its time is over.
-    fn wait(&mut self) -> Result<Option<(u64, Answer)>, Failure> {
+    /// The next page that has ended; none if a page has started, or its time is over.
+    fn wait(&mut self) -> Result<Option<Answer>, Failure> {
         let event = match self.watch.due() {
             Some(due) => match self.events.recv_timeout(due.saturating_duration_since(Instant::now())) {
                 Err(RecvTimeoutError::Timeout) => {
@@ -105,7 +105,7 @@ impl Pool {
                 self.watch.start(ticket, at);
                 Ok(None)
             }
-            Event::Ended(ticket, answer) => Ok(self.watch.end(ticket).then_some((ticket, answer))),
+            Event::Ended(ticket, answer) => Ok(self.watch.end(ticket).then_some(answer)),
         }
     }
 }
@@ -157,8 +157,8 @@ impl Tesseract {
     /// Waits until a page starts or ends, or its time is over.
     fn wait(&mut self) -> Result<(), Failure> {
         match self.pool().wait()? {
-            Some((_, Ok(recognised))) => self.found.push(recognised),
-            Some((_, Err(failure))) => self.failure = Some(failure),
+            Some(Ok(recognised)) => self.found.push(recognised),
+            Some(Err(failure)) => self.failure = Some(failure),
             None => {}
         }
         Ok(())
