@@ -264,5 +264,5 @@ fn flat(block: Block) -> Block {
         Content::ImageRef(_) => String::new(),
         _ => block.text(),
     };
-    Block { page: block.page, content: Content::Paragraph(text) }
+    Block { content: Content::Paragraph(text), ..block }
 }

@@ -49,6 +49,8 @@ pub struct PageContent {
     pub notes: Vec<String>,
     /// How sure recognition was, 0 to 1; none for text that was in the file.
     pub confidence: Option<f32>,
+    /// Whether left and right were exchanged, to read text from right to left.
+    pub is_mirrored: bool,
 }
 
 impl PageContent {
@@ -86,10 +88,10 @@ pub struct Layout {
 /// A part of a page in reading order.
 enum Part {
     Groups(Vec<Group>),
-    Table(Vec<Vec<String>>),
+    Table(Vec<Vec<String>>, Area),
     /// A table of contents, and the size of its letters.
-    Contents(Vec<contents::Title>, f32),
-    Image(String),
+    Contents(Vec<contents::Title>, f32, Area),
+    Image(String, Area),
 }
 
 /// Understands the layout of a document.
@@ -129,12 +131,13 @@ pub fn analyse(mut pages: Vec<PageContent>) -> Layout {
             usual,
             &known,
         );
-        builder.page(page.number, parts);
+        builder.begin(page);
+        builder.page(parts);
         for line in line::gather(std::mem::take(&mut turned[index])) {
-            builder.paragraph(page.number, line.text());
+            builder.paragraph(line.text(), Some(&line.area));
         }
         for note in &page.notes {
-            builder.paragraph(page.number, note.clone());
+            builder.paragraph(note.clone(), None);
         }
     }
     let margins = margins.into_iter().map(|margins| (margins.header, margins.footer)).collect();
@@ -156,7 +159,7 @@ fn page_parts(
         found.push(Some(part));
     };
     for table in tables {
-        place(table.area, Part::Table(table.rows), &mut pieces);
+        place(table.area, Part::Table(table.rows, table.area), &mut pieces);
     }
     let page_area = page.width * page.height;
     let mut number = 0;
@@ -164,7 +167,8 @@ fn page_parts(
         let is_scan = page.confidence.is_some() && image.width() * image.height() > 0.5 * page_area;
         if !is_scan && image.width() >= IMAGE && image.height() >= IMAGE {
             number += 1;
-            place(*image, Part::Image(format!("page {}, image {number}", page.number)), &mut pieces);
+            let text = format!("page {}, image {number}", page.number);
+            place(*image, Part::Image(text, *image), &mut pieces);
         }
     }
     let mut parts = Vec::new();
@@ -198,12 +202,18 @@ fn column_parts(lines: Vec<Line>, usual: Usual, known: &Words, parts: &mut Vec<P
     for contents in contents::find(&rows) {
         let mut before = std::mem::take(&mut rows);
         rows = before.split_off(contents.rows.end - begun);
+        let area = area_of(&before[contents.rows.start - begun..]);
         before.truncate(contents.rows.start - begun);
         begun = contents.rows.end;
         row_parts(before, usual, known, parts);
-        parts.push(Part::Contents(contents.titles, contents.size));
+        parts.push(Part::Contents(contents.titles, contents.size, area));
     }
     row_parts(rows, usual, known, parts);
+}
+
+fn area_of(rows: &[Vec<Line>]) -> Area {
+    let areas = rows.iter().flatten().map(|line| line.area);
+    areas.reduce(|one, other| one.union(&other)).unwrap_or_default()
 }
 
 /// Tables that stand in `rows`, and the groups between them.
@@ -228,8 +238,11 @@ fn row_parts(rows: Vec<Vec<Line>>, usual: Usual, known: &Words, parts: &mut Vec<
             before.push(row);
         }
         text(before, parts);
-        parts.push(Part::Table(table.cells));
-        while rows.next_if(|(index, _)| *index < table.rows.end).is_some() {}
+        let mut within = Vec::new();
+        while let Some((_, row)) = rows.next_if(|(index, _)| *index < table.rows.end) {
+            within.push(row);
+        }
+        parts.push(Part::Table(table.cells, area_of(&within)));
     }
     text(rows.map(|(_, row)| row).collect(), parts);
 }
@@ -258,7 +271,8 @@ pub fn plain(pages: Vec<PageContent>) -> Vec<Block> {
             text.push_str(if text.is_empty() { "" } else { "\n\n" });
             text.push_str(note);
         }
-        blocks.push(Block { page: Some(page.number), content: crate::block::Content::Paragraph(text) });
+        let block = Block::new(crate::block::Content::Paragraph(text));
+        blocks.push(Block { page: Some(page.number), ..block });
     }
     blocks
 }
@@ -312,6 +326,8 @@ mod tests {
         });
         let expected = [(1, "Handbook"), (2, "1 Pumps"), (3, "1.1 Parts"), (3, "1.2 Care"), (2, "2 Valves")];
         assert_eq!(headings.collect::<Vec<_>>(), expected);
+        assert_eq!(blocks[0].places.len(), 1);
+        assert_eq!(blocks[0].places[0].bbox, [50.0, 100.8, 146.0, 124.8]);
     }
 
     #[test]
