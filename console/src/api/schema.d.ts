@@ -3329,6 +3329,8 @@ export interface components {
             max_file_size_mb: number;
             /** @description Types of documents that are read. */
             mime_types: string[];
+            /** @description Further ways: `docling` is JSON after the schema of DoclingDocument. */
+            more_output_formats: components["schemas"]["OutputFormat"][];
             /** @description What is missing, and what to do about it. */
             notes: string[];
             /** @description `none` and those that work: `tesseract`, `google_vision`. */
@@ -3908,7 +3910,7 @@ export interface components {
          * @description How a text is written.
          * @enum {string}
          */
-        OutputFormat: "markdown" | "json" | "plaintext";
+        OutputFormat: "markdown" | "json" | "plaintext" | "docling";
         /**
          * @description Policy when a job is due while its last transfer still runs.
          * @enum {string}
@@ -11777,7 +11779,7 @@ export interface operations {
     submit_document: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json` or `plaintext`. */
+                /** @description `markdown` if absent, `json`, `plaintext` or `docling`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];
@@ -11911,7 +11913,7 @@ export interface operations {
     extract_document: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json` or `plaintext`. */
+                /** @description `markdown` if absent, `json`, `plaintext` or `docling`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];
@@ -13411,7 +13413,7 @@ export interface operations {
     extract: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json` or `plaintext`. */
+                /** @description `markdown` if absent, `json`, `plaintext` or `docling`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];
@@ -13567,7 +13569,7 @@ export interface operations {
     extract_raw: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json` or `plaintext`. */
+                /** @description `markdown` if absent, `json`, `plaintext` or `docling`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];
@@ -13768,6 +13770,9 @@ export interface operations {
                      *         "application/pdf",
                      *         "image/png",
                      *         "text/plain"
+                     *       ],
+                     *       "more_output_formats": [
+                     *         "docling"
                      *       ],
                      *       "notes": [],
                      *       "ocr_engines": [
@@ -14082,7 +14087,7 @@ export interface operations {
     submit_extraction_job: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json` or `plaintext`. */
+                /** @description `markdown` if absent, `json`, `plaintext` or `docling`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];
@@ -14215,7 +14220,7 @@ export interface operations {
     submit_extraction_jobs: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json` or `plaintext`. */
+                /** @description `markdown` if absent, `json`, `plaintext` or `docling`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];

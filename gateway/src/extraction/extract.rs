@@ -127,7 +127,7 @@ pub(super) async fn raw(
 pub(super) fn bare(format: OutputFormat, content: String) -> Response {
     let kind = match format {
         OutputFormat::Markdown => "text/markdown; charset=utf-8",
-        OutputFormat::Json => "application/json",
+        OutputFormat::Json | OutputFormat::Docling => "application/json",
         OutputFormat::Plaintext => "text/plain; charset=utf-8",
     };
     let mut response = content.into_response();

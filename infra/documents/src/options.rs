@@ -13,6 +13,8 @@ pub enum OutputFormat {
     Json,
     /// Words alone.
     Plaintext,
+    /// JSON after the schema of DoclingDocument.
+    Docling,
 }
 
 /// The engine that reads the file.
@@ -85,8 +87,10 @@ impl Default for Options {
 }
 
 impl OutputFormat {
-    /// All of them.
+    /// The formats of the specification.
     pub const ALL: [Self; 3] = [Self::Markdown, Self::Json, Self::Plaintext];
+    /// Formats beyond it.
+    pub const MORE: [Self; 1] = [Self::Docling];
 
     /// The word for it.
     pub fn as_str(self) -> &'static str {
@@ -94,12 +98,13 @@ impl OutputFormat {
             Self::Markdown => "markdown",
             Self::Json => "json",
             Self::Plaintext => "plaintext",
+            Self::Docling => "docling",
         }
     }
 
     /// The one called `word`.
     pub fn named(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.as_str() == word)
+        Self::ALL.into_iter().chain(Self::MORE).find(|known| known.as_str() == word)
     }
 }
 

@@ -1,5 +1,6 @@
-//! The three ways to write a document, all from the same blocks.
+//! The ways to write a document, all from the same blocks.
 
+mod docling;
 mod json;
 pub(crate) mod markdown;
 mod plaintext;
@@ -52,6 +53,7 @@ impl Document {
             }
             OutputFormat::Plaintext => plaintext::blocks(&self.blocks),
             OutputFormat::Json => json::document(self),
+            OutputFormat::Docling => docling::document(self),
         }
     }
 }
