@@ -3329,7 +3329,7 @@ export interface components {
             max_file_size_mb: number;
             /** @description Types of documents that are read. */
             mime_types: string[];
-            /** @description Further ways: `docling` is JSON after the schema of DoclingDocument. */
+            /** @description Further ways: `docling` is JSON of DoclingDocument; `hocr` and `alto` have each line and word with its place. */
             more_output_formats: components["schemas"]["OutputFormat"][];
             /** @description What is missing, and what to do about it. */
             notes: string[];
@@ -3910,7 +3910,7 @@ export interface components {
          * @description How a text is written.
          * @enum {string}
          */
-        OutputFormat: "markdown" | "json" | "plaintext" | "docling";
+        OutputFormat: "markdown" | "json" | "plaintext" | "docling" | "hocr" | "alto";
         /**
          * @description Policy when a job is due while its last transfer still runs.
          * @enum {string}
@@ -11779,7 +11779,7 @@ export interface operations {
     submit_document: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json`, `plaintext` or `docling`. */
+                /** @description `markdown` if absent, `json`, `plaintext`, `docling`, `hocr` or `alto`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];
@@ -11913,7 +11913,7 @@ export interface operations {
     extract_document: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json`, `plaintext` or `docling`. */
+                /** @description `markdown` if absent, `json`, `plaintext`, `docling`, `hocr` or `alto`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];
@@ -13413,7 +13413,7 @@ export interface operations {
     extract: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json`, `plaintext` or `docling`. */
+                /** @description `markdown` if absent, `json`, `plaintext`, `docling`, `hocr` or `alto`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];
@@ -13569,7 +13569,7 @@ export interface operations {
     extract_raw: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json`, `plaintext` or `docling`. */
+                /** @description `markdown` if absent, `json`, `plaintext`, `docling`, `hocr` or `alto`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];
@@ -13651,6 +13651,8 @@ export interface operations {
                      *     }
                      */
                     "application/json": unknown;
+                    "application/xhtml+xml": string;
+                    "application/xml": string;
                     "text/markdown": string;
                     "text/plain": string;
                 };
@@ -13772,7 +13774,9 @@ export interface operations {
                      *         "text/plain"
                      *       ],
                      *       "more_output_formats": [
-                     *         "docling"
+                     *         "docling",
+                     *         "hocr",
+                     *         "alto"
                      *       ],
                      *       "notes": [],
                      *       "ocr_engines": [
@@ -14087,7 +14091,7 @@ export interface operations {
     submit_extraction_job: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json`, `plaintext` or `docling`. */
+                /** @description `markdown` if absent, `json`, `plaintext`, `docling`, `hocr` or `alto`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];
@@ -14220,7 +14224,7 @@ export interface operations {
     submit_extraction_jobs: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json`, `plaintext` or `docling`. */
+                /** @description `markdown` if absent, `json`, `plaintext`, `docling`, `hocr` or `alto`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];
@@ -14719,6 +14723,8 @@ export interface operations {
                      *     }
                      */
                     "application/json": unknown;
+                    "application/xhtml+xml": string;
+                    "application/xml": string;
                     "text/markdown": string;
                     "text/plain": string;
                 };

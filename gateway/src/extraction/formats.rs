@@ -16,7 +16,7 @@ pub(super) struct FormatsOut {
     ocr_engines: Vec<String>,
     #[schema(value_type = Vec<crate::openapi::OutputFormat>)]
     output_formats: Vec<&'static str>,
-    /// Further ways: `docling` is JSON after the schema of DoclingDocument.
+    /// Further ways: `docling` is JSON of DoclingDocument; `hocr` and `alto` have each line and word with its place.
     #[schema(value_type = Vec<crate::openapi::OutputFormat>)]
     more_output_formats: Vec<&'static str>,
     /// In units of 1,048,576 bytes.

@@ -15,6 +15,10 @@ pub enum OutputFormat {
     Plaintext,
     /// JSON after the schema of DoclingDocument.
     Docling,
+    /// HTML with the places of lines and words.
+    Hocr,
+    /// XML with the places of lines and words.
+    Alto,
 }
 
 /// The engine that reads the file.
@@ -90,7 +94,7 @@ impl OutputFormat {
     /// The formats of the specification.
     pub const ALL: [Self; 3] = [Self::Markdown, Self::Json, Self::Plaintext];
     /// Formats beyond it.
-    pub const MORE: [Self; 1] = [Self::Docling];
+    pub const MORE: [Self; 3] = [Self::Docling, Self::Hocr, Self::Alto];
 
     /// The word for it.
     pub fn as_str(self) -> &'static str {
@@ -99,6 +103,8 @@ impl OutputFormat {
             Self::Json => "json",
             Self::Plaintext => "plaintext",
             Self::Docling => "docling",
+            Self::Hocr => "hocr",
+            Self::Alto => "alto",
         }
     }
 

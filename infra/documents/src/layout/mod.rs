@@ -25,7 +25,7 @@ use crate::block::Block;
 use columns::{Gutters, Piece};
 use flow::{Group, Usual};
 use hyphens::Words;
-use line::Line;
+pub(crate) use line::Line;
 
 /// Smallest side of an image that is worth a reference, in points.
 const IMAGE: f32 = 48.0;
@@ -247,27 +247,75 @@ fn row_parts(rows: Vec<Vec<Line>>, usual: Usual, known: &Words, parts: &mut Vec<
     text(rows.map(|(_, row)| row).collect(), parts);
 }
 
+/// The lines of a page in reading order.
+#[derive(Debug)]
+pub(crate) struct LinedPage {
+    pub(crate) number: usize,
+    pub(crate) width: f32,
+    pub(crate) height: f32,
+    pub(crate) confidence: Option<f32>,
+    /// By column.
+    pub(crate) blocks: Vec<Vec<Line>>,
+}
+
+impl LinedPage {
+    /// Of a page whose words are arranged.
+    fn of(page: PageContent, gutters: &mut Gutters) -> Self {
+        let pieces = line::gather(page.words).into_iter().map(Piece::Line).collect();
+        let mut blocks = Vec::new();
+        for region in columns::regions(pieces, gutters) {
+            let lines = region.into_iter().filter_map(|piece| match piece {
+                Piece::Line(line) => Some(line),
+                Piece::Found(..) => None,
+            });
+            blocks.push(line::join_level(lines.collect(), f32::INFINITY));
+        }
+        let PageContent { number, width, height, confidence, .. } = page;
+        Self { number, width, height, confidence, blocks }
+    }
+
+    /// Exchanges left and right.
+    fn mirror(&mut self) {
+        let width = self.width;
+        let mirrored = |area: Area| Area { left: width - area.right, right: width - area.left, ..area };
+        for line in self.blocks.iter_mut().flatten() {
+            line.area = mirrored(line.area);
+            line.words.iter_mut().for_each(|word| word.area = mirrored(word.area));
+        }
+    }
+
+    /// The whole page.
+    pub(crate) fn area(&self) -> Area {
+        Area { left: 0.0, top: 0.0, right: self.width, bottom: self.height }
+    }
+}
+
+/// The lines of `pages` with their places as a reader sees them.
+pub(crate) fn lined(pages: Vec<PageContent>) -> Vec<LinedPage> {
+    let mut gutters = Gutters::default();
+    let mut lined = Vec::with_capacity(pages.len());
+    for mut page in pages {
+        direction::arrange(&mut page);
+        let is_mirrored = page.is_mirrored;
+        let mut page = LinedPage::of(page, &mut gutters);
+        if is_mirrored {
+            page.mirror();
+        }
+        lined.push(page);
+    }
+    lined
+}
+
 /// The text of `pages` line by line in reading order, without any structure: one paragraph per page.
 pub fn plain(pages: Vec<PageContent>) -> Vec<Block> {
     let mut gutters = Gutters::default();
     let mut blocks = Vec::new();
     for mut page in pages {
         direction::arrange(&mut page);
-        let pieces = line::gather(page.words).into_iter().map(Piece::Line).collect();
-        let mut text = String::new();
-        for region in columns::regions(pieces, &mut gutters) {
-            let lines = region.into_iter().filter_map(|piece| match piece {
-                Piece::Line(line) => Some(line),
-                Piece::Found(..) => None,
-            });
-            for line in line::join_level(lines.collect(), f32::INFINITY) {
-                if !text.is_empty() {
-                    text.push('\n');
-                }
-                text.push_str(&line.text());
-            }
-        }
-        for note in &page.notes {
+        let notes = std::mem::take(&mut page.notes);
+        let page = LinedPage::of(page, &mut gutters);
+        let mut text = page.blocks.iter().flatten().map(Line::text).collect::<Vec<_>>().join("\n");
+        for note in &notes {
             text.push_str(if text.is_empty() { "" } else { "\n\n" });
             text.push_str(note);
         }
