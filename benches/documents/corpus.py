@@ -3,8 +3,8 @@
     python3 benches/documents/corpus.py FOLDER                           fetches what FOLDER does not hold yet
     python3 benches/documents/corpus.py --add OWNER/NAME COMMIT GIT_DIR  adds the documents of a commit to the list
 
-CORPUS_GIT is where repositories are, https://github.com/{repository} unless set; {owner} and {name} are known, too. A document
-belongs to the judging set if its digest ends with an odd digit, else to the working set: look into the working set only.
+CORPUS_GIT is where repositories are, https://github.com/{repository} unless set; {owner} and {name} are known, too. It may be a
+folder. A document belongs to the judging set if its digest ends with an odd digit, else to the working set: look into that only.
 """
 import collections
 import csv
@@ -55,11 +55,13 @@ def documents(folder):
 def repository_of(folder, repository, commit):
     """A bare repository with `commit` in it."""
     place = folder / "git" / repository
+    owner, name = repository.split("/")
+    address = os.environ.get("CORPUS_GIT", "https://github.com/{repository}")
+    address = address.format(repository=repository, owner=owner, name=name)
+    if os.path.isdir(address):
+        return address
+    place.mkdir(parents=True, exist_ok=True)
     if subprocess.run(["git", "-C", place, "cat-file", "-e", commit], capture_output=True).returncode:
-        owner, name = repository.split("/")
-        address = os.environ.get("CORPUS_GIT", "https://github.com/{repository}")
-        address = address.format(repository=repository, owner=owner, name=name)
-        place.mkdir(parents=True, exist_ok=True)
         git(place, "init", "--quiet", "--bare")
         git(place, "fetch", "--quiet", "--depth", "1", address, commit)
     return place

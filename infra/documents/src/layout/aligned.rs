@@ -444,6 +444,18 @@ Plums               31
     }
 
     #[test]
+    fn head_beside_its_numbers_belongs_to_their_column() {
+        let sketch = "
+Company       No. Of         Type
+Acme                  150    Closure
+Bolt                  137    Layoff
+Crane                  90    Layoff
+";
+        let expected = ["Company|No. Of|Type", "Acme|150|Closure", "Bolt|137|Layoff", "Crane|90|Layoff"];
+        assert_eq!(table(sketch), expected);
+    }
+
+    #[test]
     fn narrow_columns_of_numbers_are_parted() {
         let sketch = "
 1990  1,200  3,400  5.5

@@ -20,6 +20,9 @@ const IRREGULAR: f32 = 0.12;
 /// How many of them have to be regular for columns to mean something.
 const REGULAR: f32 = 0.7;
 
+/// One in so many rows is hardly any.
+const FEW: usize = 8;
+
 /// From left to right.
 pub(super) type Column = (f32, f32);
 
@@ -201,7 +204,31 @@ pub(super) fn columns(rows: &[Row<'_>]) -> Vec<Column> {
             columns[index - 1].1 = right;
         }
     }
+    for index in (1..columns.len()).rev() {
+        if columns.len() > 2 && are_one(&regular, &columns[index - 1], &columns[index]) {
+            let (_, right) = columns.remove(index);
+            columns[index - 1].1 = right;
+        }
+    }
     columns
+}
+
+/// Whether two columns have the cells of one: no row has both, and one of them has hardly any, such as a head that does not
+/// stand above its numbers.
+fn are_one(rows: &[&Row<'_>], one: &Column, other: &Column) -> bool {
+    let has = |row: &Row<'_>, column: &Column| {
+        row.fragments.iter().any(|fragment| fragment.left < column.1 && column.0 < fragment.right)
+    };
+    let (mut left, mut right) = (0, 0);
+    for row in rows {
+        match (has(row, one), has(row, other)) {
+            (true, true) => return false,
+            (true, false) => left += 1,
+            (false, true) => right += 1,
+            (false, false) => {}
+        }
+    }
+    left.min(right) <= (rows.len() / FEW).max(1)
 }
 
 /// Where more than `allowed` rows have words. Strips without, narrower than `least`, do not count.
