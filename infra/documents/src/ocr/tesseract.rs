@@ -369,7 +369,7 @@ mod tests {
 
     /// A page of noise, on which Tesseract works for long.
     fn noise(page: usize) -> Task {
-        let (width, height, mut state) = (1600, 1600, 1_u32);
+        let (width, height, mut state) = (800, 800, 1_u32);
         let pixels = (0..width * height).map(|_| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (state >> 24) as u8
@@ -387,6 +387,9 @@ mod tests {
         }
         assert!(tesseract.finish().unwrap().is_empty());
         assert_eq!(tesseract.left_out(), [1, 2, 3, 4]);
+        // Its threads end before the process does.
+        let Pool { events, .. } = tesseract.pool.take().unwrap();
+        while events.recv().is_ok() {}
     }
 
     #[test]
