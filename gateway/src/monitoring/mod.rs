@@ -9,7 +9,7 @@ mod datapoint_reads;
 mod datapoints;
 mod experiments;
 pub(crate) mod export;
-mod ingest;
+mod ingestion;
 mod labels;
 pub(crate) mod live;
 pub(crate) mod living;
@@ -32,7 +32,7 @@ use crate::{
 pub(crate) mod limits {
     pub(crate) use super::{
         datapoints::MAX_ITEMS,
-        ingest::MAX_ID as MAX_EVENT_ID,
+        ingestion::MAX_ID as MAX_EVENT_ID,
         series::{SERIES_EVENTS, SERIES_MINUTES, SERIES_POINTS, SERIES_STEPS},
     };
 }
