@@ -11,6 +11,7 @@ mod experiments;
 pub(crate) mod export;
 mod ingestion;
 mod labels;
+mod line_protocol;
 pub(crate) mod live;
 pub(crate) mod living;
 mod logs;
@@ -23,6 +24,7 @@ mod widgets;
 use axum::routing::get;
 use utoipa_axum::routes;
 
+use self::line_protocol::query;
 use crate::{
     policy::{Policy, RateClass},
     routes::Routes,
@@ -43,6 +45,7 @@ const MAX_BATCH_BYTES: usize = 4 << 20;
 /// The routes of monitoring.
 pub(crate) fn routes() -> Routes {
     const INGEST: Policy = Policy::PROBLEMS.rate(RateClass::Ingest);
+    const LINES: Policy = Policy::INFLUX.rate(RateClass::Ingest).max_body(line_protocol::MAX_WRITE_BYTES);
     Routes::new(Policy::PROBLEMS)
         .routes(routes!(channels::list, channels::create))
         .routes(routes!(channels::get, channels::update, channels::delete))
@@ -63,6 +66,10 @@ pub(crate) fn routes() -> Routes {
         .with(INGEST, routes!(datapoints::create))
         .with(INGEST.max_body(MAX_BATCH_BYTES), routes!(datapoints::create_batch))
         .with(Policy::PROBLEMS.read(), routes!(series::series))
+        .with(LINES, routes!(line_protocol::write))
+        .with(LINES, routes!(line_protocol::write_v1))
+        .with(Policy::INFLUX.open(), routes!(line_protocol::ping))
+        .with(Policy::INFLUX, routes!(query::query, query::query_by_form))
         .routes(routes!(datapoint_reads::latest))
         .routes(routes!(datapoints::get, datapoints::delete))
         .socket("/ws/datapoints/stream", get(sockets::stream))

@@ -30,7 +30,7 @@ const INVALID_PLUGIN: Cause = ("invalid_plugin", "What the plugin says of itself
 /// The text of an error of `status`.
 pub(super) fn text(operation: &Operation<'_>, status: &str) -> String {
     let causes = causes(operation, status);
-    if operation.is_service_1() {
+    if operation.has_plain_errors() {
         return causes.iter().map(|(_, text)| *text).collect::<Vec<_>>().join(" ");
     }
     causes.iter().map(|(code, text)| format!("`{code}`: {text}")).collect::<Vec<_>>().join(" ")
@@ -103,7 +103,7 @@ fn malformed(operation: &Operation<'_>) -> Vec<Cause> {
         }
         _ => {}
     }
-    if operation.is_service_1() {
+    if operation.has_plain_errors() {
         causes.push(INVALID);
     }
     causes
@@ -111,7 +111,7 @@ fn malformed(operation: &Operation<'_>) -> Vec<Cause> {
 
 fn invalid(operation: &Operation<'_>) -> Vec<Cause> {
     let mut causes = Vec::new();
-    if !operation.is_service_1() {
+    if !operation.has_plain_errors() {
         causes.push(INVALID);
     }
     if operation.method == "post" {

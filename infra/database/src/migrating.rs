@@ -149,6 +149,7 @@ mod tests {
         "ops.datapoint_traces",
         "ops.extraction_cache",
         "ops.idempotent_requests",
+        "ops.recent_values",
         "ops.staged_files",
         "ops.transfer_legs",
     ];

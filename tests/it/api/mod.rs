@@ -12,6 +12,7 @@ mod files;
 mod health;
 mod idempotency;
 mod jobs;
+mod line_protocol;
 mod metrics;
 mod refused_bodies;
 mod replica;

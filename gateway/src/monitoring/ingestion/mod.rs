@@ -6,11 +6,13 @@
 
 mod check;
 mod item;
+mod series;
 mod source;
 
 pub(crate) use self::{
     check::Refusal,
     item::{DatapointIn, Item, MAX_ID},
+    series::{NotTaken, Series, channels},
     source::{Repetition, Source},
 };
 
@@ -19,14 +21,14 @@ use signalbox_projections::monitoring::series::Datapoint;
 use self::check::{Checked, check};
 use crate::{problem::Problem, state::State};
 
-/// What became of a batch.
+/// The outcome of a batch.
 #[derive(Debug)]
 pub(crate) struct Taken {
     /// How many items are in the log.
     pub(crate) accepted: usize,
     /// Indexes of the others.
     pub(crate) refused: Vec<(usize, Refusal)>,
-    /// The first accepted item with its place.
+    /// The first accepted item with its place, if items are not recognised one by one.
     pub(crate) first: Option<Datapoint>,
 }
 
@@ -36,7 +38,7 @@ pub(crate) async fn take(state: &State, source: &Source<'_>, items: &[Item]) -> 
     let accepted = points.len();
     let first = match accepted {
         0 => None,
-        _ => Some(source.record(state, items, points).await?),
+        _ => source.record(state, items, points).await?,
     };
     Ok(Taken { accepted, refused, first })
 }

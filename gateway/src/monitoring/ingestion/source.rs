@@ -1,6 +1,6 @@
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
-use signalbox_datapoint_log::{ChunkPoint, Origin, Point, codec::encode_block, micros};
+use signalbox_datapoint_log::{ChunkPoint, Origin, Point, Reserved, codec::encode_block, micros, reserve};
 use signalbox_domain::kernel::UserId;
 use signalbox_messaging::IngestMessage;
 use signalbox_projections::monitoring::series::Datapoint;
@@ -20,6 +20,9 @@ pub(crate) struct Source<'a> {
     pub(crate) repetition: Repetition<'a>,
 }
 
+/// Values that are reserved and sent together.
+const SENT_TOGETHER: usize = 10_000;
+
 /// How a batch that arrives again is recognised.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Repetition<'a> {
@@ -27,33 +30,60 @@ pub(crate) enum Repetition<'a> {
     Id(Uuid),
     /// By the sender's name for it and its items: it is the same batch whenever and on whatever way it arrives.
     Key(&'a str),
+    /// Value by value, for senders that put them together anew: the same value of a channel at the same time is recorded once in
+    /// 24 h.
+    Value,
 }
 
 impl Source<'_> {
-    /// Appends `points`, those of `items` that were accepted, to the log; returns the first of them with its place.
+    /// Appends `points`, those of `items` that were accepted, to the log; returns the first of them with its place, unless
+    /// they are recognised one by one.
     pub(super) async fn record(
         &self,
         state: &State,
         items: &[Item],
-        mut points: Vec<Point>,
-    ) -> Result<Datapoint, Problem> {
-        let batch_id = match self.repetition {
-            Repetition::Id(id) => id,
-            Repetition::Key(key) => batch_id(self.sender.id, key, items),
-        };
+        points: Vec<Point>,
+    ) -> Result<Option<Datapoint>, Problem> {
         state.reach_bus().await?;
+        match self.repetition {
+            Repetition::Id(id) => self.send(state, id, points).await,
+            Repetition::Key(key) => self.send(state, batch_id(self.sender.id, key, items), points).await,
+            Repetition::Value => self.send_new(state, &points).await.map(|()| None),
+        }
+    }
+
+    /// Appends `points` as batch `batch_id`.
+    async fn send(
+        &self,
+        state: &State,
+        batch_id: Uuid,
+        mut points: Vec<Point>,
+    ) -> Result<Option<Datapoint>, Problem> {
         let block = encode_block(self.origin(), &mut points);
         let message = IngestMessage { batch_id, points: points.len() as u32, block: Bytes::from(block) };
         let outcome = state.bus.ingest(&message).await?;
-        let first =
-            points.first().copied().ok_or_else(|| Problem::field("datapoints", "must not be empty"))?;
-        let point = ChunkPoint {
-            time: first.time,
-            value: first.value,
-            position: outcome.position,
-            index: outcome.first_index,
-        };
-        Ok(Datapoint { channel: first.channel, day: outcome.day, point })
+        Ok(points.first().map(|first| {
+            let (position, index) = (outcome.position, outcome.first_index);
+            let point = ChunkPoint { time: first.time, value: first.value, position, index };
+            Datapoint { channel: first.channel, day: outcome.day, point }
+        }))
+    }
+
+    /// Appends those of `points` that have not been recorded in the last 24 h.
+    async fn send_new(&self, state: &State, points: &[Point]) -> Result<(), Problem> {
+        for part in points.chunks(SENT_TOGETHER) {
+            let batch = state.clock.new_id();
+            let Reserved { new, unfinished } =
+                reserve(&state.pool, batch, part, state.server_clock.now()).await?;
+            // A sender that was cut off has repeated its values before the log had them, or a process crashed.
+            for (batch, points) in unfinished {
+                self.send(state, batch, points).await?;
+            }
+            if !new.is_empty() {
+                self.send(state, batch, new).await?;
+            }
+        }
+        Ok(())
     }
 
     fn origin(&self) -> Origin {
