@@ -1,8 +1,11 @@
-//! Channels of values that name their series by labels.
+//! Values that name their series by labels.
 //!
 //! A series belongs to the channel that has exactly its labels. One that no channel has becomes a channel, as far as the
 //! settings allow. Its id follows from its labels, so that gateways that see it at the same time make one.
 
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
 use futures::future::join_all;
 use sha2::{Digest, Sha256};
 use signalbox_domain::{
@@ -14,10 +17,13 @@ use signalbox_domain::{
 };
 use uuid::Uuid;
 
+use super::{Item, Refusal, Repetition, Source, Taken, take};
 use crate::{
     auth::CurrentUser, context::RequestContext, monitoring::catalog::Catalog, problem::Problem, state::State,
 };
 
+/// How often values are taken anew because their channels have changed.
+const ATTEMPTS: usize = 3;
 /// Channels that one request makes at the same time; others may make theirs in between.
 const MADE_AT_ONCE: usize = 32;
 /// Names the ids of channels that are made for series.
@@ -32,9 +38,78 @@ pub(crate) struct Series {
     pub(crate) name: String,
 }
 
+/// A value of a series.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct SeriesValue {
+    /// Index of its series.
+    pub(crate) series: usize,
+    /// When it was measured; the time of arrival if the sender does not say.
+    pub(crate) time: Option<DateTime<Utc>>,
+    /// Finite.
+    pub(crate) value: f64,
+}
+
+/// Indexes of values that were not recorded, and why.
+pub(crate) type RefusedValues = BTreeMap<usize, String>;
+
+/// Records `values` of `series`, each of which is recognised when it is sent again. The values of series without a channel and
+/// those with wrong times are left out.
+pub(crate) async fn take_series(
+    state: &State,
+    user: &CurrentUser,
+    context: &RequestContext,
+    series: &[Series],
+    values: &[SeriesValue],
+) -> Result<RefusedValues, Problem> {
+    // Once for all attempts, so that values without a time are recognised.
+    let arrived = state.server_clock.now();
+    for _ in 0..ATTEMPTS {
+        let found = channels(state, user, context, series).await?;
+        if let Some(refused) = take_found(state, user, &found, values, arrived).await? {
+            return Ok(refused);
+        }
+        state.catalogs.newest(state).await?;
+    }
+    Err(Problem::unavailable(
+        "channels were deleted or made while their values were written: send them again",
+    ))
+}
+
+/// Records values of the series whose channels were `found`; `None` if a channel was deleted a moment ago, or is so new that this
+/// gateway does not see it. The values of the others are recorded then, and recognised when they are taken again.
+async fn take_found(
+    state: &State,
+    user: &CurrentUser,
+    found: &[Found],
+    values: &[SeriesValue],
+    arrived: DateTime<Utc>,
+) -> Result<Option<RefusedValues>, Problem> {
+    let mut refused = RefusedValues::new();
+    let (mut items, mut indexes) = (Vec::with_capacity(values.len()), Vec::with_capacity(values.len()));
+    for (index, value) in values.iter().enumerate() {
+        match &found[value.series] {
+            Ok(channel) => {
+                let time = value.time.or(Some(arrived));
+                items.push(Item { channel: Some(*channel), time, value: value.value });
+                indexes.push(index);
+            }
+            Err(not_taken) => drop(refused.insert(index, not_taken.reason())),
+        }
+    }
+    let source = Source { sender: user, repetition: Repetition::Value };
+    let Taken { refused: wrong, .. } = take(state, &source, &items).await?;
+    for (index, refusal) in wrong {
+        if refusal == Refusal::UnknownEvent {
+            return Ok(None);
+        }
+        refused.insert(indexes[index], refusal.reason().to_owned());
+    }
+    Ok(Some(refused))
+}
+
 /// Why a series has no channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum NotTaken {
+enum NotTaken {
     /// Its labels cannot be stored; the rest of a sentence after their name.
     Labels(String),
     /// Channels are made by users only.
@@ -46,7 +121,7 @@ pub(crate) enum NotTaken {
 }
 
 impl NotTaken {
-    pub(crate) fn reason(&self) -> String {
+    fn reason(&self) -> String {
         match self {
             Self::Labels(fault) => format!("labels {fault}"),
             Self::Unknown => {
@@ -64,7 +139,7 @@ impl NotTaken {
 type Found = Result<Uuid, NotTaken>;
 
 /// The channel of each of `series`.
-pub(crate) async fn channels(
+async fn channels(
     state: &State,
     user: &CurrentUser,
     context: &RequestContext,

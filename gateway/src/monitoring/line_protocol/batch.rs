@@ -7,7 +7,10 @@ use flate2::read::MultiGzDecoder;
 use signalbox_domain::monitoring::Labels;
 
 use super::line::{Field, Line, parse, split_line};
-use crate::{monitoring::ingestion::Series, problem::Problem};
+use crate::{
+    monitoring::ingestion::{Series, SeriesValue},
+    problem::Problem,
+};
 
 /// Bytes of a request's lines at most, decompressed.
 pub(super) const MAX_BYTES: usize = 16 << 20;
@@ -56,21 +59,13 @@ impl Precision {
     }
 }
 
-/// A value of one of the batch's series.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Value {
-    /// Number of its line, from 1.
-    pub(super) line: usize,
-    pub(super) series: usize,
-    pub(super) time: Option<DateTime<Utc>>,
-    pub(super) value: f64,
-}
-
 /// The lines of a request.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Batch {
     pub(super) series: Vec<Series>,
-    pub(super) values: Vec<Value>,
+    pub(super) values: Vec<SeriesValue>,
+    /// Number of the line of each value, from 1.
+    pub(super) lines_of_values: Vec<usize>,
     /// Lines that are neither empty nor comments.
     pub(super) lines: usize,
     /// Fields that hold a text.
@@ -157,8 +152,9 @@ impl Batch {
                     self.series.len() - 1
                 }
             };
-            values.push(Value { line: number, series, time, value });
+            values.push(SeriesValue { series, time, value });
         }
+        self.lines_of_values.extend(values.iter().map(|_| number));
         self.values.extend(values);
         self.texts += texts;
         Ok(())
@@ -227,9 +223,9 @@ mod tests {
             read("cpu,host=a user=1,system=2 1\n# comment\n\ncpu,host=a user=3 2\r\ncpu,host=b user=4 3\n");
         let names: Vec<_> = batch.series.iter().map(|series| series.name.as_str()).collect();
         assert_eq!(names, ["cpu.user{host=a}", "cpu.system{host=a}", "cpu.user{host=b}"]);
-        let values: Vec<_> =
-            batch.values.iter().map(|value| (value.line, value.series, value.value)).collect();
-        assert_eq!(values, [(1, 0, 1.0), (1, 1, 2.0), (4, 0, 3.0), (5, 2, 4.0)]);
+        let values: Vec<_> = batch.values.iter().map(|value| (value.series, value.value)).collect();
+        assert_eq!(values, [(0, 1.0), (1, 2.0), (0, 3.0), (2, 4.0)]);
+        assert_eq!(batch.lines_of_values, [1, 1, 4, 5]);
         assert_eq!((batch.lines, batch.faults.len()), (3, 0));
         let labels = [("_field", "user"), ("_measurement", "cpu"), ("host", "a")];
         assert_eq!(batch.series[0].labels, labels.map(|(key, value)| (key.into(), value.into())).into());
@@ -242,7 +238,7 @@ mod tests {
         assert_eq!(batch.series[1].name, "m.v");
         let batch = read("m,host.name=a,host-name=b v=1\nm,_field=x v=1\nm,a=1,a=1 v=1\nm v=1");
         assert_eq!(batch.faults.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 2, 3]);
-        assert_eq!((batch.values.len(), batch.values[0].line), (1, 4));
+        assert_eq!((batch.values.len(), batch.lines_of_values[0]), (1, 4));
     }
 
     #[test]

@@ -15,14 +15,13 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use signalbox_metrics::metrics;
 use tokio::task::spawn_blocking;
 use utoipa::IntoParams;
 
 use self::batch::{Batch, MAX_BYTES, Precision, unzipped};
-use super::ingestion::{Item, Refusal, Repetition, Source, Taken, channels, take};
+use super::ingestion::take_series;
 use crate::{
     auth::{CurrentUser, Writer},
     context::RequestContext,
@@ -33,9 +32,6 @@ use crate::{
 
 /// Largest body of lines, compressed or not.
 pub(super) const MAX_WRITE_BYTES: usize = MAX_BYTES;
-
-/// How often a request is written anew because its channels have changed.
-const ATTEMPTS: usize = 3;
 
 const VERSION: HeaderName = HeaderName::from_static("x-influxdb-version");
 /// The version whose write interfaces are served here, both of them.
@@ -103,20 +99,15 @@ async fn write_lines(
     });
     let batch = read.await.map_err(|error| Problem::internal(&error))??;
     metrics().left_out("text", batch.texts);
-    // Once for all attempts, so that values without a time are recognised.
-    let arrived = state.server_clock.now();
-    for _ in 0..ATTEMPTS {
-        if let Some(refused) = record(state, user, context, &batch, arrived).await? {
-            return match refusal(&refused, batch.lines) {
-                Some(problem) => Err(problem),
-                None => Ok(StatusCode::NO_CONTENT.into_response()),
-            };
-        }
-        state.catalogs.newest(state).await?;
+    let mut refused: Refused =
+        batch.faults.iter().map(|(line, fault)| (*line, (*fault).to_owned())).collect();
+    for (index, reason) in take_series(state, user, context, &batch.series, &batch.values).await? {
+        refused.entry(batch.lines_of_values[index]).or_insert(reason);
     }
-    Err(Problem::unavailable(
-        "channels were deleted or made while their values were written: send them again",
-    ))
+    match refusal(&refused, batch.lines) {
+        Some(problem) => Err(problem),
+        None => Ok(StatusCode::NO_CONTENT.into_response()),
+    }
 }
 
 fn is_zipped(headers: &HeaderMap) -> Result<bool, Problem> {
@@ -129,42 +120,6 @@ fn is_zipped(headers: &HeaderMap) -> Result<bool, Problem> {
 
 /// Numbers of lines that were not written, or not all of their fields, and why.
 type Refused = BTreeMap<usize, String>;
-
-/// Records the values of `batch`; `None` if a channel was deleted a moment ago, or is so new that this gateway does not see it.
-/// The values of the others are recorded then, and recognised when they are written again.
-async fn record(
-    state: &Services,
-    user: &CurrentUser,
-    context: &RequestContext,
-    batch: &Batch,
-    arrived: DateTime<Utc>,
-) -> Result<Option<Refused>, Problem> {
-    let mut refused: Refused =
-        batch.faults.iter().map(|(line, fault)| (*line, (*fault).to_owned())).collect();
-    let channels = channels(state, user, context, &batch.series).await?;
-    let (mut items, mut lines) = (Vec::with_capacity(batch.values.len()), Vec::new());
-    for value in &batch.values {
-        match &channels[value.series] {
-            Ok(channel) => {
-                let time = value.time.or(Some(arrived));
-                items.push(Item { channel: Some(*channel), time, value: value.value });
-                lines.push(value.line);
-            }
-            Err(not_taken) => {
-                refused.entry(value.line).or_insert_with(|| not_taken.reason());
-            }
-        }
-    }
-    let source = Source { sender: user, repetition: Repetition::Value };
-    let Taken { refused: wrong, .. } = take(state, &source, &items).await?;
-    for (index, refusal) in wrong {
-        if refusal == Refusal::UnknownEvent {
-            return Ok(None);
-        }
-        refused.entry(lines[index]).or_insert_with(|| refusal.reason().to_owned());
-    }
-    Ok(Some(refused))
-}
 
 /// The answer if any of `lines` lines was refused.
 fn refusal(refused: &Refused, lines: usize) -> Option<Problem> {
