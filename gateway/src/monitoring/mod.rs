@@ -17,6 +17,7 @@ pub(crate) mod living;
 mod logs;
 pub(crate) mod open_sockets;
 mod pace;
+mod prometheus;
 mod series;
 mod sockets;
 mod widgets;
@@ -46,6 +47,7 @@ const MAX_BATCH_BYTES: usize = 4 << 20;
 pub(crate) fn routes() -> Routes {
     const INGEST: Policy = Policy::PROBLEMS.rate(RateClass::Ingest);
     const LINES: Policy = Policy::INFLUX.rate(RateClass::Ingest).max_body(line_protocol::MAX_WRITE_BYTES);
+    const SAMPLES: Policy = INGEST.max_body(prometheus::MAX_WRITE_BYTES).repeated_by_handler();
     Routes::new(Policy::PROBLEMS)
         .routes(routes!(channels::list, channels::create))
         .routes(routes!(channels::get, channels::update, channels::delete))
@@ -70,6 +72,7 @@ pub(crate) fn routes() -> Routes {
         .with(LINES, routes!(line_protocol::write_v1))
         .with(Policy::INFLUX.open(), routes!(line_protocol::ping))
         .with(Policy::INFLUX, routes!(query::query, query::query_by_form))
+        .with(SAMPLES, routes!(prometheus::write))
         .routes(routes!(datapoint_reads::latest))
         .routes(routes!(datapoints::get, datapoints::delete))
         .socket("/ws/datapoints/stream", get(sockets::stream))

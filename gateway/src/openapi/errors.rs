@@ -56,6 +56,10 @@ fn causes(operation: &Operation<'_>, status: &str) -> Vec<Cause> {
             "The resource has changed since the version in If-Match: read it again and repeat the change.",
         )],
         "413" => vec![("too_large", "The body is larger than this route takes: send less.")],
+        "415" if id == "prometheus_write" => vec![(
+            "unsupported_type",
+            "Only messages of remote write are taken, compressed by snappy; the detail names the types.",
+        )],
         "415" => vec![(
             "unsupported_type",
             "Documents of this type are not read; GET /api/v1/formats lists those that are.",
@@ -88,6 +92,10 @@ fn causes(operation: &Operation<'_>, status: &str) -> Vec<Cause> {
 fn malformed(operation: &Operation<'_>) -> Vec<Cause> {
     let mut causes = vec![MALFORMED];
     match operation.id() {
+        "prometheus_write" => causes.push((
+            "invalid_series",
+            "Some series were refused, and the others written; the detail names the first of them and says why.",
+        )),
         "sso_exchange" => {
             causes.push(("invalid_code", "The code is unknown, used, older than 60 s or another browser's."));
         }

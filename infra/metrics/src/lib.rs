@@ -211,7 +211,7 @@ impl Metrics {
         );
         registry.register(
             "values_left_out",
-            "Values that a way in took and did not record, because no channel can hold them, by reason: text for fields of line protocol",
+            "Values that a way in took and did not record, because no channel can hold them, by reason: text for fields of line protocol, not_a_number for stale markers, NaN and infinities of remote write, histogram for its native histograms",
             metrics.left_out.clone(),
         );
         registry.register_with_unit(

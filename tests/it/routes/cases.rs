@@ -156,7 +156,7 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "list_events" => (AnyUser, Nothing, None),
         "ping" => (Everybody, Nothing, None),
         "query_databases" | "query_databases_by_form" => (AnyUser, Nothing, None),
-        "write_lines" | "write_lines_v1" => (Operator, Nothing, None),
+        "prometheus_write" | "write_lines" | "write_lines_v1" => (Operator, Nothing, None),
         "get_event" => (AnyUser, Event, None),
         "create_event" => (Operator, Nothing, event()),
         "update_event" => (Operator, Event, event()),

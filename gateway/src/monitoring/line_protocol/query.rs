@@ -1,9 +1,6 @@
 //! Clients of InfluxDB 1 ask for their database before they write.
 
-use axum::{
-    Json,
-    extract::{Request, State},
-};
+use axum::{Json, extract::Request};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -11,7 +8,6 @@ use crate::{
     auth::Reader,
     extract::{Params, read_body},
     problem::{InfluxErrorOut, Problem},
-    state::AppState,
 };
 
 /// The database that is shown; any name may be written to.
@@ -57,7 +53,6 @@ pub(in crate::monitoring) struct TableOut {
 #[utoipa::path(get, path = "/query", tag = "line protocol", security(("jwt" = [])), params(QueryParams), operation_id = "query_databases",
     responses((status = 200, body = QueryOut), (status = 400, body = InfluxErrorOut), (status = 401, body = InfluxErrorOut)))]
 pub(in crate::monitoring) async fn query(
-    State(_): State<AppState>,
     _: Reader,
     Params(params): Params<QueryParams>,
 ) -> Result<Json<QueryOut>, Problem> {
@@ -69,7 +64,6 @@ pub(in crate::monitoring) async fn query(
     request_body(content = String, content_type = "application/x-www-form-urlencoded", description = "A form with the query as `q`."),
     responses((status = 200, body = QueryOut), (status = 400, body = InfluxErrorOut), (status = 401, body = InfluxErrorOut)))]
 pub(in crate::monitoring) async fn query_by_form(
-    State(_): State<AppState>,
     _: Reader,
     Params(params): Params<QueryParams>,
     request: Request,
