@@ -35,9 +35,10 @@ export async function outage(stage: Stage, visitor: Visitor): Promise<void> {
   await stage.go(visitor, '/files/transfers');
   await page.getByRole('link', { name: 'report.txt' }).waitFor();
   await stage.excuse(async () => {
-    console.log('gateway restart');
+    console.log('gateway kill');
     await page.getByText('The server does not answer.').waitFor();
     check((await page.getByRole('link', { name: 'report.txt' }).count()) > 0, 'what was shown stays');
+    console.log('gateway start');
     await page.getByText('The server does not answer.').waitFor({ state: 'detached' });
     await page.getByText('Live', { exact: true }).waitFor();
   });

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::Stdio,
 };
@@ -34,7 +35,9 @@ fn node() -> Command {
 /// The environment of a script in a browser, and the actions that its lines request.
 struct Backstage {
     world: World,
+    /// None between its kill and its restart.
     gateway: Option<RealGateway>,
+    address: SocketAddr,
     source: Folder,
     destination: Folder,
     agents: Vec<RealAgent>,
@@ -43,12 +46,20 @@ struct Backstage {
 impl Backstage {
     async fn build() -> Self {
         let world = World::with(|config| config.extraction.parsers = 1).await;
-        let gateway = Some(RealGateway::start(&world.config).await);
-        Self { world, gateway, source: Folder::new(), destination: Folder::new(), agents: Vec::new() }
+        let gateway = RealGateway::start(&world.config).await;
+        let (address, gateway) = (gateway.address, Some(gateway));
+        Self {
+            world,
+            gateway,
+            address,
+            source: Folder::new(),
+            destination: Folder::new(),
+            agents: Vec::new(),
+        }
     }
 
     fn url(&self) -> String {
-        format!("http://{}", self.gateway.as_ref().expect("the gateway is stopped").address)
+        format!("http://{}", self.address)
     }
 
     async fn obey(&mut self, line: &str) {
@@ -59,11 +70,12 @@ impl Backstage {
                 self.agents.push(agent);
             }
             ["values", channel] => self.record(channel).await,
-            ["gateway", "restart"] => {
+            ["gateway", "kill"] => {
                 let gateway = self.gateway.take().expect("the gateway is stopped");
-                let address = gateway.address;
                 gateway.kill().await;
-                self.gateway = Some(RealGateway::start_at(&self.world.config, address).await);
+            }
+            ["gateway", "start"] => {
+                self.gateway = Some(RealGateway::start_at(&self.world.config, self.address).await);
             }
             _ => panic!("the script asks for something unknown: {line}"),
         }

@@ -2307,9 +2307,6 @@ export interface components {
              */
             started_on: string;
         };
-        BTreeMap: {
-            [key: string]: string;
-        };
         /** @description A firing that would have been. */
         BacktestFiringOut: {
             /** @description Id of the datapoint. */
@@ -2723,8 +2720,10 @@ export interface components {
         EventChangesIn: {
             /** @description Up to 2,000 characters. */
             description?: string | null;
-            /** @description Up to 20 pairs, which lists can be filtered by. */
-            labels?: components["schemas"]["BTreeMap"] | null;
+            /** @description All labels that it has from now on. */
+            labels?: {
+                [key: string]: string;
+            } | null;
             /**
              * Format: double
              * @description Upper bound for displays and sliders.
@@ -2753,8 +2752,10 @@ export interface components {
         EventIn: {
             /** @description Up to 2,000 characters. */
             description?: string | null;
-            /** @description Up to 20 pairs, which lists can be filtered by. */
-            labels?: components["schemas"]["BTreeMap"] | null;
+            /** @description Up to 20 pairs: keys of up to 64 letters, digits and `_` with no digit first, values of up to 255 characters. */
+            labels?: {
+                [key: string]: string;
+            } | null;
             /**
              * Format: double
              * @description Upper bound for displays and sliders.
@@ -2787,7 +2788,9 @@ export interface components {
             /** @description Up to 2,000 characters. */
             description?: string | null;
             /** @description Up to 20 pairs, which lists can be filtered by. */
-            labels: components["schemas"]["BTreeMap"];
+            labels: {
+                [key: string]: string;
+            };
             /**
              * Format: double
              * @description Upper bound for displays and sliders.
@@ -6094,7 +6097,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description Others change the same resource at this moment: send the request again. */
+            /** @description Others change the same resource at this moment: send the request again. An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6199,7 +6202,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description Jobs use the agent: change or delete them first. Others change the same resource at this moment: send the request again. */
+            /** @description Jobs use the agent: change or delete them first. Others change the same resource at this moment: send the request again. An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6802,7 +6805,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The transfer has ended or is at another step, and does not take this now. Others change the same resource at this moment: send the request again. */
+            /** @description The transfer has ended or is at another step, and does not take this now. Others change the same resource at this moment: send the request again. An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7000,7 +7003,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The transfer has ended or is at another step, and does not take this now. Another upload of this file took over. The transfer moves one file, and has another one already. The transfer takes no upload now. Others change the same resource at this moment: send the request again. */
+            /** @description The transfer has ended or is at another step, and does not take this now. Another upload of this file took over. The transfer moves one file, and has another one already. The transfer takes no upload now. Others change the same resource at this moment: send the request again. An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7649,7 +7652,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description Others change the same resource at this moment: send the request again. */
+            /** @description Others change the same resource at this moment: send the request again. An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8029,7 +8032,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description Others change the same resource at this moment: send the request again. */
+            /** @description Others change the same resource at this moment: send the request again. An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8971,7 +8974,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The transfer has already ended. Others change the same resource at this moment: send the request again. */
+            /** @description The transfer has already ended. Others change the same resource at this moment: send the request again. An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9106,7 +9109,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description Others change the same resource at this moment: send the request again. */
+            /** @description Others change the same resource at this moment: send the request again. An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10522,7 +10525,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10678,7 +10681,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `dashboard_full`: The dashboard holds as many widgets as it can: use another one. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `dashboard_full`: The dashboard holds as many widgets as it can: use another one. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -12266,7 +12269,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `event_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `event_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -12508,7 +12511,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `event_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `event_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -12840,7 +12843,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `experiment_name_taken`: Another one has this name: choose another name. `experiment_running`: Another experiment is running: stop it first. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `experiment_name_taken`: Another one has this name: choose another name. `experiment_running`: Another experiment is running: stop it first. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -13068,7 +13071,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `experiment_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `experiment_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -13361,7 +13364,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `experiment_stopped`: The experiment has been stopped already. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `experiment_stopped`: The experiment has been stopped already. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -14736,7 +14739,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["JobNotFoundOut"];
                 };
             };
-            /** @description `job_not_completed`: There is no text: the job has not completed. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `job_not_completed`: There is no text: the job has not completed. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -14858,7 +14861,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["JobNotFoundOut"];
                 };
             };
-            /** @description `job_under_way`: The job has not ended. `attempts_exhausted`: The job was tried as often as it can be: submit the document again. `input_removed`: The document of this job is not kept any more: submit it again. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `job_under_way`: The job has not ended. `attempts_exhausted`: The job was tried as often as it can be: submit the document again. `input_removed`: The document of this job is not kept any more: submit it again. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -16401,7 +16404,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `firmware_exists`: There is an update with this version already. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `firmware_exists`: There is an update with this version already. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -16610,7 +16613,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `firmware_exists`: There is an update with this version already. `bundle_present`: This version has a bundle already: delete it first. `update_under_way`: An update is being applied or rolled back: wait until it ends. `invalid_transition`: The state of the update does not allow it. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `firmware_exists`: There is an update with this version already. `bundle_present`: This version has a bundle already: delete it first. `update_under_way`: An update is being applied or rolled back: wait until it ends. `invalid_transition`: The state of the update does not allow it. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -16833,7 +16836,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `firmware_running`: This version is running: apply another one, or roll it back. `update_under_way`: An update is being applied or rolled back: wait until it ends. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `firmware_running`: This version is running: apply another one, or roll it back. `update_under_way`: An update is being applied or rolled back: wait until it ends. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -16967,7 +16970,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `update_under_way`: An update is being applied or rolled back: wait until it ends. `no_bundle`: This version has no bundle: upload one, or name a download_url. `bundle_present`: This version has a bundle: leave out download_url. `invalid_transition`: The state of the update does not allow it. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `update_under_way`: An update is being applied or rolled back: wait until it ends. `no_bundle`: This version has no bundle: upload one, or name a download_url. `bundle_present`: This version has a bundle: leave out download_url. `invalid_transition`: The state of the update does not allow it. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -17110,7 +17113,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `update_under_way`: An update is being applied or rolled back: wait until it ends. `firmware_not_running`: Only the running version can be rolled back. `rollback_failed`: The version before cannot be brought back; the message says why. `invalid_transition`: The state of the update does not allow it. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `update_under_way`: An update is being applied or rolled back: wait until it ends. `firmware_not_running`: Only the running version can be rolled back. `rollback_failed`: The version before cannot be brought back; the message says why. `invalid_transition`: The state of the update does not allow it. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -17425,7 +17428,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `instance_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `instance_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -17964,7 +17967,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `package_installed`: A package with this name is installed: uninstall it first. `plugin_class_taken`: Another package offers a plugin with the same id: uninstall that one first. `plugin_built_in`: A plugin of the package has the id of a built-in one. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `package_installed`: A package with this name is installed: uninstall it first. `plugin_class_taken`: Another package offers a plugin with the same id: uninstall that one first. `plugin_built_in`: A plugin of the package has the id of a built-in one. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -18406,7 +18409,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `instance_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `instance_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -18543,7 +18546,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `unreadable_history`: An event of the instance cannot be read by this version of the service, so that it is not known what it created. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -18790,7 +18793,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `channel_mapped`: This channel of the instance is mapped already. `instance_full`: The instance has as many channels as it can have. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `channel_mapped`: This channel of the instance is mapped already. `instance_full`: The instance has as many channels as it can have. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -19455,7 +19458,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `rule_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `rule_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -19603,7 +19606,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `superseded`: A newer request of the same user has replaced this one. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `superseded`: A newer request of the same user has replaced this one. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -19864,7 +19867,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `rule_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `rule_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -20390,7 +20393,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `rule_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `rule_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -20628,7 +20631,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `token_shown`: The token was created before, and its value is shown only once. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `token_shown`: The token was created before, and its value is shown only once. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -20967,7 +20970,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `email_taken`: Another user has this e-mail address. `username_taken`: Another user has this user name. `last_admin`: The last admin can be neither deleted nor demoted. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `email_taken`: Another user has this e-mail address. `username_taken`: Another user has this user name. `last_admin`: The last admin can be neither deleted nor demoted. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -21208,7 +21211,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `email_taken`: Another user has this e-mail address. `username_taken`: Another user has this user name. `last_admin`: The last admin can be neither deleted nor demoted. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `email_taken`: Another user has this e-mail address. `username_taken`: Another user has this user name. `last_admin`: The last admin can be neither deleted nor demoted. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -21330,7 +21333,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `last_admin`: The last admin can be neither deleted nor demoted. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `last_admin`: The last admin can be neither deleted nor demoted. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -21608,7 +21611,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `webhook_url_taken`: Another webhook has this url: change that one. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `webhook_url_taken`: Another webhook has this url: change that one. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -22011,7 +22014,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `webhook_url_taken`: Another webhook has this url: change that one. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `webhook_url_taken`: Another webhook has this url: change that one. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -22508,7 +22511,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `delivery_pending`: The delivery has not ended. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `delivery_pending`: The delivery has not ended. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -22641,7 +22644,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `superseded`: A newer request of the same user has replaced this one. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `superseded`: A newer request of the same user has replaced this one. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -22901,7 +22904,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `delivery_pending`: The delivery has not ended. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `delivery_pending`: The delivery has not ended. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -23051,7 +23054,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `replay_running`: Past events are being delivered already: try again when they are. `webhook_disabled`: The webhook is disabled: enable it first. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `replay_running`: Past events are being delivered already: try again when they are. `webhook_disabled`: The webhook is disabled: enable it first. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -23202,7 +23205,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `webhook_url_taken`: Another webhook has this url: change that one. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `webhook_url_taken`: Another webhook has this url: change that one. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -23361,7 +23364,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -23493,7 +23496,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `webhook_disabled`: The webhook is disabled: enable it first. `concurrent_changes`: Others change the same resource at this moment: send the request again. */
+            /** @description `webhook_disabled`: The webhook is disabled: enable it first. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;

@@ -7,7 +7,7 @@ mod log_entry;
 
 pub use channel::{
     CHANNEL_CLAIM, Channel, ChannelChanges, ChannelCommand, ChannelEvent, ChannelSpec, ChannelType, Labels,
-    MAX_DESCRIPTION, MAX_LABELS, NewChannel, is_label_key, label_fault,
+    MAX_LABELS, NewChannel, is_label_key, label_fault,
 };
 pub use dashboard::{
     Dashboard, DashboardCommand, DashboardEvent, NewDashboard, PlacedWidget, WidgetChanges, WidgetSpec,
@@ -18,7 +18,7 @@ pub use log_entry::{LogEntry, LogEntryCommand, LogEntryEvent, LogStatus, LogType
 
 /// The limits that the rules below keep, for those who describe or check them elsewhere.
 pub mod limits {
-    pub use super::channel::MAX_TEXT as CHANNEL_TEXT;
+    pub use super::channel::{MAX_DESCRIPTION as CHANNEL_DESCRIPTION, MAX_TEXT as CHANNEL_TEXT};
     pub use super::dashboard::limits::*;
     pub use super::experiment::MAX_NAME as EXPERIMENT_NAME;
     pub use super::log_entry::{MAX_CONTENT as LOG_CONTENT, MAX_SOURCE as LOG_SOURCE};

@@ -41,6 +41,7 @@ pub(crate) struct EventOut {
     /// Upper bound for displays and sliders.
     max_value: Option<f64>,
     /// Up to 20 pairs, which lists can be filtered by.
+    #[schema(value_type = BTreeMap<String, String>)]
     labels: Labels,
     description: Option<String>,
     /// Who made it.
@@ -63,6 +64,7 @@ pub(crate) struct EventIn {
     #[schema(value_type = Option<f64>)]
     max_value: Option<Numeric<f64>>,
     /// Up to 20 pairs: keys of up to 64 letters, digits and `_` with no digit first, values of up to 255 characters.
+    #[schema(value_type = Option<BTreeMap<String, String>>)]
     labels: Option<Labels>,
     /// Up to 2,000 characters.
     description: Option<String>,
@@ -88,7 +90,7 @@ pub(crate) struct EventChangesIn {
     max_value: Option<Option<Numeric<f64>>>,
     /// All labels that it has from now on.
     #[serde(default, deserialize_with = "present")]
-    #[schema(value_type = Option<Labels>)]
+    #[schema(value_type = Option<BTreeMap<String, String>>)]
     labels: Option<Option<Labels>>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]

@@ -11,6 +11,10 @@ const MALFORMED: Cause = ("malformed", "The request cannot be parsed: correct it
 const INVALID: Cause = ("invalid_field", "A value breaks a rule; the message names the field.");
 const KEY_REUSED: Cause =
     ("idempotency_key_reused", "The Idempotency-Key was used for another request: use a new one.");
+const UNREADABLE: Cause = (
+    "unreadable_history",
+    "An event of the resource cannot be read by this version of the service: its health names the resource.",
+);
 const CONCURRENT: Cause =
     ("concurrent_changes", "Others change the same resource at this moment: send the request again.");
 const UNDER_WAY: Cause =
@@ -248,10 +252,6 @@ fn conflicts(id: &str) -> Vec<Cause> {
             TRANSITION,
         ],
         "create_plugin_instance" | "update_plugin_instance" => vec![INSTANCE_TAKEN],
-        "delete_plugin_instance" => vec![(
-            "unreadable_history",
-            "An event of the instance cannot be read by this version of the service, so that it is not known what it created.",
-        )],
         "upload_plugin_package" => vec![
             ("package_installed", "A package with this name is installed: uninstall it first."),
             (
@@ -282,7 +282,7 @@ fn conflicts(id: &str) -> Vec<Cause> {
         "test_webhook" => vec![("webhook_disabled", "The webhook is disabled: enable it first.")],
         _ => Vec::new(),
     };
-    causes.push(CONCURRENT);
+    causes.extend([CONCURRENT, UNREADABLE]);
     causes
 }
 

@@ -46,6 +46,7 @@ fn requests() -> Vec<(&'static str, &'static str, Limit)> {
         ("Datapoint", "event_public_id", Text(1, sensors::MAX_EVENT_ID)),
         ("Document", "language", Text(2, 3)),
         ("Event", "name", Text(1, monitoring::limits::CHANNEL_TEXT)),
+        ("Event", "description", Text(0, monitoring::limits::CHANNEL_DESCRIPTION)),
         ("Event", "unit", Text(0, monitoring::limits::CHANNEL_TEXT)),
         ("Experiment", "name", Text(1, monitoring::limits::EXPERIMENT_NAME)),
         ("ExtractionJob", "language", Text(2, 3)),

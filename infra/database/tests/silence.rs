@@ -168,3 +168,15 @@ async fn statements_are_limited_by_class() {
     let (limit, _): (String, String) = sqlx::query_as(shown).fetch_one(&pool).await.unwrap();
     assert_eq!(limit, "10s");
 }
+
+#[tokio::test]
+async fn the_server_notices_silent_clients_of_every_class() {
+    let url = fresh_database().await;
+    for class in [Class::Interactive, Class::Background, Class::Export, Class::Maintenance] {
+        let pool = connect_as(&url, 1, class).await.unwrap();
+        let settings = "SELECT current_setting('tcp_keepalives_idle')::int, current_setting('tcp_keepalives_interval')::int,
+                               current_setting('tcp_keepalives_count')::int, current_setting('tcp_user_timeout')";
+        let found: (i32, i32, i32, String) = sqlx::query_as(settings).fetch_one(&pool).await.unwrap();
+        assert_eq!(found, (5, 2, 3, "10s".to_owned()), "{class:?}");
+    }
+}

@@ -59,7 +59,7 @@ fn check_described(answer: &Answer, operation: &Value, name: &str, place: &str) 
     let given = given.split(';').next().unwrap_or_default();
     let media =
         content.get(given).unwrap_or_else(|| panic!("the media type {given} is not described: {place}"));
-    if given.ends_with("json") {
+    if given == "application/json" || given.ends_with("+json") {
         let body: Value = serde_json::from_slice(&answer.body).expect(place);
         validate(&format!("{name} {}", answer.status), &media["schema"], &body, place);
     }

@@ -14,7 +14,7 @@ use crate::{
 /// An agent as its presence was last noted. The presence is kept by the gateways beside the log.
 const AGENTS: &str = "SELECT a.id, a.number, a.name, a.agent_type, a.description, a.status, a.version_text, a.hostname, a.system,
        a.ip_address, a.capabilities, a.transport_mode, a.session, a.connected_at,
-       greatest(a.last_seen, p.last_seen) AS last_seen, a.warning, a.version, a.created_at, a.updated_at";
+       greatest(a.last_seen, p.last_seen) AS last_seen, a.away_since, a.warning, a.version, a.created_at, a.updated_at";
 const FROM_AGENTS: &str =
     " FROM read.agents a LEFT JOIN ops.agent_presence p ON p.agent_id = a.id AND p.session = a.session";
 

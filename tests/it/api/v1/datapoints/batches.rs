@@ -1,6 +1,10 @@
+use bytes::Bytes;
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
+use signalbox_domain::kernel::ErrorKind;
+use signalbox_messaging::{Bus, IngestMessage};
+use uuid::Uuid;
 
 use super::{DATAPOINTS, event, events, listed, value};
 use crate::harness::{Client, World};
@@ -120,4 +124,28 @@ async fn batches_at_once_over_two_gateways_lose_and_double_nothing() {
         .unwrap();
     assert!(positions < 60, "{positions} commits for 60 batches");
     world.finish().await;
+}
+
+#[tokio::test]
+async fn a_block_that_cannot_be_read_is_not_appended() {
+    let world = World::start().await;
+    let event = event(&world, "pressure").await;
+    post(&world.admin, vec![value(&event, 1.0)]).await;
+    let rows = async || {
+        let counted = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM datapoint_log");
+        counted.fetch_one(&world.servers.pool).await.unwrap()
+    };
+    let before = rows().await;
+    let bus = Bus::connect(world.config.nats.url.expose()).await.unwrap();
+    let broken = IngestMessage {
+        batch_id: Uuid::from_u128(1),
+        points: 3,
+        block: Bytes::from_static(b"\xff\xff of an unknown encoding"),
+    };
+    let refused = bus.ingest(&broken).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Unavailable);
+    assert_eq!(rows().await, before);
+    // The channel's values are whole, and others are taken.
+    post(&world.admin, vec![value(&event, 2.0)]).await;
+    assert_eq!(listed(&world.admin, "").await.1, 2);
 }
