@@ -34,7 +34,7 @@ use crate::{
 
 const DESCRIPTION: &str = "/api/openapi.json";
 /// Types of bodies that consist of bytes alone.
-const BYTES: [&str; 2] = ["application/octet-stream", "application/x-tar"];
+const BYTES: [&str; 3] = ["application/octet-stream", "application/x-protobuf", "application/x-tar"];
 
 /// What the description says of the whole.
 #[derive(OpenApi)]

@@ -97,7 +97,7 @@ async fn bad_series_are_named_and_the_others_written() {
     let long = "x".repeat(256);
     for (bad, reason) in [
         (series(&[("job", "a")], &[(1.0, 1)]), "it has no label __name__"),
-        (series(&[("__name__", "a"), ("x", &long)], &[(1.0, 1)]), "labels must have values"),
+        (series(&[("__name__", "a"), ("x", long.as_str())], &[(1.0, 1)]), "labels must have values"),
         (series(&[("__name__", "a")], &[(1.0, far)]), "timestamp is more than 10 minutes"),
         (series(&[("__name__", "a")], &[(1.0, -1)]), "timestamp is before 1970"),
     ] {

@@ -34,7 +34,7 @@ const EXEMPLARS: HeaderName = HeaderName::from_static("x-prometheus-remote-write
 /// Write values as Prometheus does by remote write, 1.0 or 2.0: a message of Protocol Buffers, compressed by snappy. Native histograms
 /// and exemplars are not taken.
 #[utoipa::path(post, path = "/api/v1/prometheus/write", tag = "prometheus", security(("jwt" = [])), operation_id = "prometheus_write",
-    request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "`prometheus.WriteRequest` or `io.prometheus.write.v2.Request`, of type `application/x-protobuf`, compressed by snappy."),
+    request_body(content = Vec<u8>, content_type = "application/x-protobuf", description = "`prometheus.WriteRequest` or `io.prometheus.write.v2.Request`, compressed by snappy."),
     responses((status = 204), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 415, body = ProblemOut)))]
 pub(super) async fn write(
     State(state): State<AppState>,
