@@ -1,7 +1,7 @@
 """Measures extraction beside its peers: the same files, the same machine, the same run.
 
     make bench-extraction
-    python3 benches/documents/bench.py PROGRAM FOLDER [digital|markdown|ocr|structure|overhead|bombs …]
+    python3 benches/documents/bench.py PROGRAM FOLDER [digital|markdown|ocr|structure|overhead|bombs|others …]
 
 PROGRAM is `signalbox`, FOLDER is where the material is made and kept. Prints a table of figures with their ratios, and
 ends with 1 when one of them misses its mark.
@@ -18,6 +18,7 @@ import threading
 import time
 
 import bombs as hostile
+import others
 import pdfs
 import score
 import truth
@@ -30,7 +31,8 @@ FAILED = []
 
 def main():
     program, folder = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
-    parts = {"digital": digital, "markdown": markdown, "ocr": ocr, "structure": structure, "overhead": overhead, "bombs": bombs}
+    parts = {"digital": digital, "markdown": markdown, "ocr": ocr, "structure": structure, "overhead": overhead, "bombs": bombs,
+             "others": documents_of_others}
     material = Material(folder)
     for name in sys.argv[3:] or parts:
         parts[name](program, material)
@@ -309,6 +311,21 @@ def bombs(program, material):
         report(f"one page beside hostile documents, {name}", 1000 * during, "ms", "alone", 1000 * before,
              most=1.5 if name == "p50" else None)
     report("highest address space of a parser", max(peaks.values()), "MiB", most=2048)
+
+
+def documents_of_others(program, material):
+    """Documents made by others (corpus.tsv). WORKING_SET=1 prints the documents of the working set that lack most words."""
+    show = os.environ.get("WORKING_SET") == "1"
+    figures, wrong, count = others.read_all(program, material.folder.parent, CORES, show)
+    for set_, least in (("working", {}), ("judging", {"words": 0.985, "threes": 0.96})):
+        for unit, name in (("words", "words"), ("threes", "sequences of three words")):
+            own = figures[set_].share(unit, "own")
+            report(f"agreed {name}, {set_} set", own, "", least=least.get(unit))
+            for peer in others.PEERS:
+                report(f"  the same of {peer}", figures[set_].share(unit, peer), "")
+    for reason, names in sorted(wrong.items()):
+        print(f"    {reason}: " + "; ".join(names[:20]), flush=True)
+    report(f"documents of {count} that failed or are empty", sum(map(len, wrong.values())), "", most=0)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-//! Commands for rules, reported readings, webhooks, deliveries and the system's health.
+//! Commands for rules, alarms, reported readings, webhooks, deliveries and the system's health.
 
 use signalbox_datapoint_log::head;
 use signalbox_domain::{
-    automation::{DeliveryBatch, Health, NewRule, ReportedReading, Rule, RuleCommand, Webhook},
+    automation::{Alarm, DeliveryBatch, Health, NewRule, ReportedReading, Rule, RuleCommand, Webhook},
     kernel::Decider,
 };
 use signalbox_messaging::{CommandMessage, CommandReply};
@@ -22,6 +22,10 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
                 *after = head(&handler.pool).await.map_err(|error| unavailable(&error))?.position;
             }
             Ok(handler.run::<Rule>(message, command).await)
+        }
+        Alarm::TYPE => {
+            let command = parse::<Alarm>(&message.command)?;
+            Ok(handler.run::<Alarm>(message, command).await)
         }
         ReportedReading::TYPE => {
             let command = parse::<ReportedReading>(&message.command)?;
@@ -49,6 +53,6 @@ fn place(command: &mut RuleCommand) -> Option<&mut i64> {
         RuleCommand::Create(NewRule { after, .. })
         | RuleCommand::Change { after, .. }
         | RuleCommand::Delete { after } => Some(after),
-        RuleCommand::Judge { .. } => None,
+        RuleCommand::Judge { .. } | RuleCommand::Act { .. } | RuleCommand::Silence(_) => None,
     }
 }

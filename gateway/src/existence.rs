@@ -26,10 +26,12 @@ pub(crate) fn judged<D: Decider>(
 
 /// Commands that make an example of each kind.
 pub(crate) mod examples {
+    use chrono::DateTime;
     use signalbox_domain::{
         automation::{
-            Condition, EventType, NewRule, NewWebhook, Operator, RetryPolicy, RuleAction, RuleCommand,
-            RuleSpec, WebhookCommand, WebhookFilters, WebhookSpec,
+            AlarmCommand, AlarmReason, Condition, EventType, NewAlarm, NewRule, NewWebhook, Operator,
+            RetryPolicy, RuleAction, RuleCommand, RuleSpec, Severity, WebhookCommand, WebhookFilters,
+            WebhookSpec,
         },
         fleet::{Direction, InstanceSpec, MappingSpec, NewInstance, PluginInstanceCommand, PluginRef},
         identity::{NewUser, Role, UserCommand},
@@ -75,8 +77,25 @@ pub(crate) mod examples {
             action: RuleAction::Log,
             cooldown_seconds: 0,
             enabled: true,
+            alarm: None,
         };
         RuleCommand::Create(NewRule { owner: OWNER, spec, after: 0 })
+    }
+
+    pub(crate) fn alarm() -> AlarmCommand {
+        let alarm = NewAlarm {
+            rule_id: Uuid::nil(),
+            rule_name: text(),
+            channel_id: ChannelId(Uuid::nil()),
+            channel_name: text(),
+            reason: AlarmReason::Condition,
+            severity: Severity::Warning,
+            condition: Condition { operator: Operator::Gt, threshold: 0.0, threshold_high: None },
+            rate_window_seconds: None,
+            started_on: DateTime::UNIX_EPOCH,
+            value: None,
+        };
+        AlarmCommand::Record { alarm, marks: Vec::new() }
     }
 
     pub(crate) fn webhook() -> WebhookCommand {

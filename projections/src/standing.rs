@@ -17,11 +17,15 @@ const WORK: [(&str, &str); 5] = [
 ];
 
 /// Readers of the datapoint log, and their lag in points.
-const DATAPOINTS: [(&str, &str); 2] = [
+const DATAPOINTS: [(&str, &str); 3] = [
     ("series", "SELECT h.points - p.total FROM log_head h, series.progress p WHERE h.log = 'datapoints'"),
     (
         "rules",
         "SELECT h.points - (SELECT min(total) FROM ops.rule_shards) FROM log_head h WHERE h.log = 'datapoints'",
+    ),
+    (
+        "alarms",
+        "SELECT h.points - coalesce((SELECT total FROM ops.alarm_progress), 0) FROM log_head h WHERE h.log = 'datapoints'",
     ),
 ];
 
@@ -87,7 +91,8 @@ pub async fn log_lags(pool: &PgPool) -> Result<Vec<LogLag>, sqlx::Error> {
         sqlx::query_as("SELECT projection, position FROM read.checkpoints").fetch_all(pool).await?;
     let folds: Vec<(String, i64)> = sqlx::query_as(
         "SELECT 'fold.series.lag', total FROM series.progress
-          UNION ALL SELECT 'fold.rules.lag', min(total) FROM ops.rule_shards HAVING count(*) > 0",
+          UNION ALL SELECT 'fold.rules.lag', min(total) FROM ops.rule_shards HAVING count(*) > 0
+          UNION ALL SELECT 'fold.alarms.lag', total FROM ops.alarm_progress",
     )
     .fetch_all(pool)
     .await?;

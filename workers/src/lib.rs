@@ -5,6 +5,7 @@
 //! lease, except for workers that share their work; if two ever do the same, the aggregates accept only one.
 
 mod absence;
+mod alarms;
 mod checkpoint;
 mod cleanup;
 mod dispatch;
@@ -33,6 +34,7 @@ mod webhooks;
 mod worker;
 
 pub use absence::AbsenceReporter;
+pub use alarms::Alarms;
 pub use cleanup::{BlobSweep, Cleanup};
 pub use dispatch::Dispatcher;
 pub use error::WorkerError;

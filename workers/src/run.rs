@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    AbsenceReporter, BlobSweep, Cleanup, Context, DeliveryRemoval, Dispatcher, ExtractionCleanup,
+    AbsenceReporter, Alarms, BlobSweep, Cleanup, Context, DeliveryRemoval, Dispatcher, ExtractionCleanup,
     ExtractionRunner, FaultReporter, FirmwareRunner, HashChainWriter, HealthReporter, HealthWatch,
     Housekeeping, Indexer, PresenceSweep, Readings, Reconciler, Relay, Retention, RuleEvaluation, RuleLog,
     Scheduler, StagedSweep, StallSweep, TextSweep, WebhookDelivery, WebhookFanOut, WebhookReplay, Worker,
@@ -109,6 +109,7 @@ pub async fn run(context: Context, stop: CancellationToken) {
     workers.start(HashChainWriter);
     workers.start(Readings::default());
     workers.start(RuleLog);
+    workers.start(Alarms::default());
     workers.start_everywhere(Arc::new(RuleEvaluation::default()));
     workers.start(WebhookFanOut::default());
     if WebhookDelivery::is_shared(&context.config) {

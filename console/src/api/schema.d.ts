@@ -3332,6 +3332,8 @@ export interface components {
             max_file_size_mb: number;
             /** @description Types of documents that are read. */
             mime_types: string[];
+            /** @description Further ways: `docling` is JSON of DoclingDocument; `hocr` and `alto` have each line and word with its place. */
+            more_output_formats: components["schemas"]["OutputFormat"][];
             /** @description What is missing, and what to do about it. */
             notes: string[];
             /** @description `none` and those that work: `tesseract`, `google_vision`. */
@@ -3911,7 +3913,7 @@ export interface components {
          * @description How a text is written.
          * @enum {string}
          */
-        OutputFormat: "markdown" | "json" | "plaintext";
+        OutputFormat: "markdown" | "json" | "plaintext" | "docling" | "hocr" | "alto";
         /**
          * @description Policy when a job is due while its last transfer still runs.
          * @enum {string}
@@ -11780,7 +11782,7 @@ export interface operations {
     submit_document: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json` or `plaintext`. */
+                /** @description `markdown` if absent, `json`, `plaintext`, `docling`, `hocr` or `alto`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];
@@ -11914,7 +11916,7 @@ export interface operations {
     extract_document: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json` or `plaintext`. */
+                /** @description `markdown` if absent, `json`, `plaintext`, `docling`, `hocr` or `alto`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];
@@ -13414,7 +13416,7 @@ export interface operations {
     extract: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json` or `plaintext`. */
+                /** @description `markdown` if absent, `json`, `plaintext`, `docling`, `hocr` or `alto`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];
@@ -13570,7 +13572,7 @@ export interface operations {
     extract_raw: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json` or `plaintext`. */
+                /** @description `markdown` if absent, `json`, `plaintext`, `docling`, `hocr` or `alto`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];
@@ -13652,6 +13654,8 @@ export interface operations {
                      *     }
                      */
                     "application/json": unknown;
+                    "application/xhtml+xml": string;
+                    "application/xml": string;
                     "text/markdown": string;
                     "text/plain": string;
                 };
@@ -13771,6 +13775,11 @@ export interface operations {
                      *         "application/pdf",
                      *         "image/png",
                      *         "text/plain"
+                     *       ],
+                     *       "more_output_formats": [
+                     *         "docling",
+                     *         "hocr",
+                     *         "alto"
                      *       ],
                      *       "notes": [],
                      *       "ocr_engines": [
@@ -14085,7 +14094,7 @@ export interface operations {
     submit_extraction_job: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json` or `plaintext`. */
+                /** @description `markdown` if absent, `json`, `plaintext`, `docling`, `hocr` or `alto`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];
@@ -14218,7 +14227,7 @@ export interface operations {
     submit_extraction_jobs: {
         parameters: {
             query?: {
-                /** @description `markdown` if absent, `json` or `plaintext`. */
+                /** @description `markdown` if absent, `json`, `plaintext`, `docling`, `hocr` or `alto`. */
                 output_format?: components["schemas"]["OutputFormat"];
                 /** @description `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`. */
                 extraction_engine?: components["schemas"]["ExtractionEngine"];
@@ -14717,6 +14726,8 @@ export interface operations {
                      *     }
                      */
                     "application/json": unknown;
+                    "application/xhtml+xml": string;
+                    "application/xml": string;
                     "text/markdown": string;
                     "text/plain": string;
                 };

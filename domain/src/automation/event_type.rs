@@ -9,6 +9,15 @@ pub enum EventType {
     /// A rule fired.
     #[serde(rename = "sensor.threshold_exceeded")]
     SensorThresholdExceeded,
+    /// An alarm fires.
+    #[serde(rename = "alarm.firing")]
+    AlarmFiring,
+    /// An alarm that fired is cleared.
+    #[serde(rename = "alarm.cleared")]
+    AlarmCleared,
+    /// A user has seen an alarm.
+    #[serde(rename = "alarm.acknowledged")]
+    AlarmAcknowledged,
     /// An experiment began.
     #[serde(rename = "experiment.started")]
     ExperimentStarted,
@@ -52,9 +61,12 @@ pub enum EventType {
 
 impl EventType {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::SensorReading,
         Self::SensorThresholdExceeded,
+        Self::AlarmFiring,
+        Self::AlarmCleared,
+        Self::AlarmAcknowledged,
         Self::ExperimentStarted,
         Self::ExperimentStopped,
         Self::SystemHealthChanged,
@@ -84,6 +96,9 @@ impl EventType {
         match self {
             Self::SensorReading => "sensor.reading",
             Self::SensorThresholdExceeded => "sensor.threshold_exceeded",
+            Self::AlarmFiring => "alarm.firing",
+            Self::AlarmCleared => "alarm.cleared",
+            Self::AlarmAcknowledged => "alarm.acknowledged",
             Self::ExperimentStarted => "experiment.started",
             Self::ExperimentStopped => "experiment.stopped",
             Self::SystemHealthChanged => "system.health_changed",

@@ -1,5 +1,6 @@
 //! Rules that watch the values of channels, and webhooks that publish events to subscribers.
 
+mod alarm;
 mod delivery;
 mod event_type;
 mod health;
@@ -9,6 +10,11 @@ mod reported;
 mod rule;
 mod webhook;
 
+pub use alarm::{
+    Acknowledged, Alarm, AlarmChanges, AlarmCommand, AlarmEvent, AlarmJudge, AlarmMark, AlarmMemory,
+    AlarmReason, AlarmSpec, AlarmState, AlarmStep, AlarmTerms, JudgedValue, NewAlarm, OpenAlarm, Severity,
+    StepKind, WINDOW_VALUES,
+};
 pub use delivery::{
     AttemptResult, Begun, CLAIM_SECONDS, CallbackDelivery, DeliveryBatch, DeliveryBatchCommand,
     DeliveryBatchEvent, Ended, MAX_ATTEMPTS, MAX_POSTPONED, MAX_POSTPONEMENT, NewDelivery, Requeued,
@@ -20,8 +26,8 @@ pub use reading::{DatapointPlace, Reading};
 pub use report_window::ReportWindow;
 pub use reported::{REPORT_INTERVAL, ReadingCommand, ReadingEvent, ReportedReading};
 pub use rule::{
-    ActionType, Condition, Firing, History, Judge, NewRule, Operator, Phase, Rule, RuleAction, RuleChanges,
-    RuleCommand, RuleEvent, RuleSpec,
+    ActionType, Condition, FiredAlarm, Firing, History, Judge, NewRule, Operator, Phase, Rule, RuleAction,
+    RuleChanges, RuleCommand, RuleEvent, RuleSpec, Silence,
 };
 pub use webhook::{
     EventSubject, KeyChange, NewWebhook, PreviousKeys, Replay, SecretChange, SigningKey, Webhook,
@@ -30,6 +36,7 @@ pub use webhook::{
 
 /// The limits that the rules below keep, for those who describe or check them elsewhere.
 pub mod limits {
+    pub use super::alarm::limits::*;
     pub use super::delivery::MAX_ATTEMPTS as DELIVERY_ATTEMPTS;
     pub use super::rule::limits::*;
     pub use super::webhook::MAX_FILTERED;

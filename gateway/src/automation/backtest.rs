@@ -20,7 +20,10 @@ use signalbox_projections::monitoring::{
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
-use super::rules::{RuleIn, find};
+use super::{
+    alarm_backtest::{self, BacktestIntervalOut, Tested},
+    rules::{RuleIn, find},
+};
 use crate::{
     auth::Admin,
     extract::{JsonBody, Text},
@@ -67,19 +70,25 @@ pub(crate) struct BacktestOut {
     datapoints: usize,
     /// How often it would have fired.
     total: usize,
-    /// The first 1,000 firings, in the order in which the datapoints arrived.
+    /// The first 1,000 firings, in the order in which the datapoints arrived; of an alarm rule in the order of time.
     firings: Vec<BacktestFiringOut>,
+    /// For an alarm rule only: the first 1,000 intervals in which an alarm would have been pending or firing, by the clock of
+    /// the event. Its datapoints are judged in the order of measurement, of equal times the one recorded last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    intervals: Option<Vec<BacktestIntervalOut>>,
 }
 
 /// A firing that would have been.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct BacktestFiringOut {
-    datapoint_public_id: String,
-    value: f64,
-    /// When the value was measured.
-    time: DateTime<Utc>,
-    /// When the datapoint arrived, which is what the cooldown counts from.
-    received: DateTime<Utc>,
+    pub(super) datapoint_public_id: String,
+    pub(super) value: f64,
+    /// When the value was measured; of an alarm rule, when an alarm would have fired.
+    pub(super) time: DateTime<Utc>,
+    /// When the datapoint arrived, which is what the cooldown counts from; of an alarm rule, that time of firing on the clock of
+    /// the service.
+    pub(super) received: DateTime<Utc>,
 }
 
 /// Show when the rule as it is now, enabled, would have fired on recorded datapoints of its event. `from`, `to` and `time` are
@@ -153,16 +162,25 @@ async fn test(state: &Gateway, spec: RuleSpec, window: &BacktestIn) -> Result<Ba
     };
     let too_many = || Problem::field("from", format!("and to span more than {MAX_POINTS} datapoints"));
     let points = points.ok_or_else(too_many)?;
-    judge(state, spec, &points).await
+    let spec = RuleSpec { enabled: true, ..spec };
+    match spec.alarm_terms() {
+        Some(terms) => {
+            let count = points.len();
+            let tested =
+                alarm_backtest::judge(state, (&spec, terms), points, (window.from, window.to)).await?;
+            let Tested { total, firings, intervals } = tested;
+            Ok(BacktestOut { datapoints: count, total, firings, intervals: Some(intervals) })
+        }
+        None => judge(state, &spec, &points).await,
+    }
 }
 
-async fn judge(state: &Gateway, spec: RuleSpec, points: &[Datapoint]) -> Result<BacktestOut, Problem> {
-    let spec = RuleSpec { enabled: true, ..spec };
+async fn judge(state: &Gateway, spec: &RuleSpec, points: &[Datapoint]) -> Result<BacktestOut, Problem> {
     // When a point came in is asked for only where it matters.
     let matters: Vec<_> = points.iter().filter(|point| spec.condition.holds(point.point.value)).collect();
     let places: Vec<_> = matters.iter().map(|point| (point.point.position, point.day)).collect();
     let times: HashMap<i64, DateTime<Utc>> = recorded_times(&state.pool, &places).await?;
-    let mut judge = Judge::new(&spec, &[], History::default());
+    let mut judge = Judge::new(spec, &[], History::default());
     let (mut total, mut firings) = (0, Vec::new());
     for point in matters {
         let (place, value) = (point.place(), point.point.value);
@@ -177,5 +195,5 @@ async fn judge(state: &Gateway, spec: RuleSpec, points: &[Datapoint]) -> Result<
             }
         }
     }
-    Ok(BacktestOut { datapoints: points.len(), total, firings })
+    Ok(BacktestOut { datapoints: points.len(), total, firings, intervals: None })
 }

@@ -3,7 +3,7 @@
 use axum::Json;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use signalbox_domain::automation::{EventType, Operator};
+use signalbox_domain::automation::{AlarmReason, EventType, Operator, Severity};
 use signalbox_projections::automation::outgoing::example;
 use utoipa::ToSchema;
 
@@ -59,6 +59,9 @@ fn description(event_type: EventType) -> &'static str {
             "A value arrived on a channel: the first at once, then the newest every 5 s."
         }
         EventType::SensorThresholdExceeded => "A rule with this webhook event fired.",
+        EventType::AlarmFiring => "An alarm fires, or still does when the silence of its rule has ended.",
+        EventType::AlarmCleared => "An alarm whose firing was published is cleared.",
+        EventType::AlarmAcknowledged => "A user has acknowledged an alarm whose firing was published.",
         EventType::ExperimentStarted => "An experiment was started.",
         EventType::ExperimentStopped => "An experiment was stopped.",
         EventType::SystemHealthChanged => "The service has been worse, or better again, for 5 s.",
@@ -84,6 +87,7 @@ fn description(event_type: EventType) -> &'static str {
 fn filters(event_type: EventType) -> &'static [&'static str] {
     match event_type {
         EventType::TransferCompleted | EventType::TransferFailed | EventType::TransferCancelled => &["jobs"],
+        EventType::AlarmFiring | EventType::AlarmCleared | EventType::AlarmAcknowledged => &["channels"],
         event_type if EventType::OF_RULES.contains(&event_type) => &["channels"],
         _ => &[],
     }
@@ -115,6 +119,8 @@ fn fields(event_type: EventType) -> Vec<(&'static str, Value)> {
     match event_type {
         EventType::SensorReading => sensor(),
         EventType::SensorThresholdExceeded => firing(),
+        EventType::AlarmFiring | EventType::AlarmAcknowledged => alarm("firing"),
+        EventType::AlarmCleared => alarm("cleared"),
         EventType::ExperimentStarted | EventType::ExperimentStopped => {
             vec![("experiment_name", text()), ("experiment_id", uuid())]
         }
@@ -164,16 +170,45 @@ fn sensor() -> Vec<(&'static str, Value)> {
 }
 
 fn firing() -> Vec<(&'static str, Value)> {
-    use Operator::{Between, Eq, Gt, Gte, Lt, Lte, NotBetween};
-    let operators = [Gt, Lt, Gte, Lte, Eq, Between, NotBetween].map(Operator::as_str);
     let mut fields = sensor();
     fields.extend([
         ("rule", text()),
-        ("operator", one_of(&operators)),
+        ("operator", operator()),
         ("threshold", json!({"type": "number"})),
         ("threshold_high", or_null(json!({"type": "number"}))),
     ]);
     fields
+}
+
+fn alarm(state: &str) -> Vec<(&'static str, Value)> {
+    let number = || json!({"type": "number"});
+    let clock = "By the clock of the channel: the time of its newest value, and what has passed since.";
+    let newest = "The newest value that was judged; null when there was none.";
+    vec![
+        ("alarm_id", uuid()),
+        ("state", one_of(&[state])),
+        ("reason", one_of(&AlarmReason::ALL.map(AlarmReason::as_str))),
+        ("severity", one_of(&Severity::ALL.map(Severity::as_str))),
+        ("sensor", text()),
+        ("sensor_id", uuid()),
+        ("value", described(or_null(number()), newest)),
+        ("rule", text()),
+        ("rule_id", uuid()),
+        ("operator", operator()),
+        ("threshold", number()),
+        ("threshold_high", or_null(number())),
+        ("rate_window_seconds", or_null(count())),
+        ("started_on", described(time(), clock)),
+        ("fired_on", or_null(time())),
+        ("cleared_on", or_null(time())),
+        ("acknowledged_by", described(or_null(uuid()), "The user, in alarm.acknowledged.")),
+        ("comment", or_null(text())),
+    ]
+}
+
+fn operator() -> Value {
+    use Operator::{Between, Eq, Gt, Gte, Lt, Lte, NotBetween};
+    one_of(&[Gt, Lt, Gte, Lte, Eq, Between, NotBetween].map(Operator::as_str))
 }
 
 fn document(status: &str) -> Vec<(&'static str, Value)> {

@@ -1,5 +1,7 @@
-//! Rules that watch the values of channels, webhooks and their deliveries.
+//! Rules that watch the values of channels, their alarms, webhooks and their deliveries.
 
+mod alarm_backtest;
+mod alarms;
 mod backtest;
 mod deliveries;
 mod event_types;
@@ -18,6 +20,7 @@ use crate::{policy::Policy, routes::Routes};
 /// Limits that the description of the interface shows.
 pub(crate) mod limits {
     pub(crate) use super::{
+        alarm_backtest::MAX_INTERVALS,
         backtest::MAX_FIRINGS,
         webhook_keys::{MAX_KEEP_SECONDS, MAX_SECRET},
         webhook_trials::SHOWN,
@@ -30,6 +33,11 @@ pub(crate) fn routes() -> Routes {
     Routes::new(Policy::PROBLEMS)
         .routes(routes!(rules::list, rules::create))
         .routes(routes!(rules::get, rules::update, rules::delete))
+        .routes(routes!(alarms::silence))
+        .routes(routes!(alarms::list))
+        .routes(routes!(alarms::get))
+        .routes(routes!(alarms::acknowledge))
+        .routes(routes!(alarms::unacknowledge))
         .routes(routes!(rule_history::history))
         .routes(routes!(rule_history::restore))
         .with(READ, routes!(backtest::backtest))

@@ -1,7 +1,7 @@
 //! How a rule came to be what it is, and its way back.
 
 use axum::{Json, extract::State, response::Response};
-use signalbox_domain::automation::{Rule, RuleChanges, RuleCommand, RuleSpec};
+use signalbox_domain::automation::{AlarmChanges, Rule, RuleChanges, RuleCommand, RuleSpec};
 use signalbox_projections::{
     automation::RuleRow,
     register::{self, Resource},
@@ -18,8 +18,8 @@ use crate::{
     state::AppState,
 };
 
-/// Fields that change without a user.
-const BY_ITSELF: [&str; 2] = ["last_triggered_at", "updated_on"];
+/// Fields that change without a version.
+const BY_ITSELF: [&str; 4] = ["last_triggered_at", "silence_comment", "silenced_until", "updated_on"];
 
 /// The versions of a rule, newest first, each with what is different from the one before. Firings are not among them.
 #[utoipa::path(get, path = "/api/v1/rules/{id}/history", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,), EnvelopeParams, Sort<VersionOut>), operation_id = "rule_history",
@@ -52,14 +52,14 @@ pub(crate) async fn restore(
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
-    JsonBody(RestoreIn { version: wanted }): JsonBody<RestoreIn>,
+    JsonBody(RestoreIn { version: target }): JsonBody<RestoreIn>,
 ) -> Result<Response, Problem> {
     let key = find(&state, &id).await?.id;
-    let then: RuleRow = earlier(&state, "Rule", key, wanted).await?;
+    let then: RuleRow = earlier(&state, "Rule", key, target).await?;
     let spec = then.spec().ok_or_else(|| Problem::internal(&"a rule of words that are not known"))?;
     channel(&state, &spec.channel.to_string()).await?;
     let command = RuleCommand::Change { changes: all_of(spec), after: 0 };
-    let metadata = restoring(context.metadata(user.actor(), "restore rule"), wanted);
+    let metadata = restoring(context.metadata(user.actor(), "restore rule"), target);
     let written = state.write::<Rule>(key, version, &metadata, &command).await?;
     let row = find_at(&state, &id, written.unseen).await?;
     let version = row.version;
@@ -68,7 +68,7 @@ pub(crate) async fn restore(
 
 /// Changes that make `spec` out of any other.
 fn all_of(spec: RuleSpec) -> RuleChanges {
-    let RuleSpec { name, channel, condition, action, cooldown_seconds, enabled } = spec;
+    let RuleSpec { name, channel, condition, action, cooldown_seconds, enabled, alarm } = spec;
     RuleChanges {
         name: Some(name),
         channel: Some(channel),
@@ -79,5 +79,6 @@ fn all_of(spec: RuleSpec) -> RuleChanges {
         webhook_event_type: Some(action.event_type()),
         cooldown_seconds: Some(cooldown_seconds),
         enabled: Some(enabled),
+        alarm: AlarmChanges::all_of(alarm),
     }
 }

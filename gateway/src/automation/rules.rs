@@ -3,8 +3,8 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     automation::{
-        ActionType, Condition, EventType, NewRule, Operator, Rule, RuleAction, RuleChanges, RuleCommand,
-        RuleSpec,
+        ActionType, AlarmChanges, Condition, EventType, NewRule, Operator, Rule, RuleAction, RuleChanges,
+        RuleCommand, RuleSpec, Severity,
     },
     kernel::ChannelId,
 };
@@ -55,6 +55,25 @@ pub(crate) struct RuleOut {
     /// Least time between two firings.
     cooldown_seconds: i64,
     enabled: bool,
+    /// Whether its condition is a state: the action runs once when an alarm starts to fire, not on each value.
+    alarm: bool,
+    /// How long the condition holds before an alarm fires; null without an alarm, as the following.
+    for_seconds: Option<u32>,
+    /// How long the condition must not hold before a firing alarm is cleared.
+    keep_firing_seconds: Option<u32>,
+    /// Once firing, an alarm stays up to this value.
+    clear_threshold: Option<f64>,
+    /// An alarm fires when more than so long has passed since the last value.
+    no_data_seconds: Option<u32>,
+    /// The condition is on the slope per second of the values in this window.
+    rate_window_seconds: Option<u32>,
+    /// `info`, `warning` or `critical`.
+    #[schema(value_type = Option<crate::openapi::Severity>)]
+    severity: Option<&'static str>,
+    /// Webhooks of its alarms are held back until then; null when they are not.
+    silenced_until: Option<DateTime<Utc>>,
+    /// Why they are held back.
+    silence_comment: Option<String>,
     /// When the datapoint came in on which it fired last.
     last_triggered_at: Option<DateTime<Utc>>,
     /// Who made it.
@@ -90,11 +109,42 @@ pub(crate) struct RuleIn {
     cooldown_seconds: Option<Numeric<u32>>,
     /// True, if absent.
     enabled: Option<bool>,
+    /// Makes the condition a state, with the semantics of Prometheus' alerting rules. False if absent, unless one of the
+    /// following durations, windows or thresholds is given.
+    alarm: Option<bool>,
+    /// How long the condition holds before an alarm fires; 0 if absent.
+    #[schema(value_type = Option<u32>)]
+    for_seconds: Option<Numeric<u32>>,
+    /// How long the condition must not hold before a firing alarm is cleared; 0 if absent.
+    #[schema(value_type = Option<u32>)]
+    keep_firing_seconds: Option<Numeric<u32>>,
+    /// Once firing, an alarm stays while the value is not below it (`gt`, `gte`), or not above it (`lt`, `lte`).
+    #[schema(value_type = Option<f64>)]
+    clear_threshold: Option<Numeric<f64>>,
+    /// An alarm fires when more than so long has passed since the last value, or since the rule was made, enabled or changed.
+    #[schema(value_type = Option<u32>)]
+    no_data_seconds: Option<Numeric<u32>>,
+    /// The condition is on the least-squares slope per second of the values in this window, of which the newest 10,000 count. It
+    /// does not hold with fewer than two.
+    #[schema(value_type = Option<u32>)]
+    rate_window_seconds: Option<Numeric<u32>>,
+    /// Of its alarms: `info`, `warning` (if absent) or `critical`.
+    #[schema(value_type = Option<crate::openapi::Severity>)]
+    severity: Option<Severity>,
 }
 
 impl RuleIn {
     /// The rule that the body describes. Its own faults are reported before its event is looked up.
     pub(super) async fn specify(self, state: &Gateway) -> Result<RuleSpec, Problem> {
+        let alarm = AlarmChanges {
+            alarm: self.alarm,
+            for_seconds: self.for_seconds.map(|seconds| Some(seconds.get())),
+            keep_firing_seconds: self.keep_firing_seconds.map(|seconds| Some(seconds.get())),
+            clear_threshold: self.clear_threshold.map(|threshold| Some(threshold.get())),
+            no_data_seconds: self.no_data_seconds.map(|seconds| Some(seconds.get())),
+            rate_window_seconds: self.rate_window_seconds.map(|seconds| Some(seconds.get())),
+            severity: self.severity,
+        };
         let spec = RuleSpec {
             name: self.name,
             channel: ChannelId(Uuid::nil()),
@@ -106,13 +156,14 @@ impl RuleIn {
             action: RuleAction::of(self.action_type, self.webhook_event_type)?.permitted()?,
             cooldown_seconds: self.cooldown_seconds.map_or(DEFAULT_COOLDOWN, Numeric::get),
             enabled: self.enabled.unwrap_or(true),
+            alarm: alarm.apply(None)?,
         };
         let spec = spec.validate()?;
         Ok(RuleSpec { channel: channel(state, &self.event_public_id).await?, ..spec })
     }
 }
 
-/// Changes of a rule; absent fields stay as they are, null clears the upper bound and the event type.
+/// Changes of a rule; absent fields stay as they are, null clears the upper bound, the event type and settings of alarms.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct RuleChangesIn {
     #[serde(default, deserialize_with = "not_null")]
@@ -142,6 +193,27 @@ pub(crate) struct RuleChangesIn {
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
     enabled: Option<bool>,
+    /// False clears its alarms, and each value that matters fires the rule; true when one of the following is given.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
+    alarm: Option<bool>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    for_seconds: Option<Option<Numeric<u32>>>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    keep_firing_seconds: Option<Option<Numeric<u32>>>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<f64>)]
+    clear_threshold: Option<Option<Numeric<f64>>>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    no_data_seconds: Option<Option<Numeric<u32>>>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    rate_window_seconds: Option<Option<Numeric<u32>>>,
+    #[schema(value_type = Option<crate::openapi::Severity>)]
+    severity: Option<Severity>,
 }
 
 /// A created rule.
@@ -237,6 +309,7 @@ pub(crate) async fn update(
     JsonBody(changes): JsonBody<RuleChangesIn>,
 ) -> Result<Response, Problem> {
     let event = changes.event_public_id;
+    let number = |given: Option<Option<Numeric<u32>>>| given.map(|number| number.map(Numeric::get));
     let mut changes = RuleChanges {
         name: changes.name,
         channel: None,
@@ -247,6 +320,15 @@ pub(crate) async fn update(
         webhook_event_type: changes.webhook_event_type,
         cooldown_seconds: changes.cooldown_seconds.map(Numeric::get),
         enabled: changes.enabled,
+        alarm: AlarmChanges {
+            alarm: changes.alarm,
+            for_seconds: number(changes.for_seconds),
+            keep_firing_seconds: number(changes.keep_firing_seconds),
+            clear_threshold: changes.clear_threshold.map(|clear| clear.map(Numeric::get)),
+            no_data_seconds: number(changes.no_data_seconds),
+            rate_window_seconds: number(changes.rate_window_seconds),
+            severity: changes.severity,
+        },
     };
     let row = find(&state, &id).await.map_err(|missing| {
         let change = RuleCommand::Change { changes: changes.clone(), after: 0 };
@@ -318,6 +400,15 @@ impl From<RuleRow> for RuleOut {
             webhook_event_type: row.webhook_event_type,
             cooldown_seconds: row.cooldown_seconds,
             enabled: row.enabled,
+            alarm: row.alarm.is_some(),
+            for_seconds: row.alarm.map(|alarm| alarm.for_seconds),
+            keep_firing_seconds: row.alarm.map(|alarm| alarm.keep_firing_seconds),
+            clear_threshold: row.alarm.and_then(|alarm| alarm.clear_threshold),
+            no_data_seconds: row.alarm.and_then(|alarm| alarm.no_data_seconds),
+            rate_window_seconds: row.alarm.and_then(|alarm| alarm.rate_window_seconds),
+            severity: row.alarm.map(|alarm| alarm.severity.as_str()),
+            silenced_until: row.silenced_until,
+            silence_comment: row.silence_comment,
             last_triggered_at: row.last_triggered_at,
             user_public_id: row.owner_id.to_string(),
             created_on: row.created_at,

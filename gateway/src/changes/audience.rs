@@ -5,9 +5,10 @@ use uuid::Uuid;
 use crate::auth::CurrentUser;
 
 /// Types of resources that clients are notified of. The others, such as login sessions, are shown by no route.
-pub(crate) const TYPES: [&str; 17] = [
+pub(crate) const TYPES: [&str; 18] = [
     "agent",
     "agent_token",
+    "alarm",
     "api_token",
     "channel",
     "dashboard",
@@ -41,8 +42,8 @@ impl Audience {
         let owner = stream.owner.map(UserId);
         match (stream.aggregate_type.as_str(), owner) {
             (
-                "agent" | "agent_token" | "channel" | "experiment" | "log_entry" | "plugin_instance"
-                | "plugin_package",
+                "agent" | "agent_token" | "alarm" | "channel" | "experiment" | "log_entry"
+                | "plugin_instance" | "plugin_package",
                 _,
             ) => Self::Everyone,
             ("delivery" | "firmware" | "rule" | "webhook", _) => Self::Admins,
@@ -132,6 +133,7 @@ mod tests {
         let expected = [
             ("agent", [true, true, true]),
             ("agent_token", [true, true, true]),
+            ("alarm", [true, true, true]),
             ("api_token", [true, false, true]),
             ("channel", [true, true, true]),
             ("dashboard", [true, false, false]),

@@ -110,7 +110,8 @@ pub(super) async fn document(
 /// The text of a document alone.
 #[utoipa::path(post, path = "/api/v1/extract/raw", tag = "documents", security((), ("jwt" = [])), params(OptionsIn), operation_id = "extract_raw",
     request_body(content = DocumentIn, content_type = "multipart/form-data"),
-    responses((status = 200, content((String = "text/markdown"), (String = "text/plain"), (serde_json::Value = "application/json"))),
+    responses((status = 200, content((String = "text/markdown"), (String = "text/plain"), (serde_json::Value = "application/json"),
+        (String = "application/xhtml+xml"), (String = "application/xml"))),
         (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 413, body = ProblemOut),
         (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut),
         (status = 504, body = ProblemOut)))]
@@ -127,7 +128,9 @@ pub(super) async fn raw(
 pub(super) fn bare(format: OutputFormat, content: String) -> Response {
     let kind = match format {
         OutputFormat::Markdown => "text/markdown; charset=utf-8",
-        OutputFormat::Json => "application/json",
+        OutputFormat::Json | OutputFormat::Docling => "application/json",
+        OutputFormat::Hocr => "application/xhtml+xml",
+        OutputFormat::Alto => "application/xml",
         OutputFormat::Plaintext => "text/plain; charset=utf-8",
     };
     let mut response = content.into_response();

@@ -16,6 +16,9 @@ pub(super) struct FormatsOut {
     ocr_engines: Vec<String>,
     #[schema(value_type = Vec<crate::openapi::OutputFormat>)]
     output_formats: Vec<&'static str>,
+    /// Further ways: `docling` is JSON of DoclingDocument; `hocr` and `alto` have each line and word with its place.
+    #[schema(value_type = Vec<crate::openapi::OutputFormat>)]
+    more_output_formats: Vec<&'static str>,
     /// In units of 1,048,576 bytes.
     max_file_size_mb: u64,
     /// ISO 639-3 codes of the languages that can be recognised.
@@ -41,6 +44,7 @@ pub(super) async fn formats(State(state): State<AppState>) -> Json<FormatsOut> {
         extraction_engines: offer.engines.into_iter().map(str::to_owned).collect(),
         ocr_engines: offer.ocr_engines.into_iter().map(str::to_owned).collect(),
         output_formats: OutputFormat::ALL.map(OutputFormat::as_str).to_vec(),
+        more_output_formats: OutputFormat::MORE.map(OutputFormat::as_str).to_vec(),
         max_file_size_mb: state.config.extraction.max_file_bytes >> 20,
         languages: offer.languages,
         processors: offer.processors.into_iter().map(str::to_owned).collect(),

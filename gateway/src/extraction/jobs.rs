@@ -240,7 +240,8 @@ pub(super) async fn retry(
 
 /// The text of an extraction job alone.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/result", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,)), operation_id = "get_extraction_result",
-    responses((status = 200, content((String = "text/markdown"), (String = "text/plain"), (serde_json::Value = "application/json"))),
+    responses((status = 200, content((String = "text/markdown"), (String = "text/plain"), (serde_json::Value = "application/json"),
+        (String = "application/xhtml+xml"), (String = "application/xml"))),
         (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 409, body = ProblemOut)))]
 pub(super) async fn result(
     State(state): State<AppState>,

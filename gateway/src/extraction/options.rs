@@ -14,7 +14,7 @@ pub(super) type Pairs = Vec<(String, String)>;
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "describes the parameters; their values are read by name")]
 pub(super) struct OptionsIn {
-    /// `markdown` if absent, `json` or `plaintext`.
+    /// `markdown` if absent, `json`, `plaintext`, `docling`, `hocr` or `alto`.
     #[param(value_type = Option<crate::openapi::OutputFormat>)]
     output_format: Option<String>,
     /// `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`.
@@ -137,8 +137,9 @@ pub(super) fn read(query: &Pairs, form: &Pairs) -> Result<Options, Problem> {
     };
     let mut options = Options::default();
     if let Some(name) = one("output_format") {
-        options.output_format = OutputFormat::named(&name)
-            .ok_or_else(|| Problem::field("output_format", "must be one of markdown, json, plaintext"))?;
+        options.output_format = OutputFormat::named(&name).ok_or_else(|| {
+            Problem::field("output_format", "must be one of markdown, json, plaintext, docling, hocr, alto")
+        })?;
     }
     if let Some(name) = one("extraction_engine") {
         options.engine = Engine::named(&name).ok_or_else(|| {

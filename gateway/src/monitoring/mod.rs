@@ -22,6 +22,8 @@ mod series;
 mod sockets;
 mod widgets;
 
+pub(crate) use labels::LabelFilter;
+
 use axum::routing::get;
 use utoipa_axum::routes;
 

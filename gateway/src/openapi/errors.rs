@@ -187,6 +187,7 @@ fn missing(operation: &Operation<'_>) -> &'static str {
             "There is no such dashboard, no such widget on it, or no event that the widget names."
         }
         "logging" => "There is no log entry with this id.",
+        "alarms" => "There is no alarm with this id.",
         "rules" => "There is no rule, or no event, with this id.",
         "webhooks" => "There is no such webhook, or no such delivery of it.",
         "firmware" => "There is no firmware update with this id.",
@@ -265,6 +266,8 @@ fn conflicts(id: &str) -> Vec<Cause> {
             ("instance_full", "The instance has as many channels as it can have."),
         ],
         "create_rule" | "update_rule" | "restore_rule" => vec![RULE_TAKEN],
+        "acknowledge_alarm" => vec![("alarm_cleared", "The alarm has been cleared already.")],
+        "silence_rule" => vec![("rule_without_alarm", "The rule has no alarm: give it one first.")],
         "backtest_draft" | "backtest_rule" | "dry_run_webhook" => vec![SUPERSEDED],
         "create_api_token" | "create_token" => vec![SHOWN],
         "create_user" | "update_user" => vec![

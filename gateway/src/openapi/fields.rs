@@ -89,6 +89,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("reason", "Why the item was not accepted."),
     ("removable", "Whether it can be uninstalled."),
     ("retry", "How transfers of the job are retried."),
+    ("rule_public_id", "Id of the rule."),
     ("schedule", "Cron expression of six fields, seconds first; null without a schedule."),
     ("secret", "Signs deliveries, at most 255 characters; null when they are not signed."),
     ("sha256", "SHA-256 of the bytes, in hexadecimal."),

@@ -36,6 +36,7 @@ fn requests() -> Vec<(&'static str, &'static str, Limit)> {
     let place = || Number(0, monitoring::limits::WIDGET_PLACE.into());
     let size = || Number(1, monitoring::limits::WIDGET_SIZE.into());
     vec![
+        ("Acknowledge", "comment", Text(1, automation::limits::MAX_COMMENT)),
         ("Agent", "name", Text(1, transfer::limits::AGENT_NAME)),
         ("Agent", "description", Text(0, transfer::limits::MAX_DESCRIPTION)),
         ("ApiToken", "name", Text(1, identity::limits::TOKEN_NAME)),
@@ -94,10 +95,15 @@ fn requests() -> Vec<(&'static str, &'static str, Limit)> {
         ("Rule", "name", Text(1, automation::limits::RULE_NAME)),
         ("Rule", "event_public_id", Text(1, sensors::MAX_EVENT_ID)),
         ("Rule", "cooldown_seconds", Number(0, automation::limits::MAX_COOLDOWN.into())),
+        ("Rule", "for_seconds", Number(0, automation::limits::MAX_SECONDS.into())),
+        ("Rule", "keep_firing_seconds", Number(0, automation::limits::MAX_SECONDS.into())),
+        ("Rule", "no_data_seconds", Number(1, automation::limits::MAX_SECONDS.into())),
+        ("Rule", "rate_window_seconds", Number(1, automation::limits::MAX_RATE_WINDOW.into())),
         ("Series", "event_public_ids", items(&sensors::SERIES_EVENTS)),
         ("Series", "minutes", numbers(&sensors::SERIES_MINUTES)),
         ("Series", "max_points", numbers(&sensors::SERIES_POINTS)),
         ("Series", "step_seconds", numbers(&sensors::SERIES_STEPS)),
+        ("Silence", "comment", Text(1, automation::limits::MAX_COMMENT)),
         ("Token", "name", Text(1, transfer::limits::TOKEN_NAME)),
         ("Token", "description", Text(0, transfer::limits::MAX_DESCRIPTION)),
         ("Token", "agent_id", id()),
@@ -131,6 +137,7 @@ fn requests() -> Vec<(&'static str, &'static str, Limit)> {
 fn answers() -> Vec<(&'static str, &'static str, Limit)> {
     vec![
         ("Backtest", "firings", Items(0, rules::MAX_FIRINGS)),
+        ("Backtest", "intervals", Items(0, rules::MAX_INTERVALS)),
         ("DeliveryDetail", "attempt_log", Items(0, 30)),
         ("DryRun", "data", Items(0, rules::SHOWN)),
         ("Transfer", "files", Items(0, files::FILES_OF_ONE as usize)),

@@ -82,6 +82,12 @@ word_sets! {
     ExperimentStatus = ["running", "stopped"];
     /// How a value is compared with the thresholds of a rule.
     Operator = of::<automation::Operator>();
+    /// State of an alarm.
+    AlarmState = of::<automation::AlarmState>();
+    /// Cause of an alarm: the rule's condition, or the silence of its channel.
+    AlarmReason = of::<automation::AlarmReason>();
+    /// Severity of an alarm.
+    Severity = of::<automation::Severity>();
     /// Action of a rule when it fires.
     ActionType = of::<automation::ActionType>();
     /// Events that webhooks can subscribe to.

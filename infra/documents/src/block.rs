@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use signalbox_pdf::Area;
 
 /// A part of a document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -11,6 +12,42 @@ pub struct Block {
     /// Number of the page on which it starts, from 1; `None` for a document without pages.
     pub page: Option<usize>,
     pub content: Content,
+    /// Where it stands, in reading order; empty if that is not known.
+    pub places: Vec<BlockPlace>,
+}
+
+/// A part of a page that belongs to a block.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct BlockPlace {
+    /// From 1.
+    pub page: usize,
+    /// Left, top, right and bottom in points from the left upper corner of the page as a reader sees it.
+    pub bbox: [f64; 4],
+}
+
+impl BlockPlace {
+    /// In hundredths of a point: more digits mean nothing.
+    pub(crate) fn new(page: usize, area: &Area) -> Self {
+        let rounded = |points: f32| (f64::from(points) * 100.0).round() / 100.0;
+        Self { page, bbox: [area.left, area.top, area.right, area.bottom].map(rounded) }
+    }
+
+    /// Whether `next` follows below, in the same column.
+    fn continues(&self, next: &Self) -> bool {
+        let ([left, top, right, _], [next_left, next_top, next_right, _]) = (self.bbox, next.bbox);
+        self.page == next.page && top <= next_top && left < next_right && next_left < right
+    }
+
+    /// Adds `next` to `places`, as a part of the last one if it follows there.
+    pub(crate) fn add(places: &mut Vec<Self>, next: Self) {
+        match places.last_mut() {
+            Some(last) if last.continues(&next) => {
+                let ([left, top, right, bottom], also) = (last.bbox, next.bbox);
+                last.bbox = [left.min(also[0]), top.min(also[1]), right.max(also[2]), bottom.max(also[3])];
+            }
+            _ => places.push(next),
+        }
+    }
 }
 
 /// The content of a block.
@@ -79,12 +116,19 @@ pub struct ContentBlock {
     pub level: Option<u8>,
     /// `page`; `ordered` and `items` of a list; `rows` of a table.
     pub metadata: Map<String, Value>,
+    /// The page on which it starts, from 1.
+    pub page: Option<usize>,
+    /// Where on it: left, top, right and bottom in points from the left upper corner.
+    pub bbox: Option<[f64; 4]>,
+    /// All places of a block that stands in several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<BlockPlace>,
 }
 
 impl Block {
     /// A block without a page.
     pub fn new(content: Content) -> Self {
-        Self { page: None, content }
+        Self { page: None, content, places: Vec::new() }
     }
 
     /// The block as clients see it.
@@ -107,7 +151,15 @@ impl Block {
             }
             Content::ImageRef(_) => ("image_ref", None),
         };
-        ContentBlock { block_type: block_type.to_owned(), content: self.text(), level, metadata }
+        ContentBlock {
+            block_type: block_type.to_owned(),
+            content: self.text(),
+            level,
+            metadata,
+            page: self.page,
+            bbox: self.places.first().map(|place| place.bbox),
+            places: if self.places.len() > 1 { self.places.clone() } else { Vec::new() },
+        }
     }
 
     /// All its text.
@@ -130,5 +182,27 @@ impl Block {
             Content::List { items, .. } => items.iter_mut().for_each(|item| change(&mut item.text)),
             Content::Table(rows) => rows.iter_mut().flatten().for_each(change),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_one_column_are_one() {
+        let place = |page, left, top| {
+            BlockPlace::new(page, &Area { left, top, right: left + 200.0, bottom: top + 10.126 })
+        };
+        let mut places = Vec::new();
+        for (page, left, top) in [(1, 50.0, 700.0), (1, 62.0, 712.0), (1, 300.0, 80.0), (2, 50.0, 80.0)] {
+            BlockPlace::add(&mut places, place(page, left, top));
+        }
+        let block = Block { places, page: Some(1), ..Block::new(Content::Paragraph("x".to_owned())) };
+        let shown = serde_json::to_value(block.public()).unwrap();
+        assert_eq!((&shown["page"], &shown["bbox"]), (&json!(1), &json!([50.0, 700.0, 262.0, 722.13])));
+        let boxes: Vec<&Value> =
+            shown["places"].as_array().unwrap().iter().map(|place| &place["bbox"]).collect();
+        assert_eq!(boxes[1..], [&json!([300.0, 80.0, 500.0, 90.13]), &json!([50.0, 80.0, 250.0, 90.13])]);
     }
 }

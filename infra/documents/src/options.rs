@@ -13,6 +13,12 @@ pub enum OutputFormat {
     Json,
     /// Words alone.
     Plaintext,
+    /// JSON after the schema of DoclingDocument.
+    Docling,
+    /// HTML with the places of lines and words.
+    Hocr,
+    /// XML with the places of lines and words.
+    Alto,
 }
 
 /// The engine that reads the file.
@@ -85,8 +91,10 @@ impl Default for Options {
 }
 
 impl OutputFormat {
-    /// All of them.
+    /// The formats of the specification.
     pub const ALL: [Self; 3] = [Self::Markdown, Self::Json, Self::Plaintext];
+    /// Formats beyond it.
+    pub const MORE: [Self; 3] = [Self::Docling, Self::Hocr, Self::Alto];
 
     /// The word for it.
     pub fn as_str(self) -> &'static str {
@@ -94,12 +102,15 @@ impl OutputFormat {
             Self::Markdown => "markdown",
             Self::Json => "json",
             Self::Plaintext => "plaintext",
+            Self::Docling => "docling",
+            Self::Hocr => "hocr",
+            Self::Alto => "alto",
         }
     }
 
     /// The one called `word`.
     pub fn named(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.as_str() == word)
+        Self::ALL.into_iter().chain(Self::MORE).find(|known| known.as_str() == word)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     layout,
     ocr::{Admitted, Link, Recogniser, Recognition, Remote, Tesseract},
     options::{Engine, OcrEngine, Options, Processor},
-    write::{Document, PageNote},
+    write::{self, Document, PageNote},
 };
 
 /// The limits of one document.
@@ -193,12 +193,14 @@ fn has_unread_pages(reading: &Reading) -> bool {
 }
 
 /// Applies the processors and writes.
-fn finish(reading: Reading, options: &Options, mime_type: &str, engine: &str) -> Parsed {
+fn finish(mut reading: Reading, options: &Options, mime_type: &str, engine: &str) -> Parsed {
     let wants = |processor| options.processors.contains(&processor);
     let mut pages_ocred = Vec::new();
     let mut confidence = 1.0;
     let mut notes = Vec::new();
     let page_count;
+    let write_pages = write::of_pages(options.output_format);
+    let mut paged = String::new();
     let mut blocks = match reading.body {
         Body::Pages(pages) => {
             page_count = Some(pages.len());
@@ -213,6 +215,9 @@ fn finish(reading: Reading, options: &Options, mime_type: &str, engine: &str) ->
                 header: Vec::new(),
                 footer: Vec::new(),
             }));
+            if let Some(write_pages) = write_pages {
+                paged = write_pages(&layout::lined(pages.clone()));
+            }
             if wants(Processor::Structure) {
                 let layout = layout::analyse(pages);
                 for (note, (header, footer)) in notes.iter_mut().zip(layout.margins) {
@@ -226,6 +231,11 @@ fn finish(reading: Reading, options: &Options, mime_type: &str, engine: &str) ->
         Body::Blocks(blocks) => {
             let found = reading.metadata.get("page_count").and_then(Value::as_u64);
             page_count = found.and_then(|count| usize::try_from(count).ok());
+            if let Some(write_pages) = write_pages {
+                paged = write_pages(&[]);
+                let format = options.output_format.as_str();
+                reading.warnings.push(format!("{format} shows pages, and this type of document has none"));
+            }
             let is_structured = wants(Processor::Structure);
             if is_structured { blocks } else { blocks.into_iter().map(flat).collect() }
         }
@@ -235,7 +245,7 @@ fn finish(reading: Reading, options: &Options, mime_type: &str, engine: &str) ->
     }
     let applied = options.processors.iter().filter(|processor| **processor != Processor::Llm);
     let processors_applied = applied.map(|processor| processor.as_str().to_owned()).collect();
-    let document = Document { blocks, metadata: reading.metadata, pages: notes };
+    let document = Document { blocks, metadata: reading.metadata, pages: notes, paged };
     let waits = wants(Processor::Llm);
     // Tika knows what it read.
     let found = document.metadata.get("content_type").and_then(Value::as_str);
@@ -264,5 +274,5 @@ fn flat(block: Block) -> Block {
         Content::ImageRef(_) => String::new(),
         _ => block.text(),
     };
-    Block { page: block.page, content: Content::Paragraph(text) }
+    Block { content: Content::Paragraph(text), ..block }
 }

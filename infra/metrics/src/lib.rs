@@ -243,7 +243,7 @@ impl Metrics {
         );
         registry.register(
             "datapoint_lag",
-            "Datapoints by which a reader is behind their log: series for the read model, rules for their evaluation",
+            "Datapoints by which a reader is behind their log: series for the read model, rules and alarms for their evaluation",
             metrics.datapoint_lag.clone(),
         );
         registry.register(

@@ -14,11 +14,12 @@ use crate::{
 const RELAYED_LOG: &str = "EVENTS";
 
 /// Each statement gives one sentence for each thing left over in the database.
-const IN_DATABASE: [&str; 5] = [
+const IN_DATABASE: [&str; 6] = [
     "SELECT format('projection %s stands at %s, the log at %s', c.projection, c.position, h.position)
        FROM read.checkpoints c, log_head h WHERE h.log = 'events' AND c.position < h.position",
     "SELECT format('datapoints are folded to %s, their log stands at %s', p.position, h.position)
        FROM series.progress p, log_head h WHERE h.log = 'datapoints' AND p.position < h.position",
+    "SELECT format('a change of an alarm is not recorded: %s', note) FROM ops.alarm_outbox",
     "SELECT format('event %s is poisonous for projection %s: %s', position, projection, error)
        FROM read.poisonous_events",
     r"SELECT format('schema %s of a rebuild is there', nspname) FROM pg_namespace

@@ -3,8 +3,8 @@ use std::collections::HashSet;
 use async_trait::async_trait;
 use signalbox_domain::{
     automation::{
-        DeliveryBatch, DeliveryBatchEvent, Health, HealthEvent, ReadingEvent, ReportedReading, Rule,
-        RuleEvent, Webhook, WebhookEvent,
+        Alarm, AlarmEvent, DeliveryBatch, DeliveryBatchEvent, Health, HealthEvent, ReadingEvent,
+        ReportedReading, Rule, RuleEvent, Webhook, WebhookEvent,
     },
     kernel::Decider,
 };
@@ -13,6 +13,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{
+    alarms::{self, AlarmRow},
     deliveries::{self, Changed, DeliveryBatchRow, DeliveryRow, changed_deliveries, changed_webhook},
     failure_streaks::FailureStreaks,
     readings::{self, ReadingRow},
@@ -31,6 +32,7 @@ pub struct AutomationProjection;
 
 pub enum Event {
     Rule(RuleEvent),
+    Alarm(AlarmEvent),
     Reading(ReadingEvent),
     Webhook(WebhookEvent),
     DeliveryBatch(DeliveryBatchEvent),
@@ -42,6 +44,7 @@ pub enum Event {
 #[derive(Default)]
 pub struct AutomationRows {
     pub(super) rules: Table<RuleRow>,
+    pub(super) alarms: Table<AlarmRow>,
     readings: Table<ReadingRow>,
     pub(super) webhooks: Table<WebhookRow>,
     pub(super) deliveries: Table<DeliveryRow>,
@@ -55,6 +58,7 @@ impl Projection for AutomationProjection {
     const NAME: &'static str = "automation";
     const TABLES: &'static [&'static str] = &[
         "rules",
+        "alarms",
         "readings",
         "webhooks",
         "deliveries",
@@ -63,7 +67,7 @@ impl Projection for AutomationProjection {
         "webhook_spells",
     ];
     const AGGREGATES: &'static [&'static str] =
-        &[Rule::TYPE, ReportedReading::TYPE, Webhook::TYPE, DeliveryBatch::TYPE, Health::TYPE];
+        &[Rule::TYPE, Alarm::TYPE, ReportedReading::TYPE, Webhook::TYPE, DeliveryBatch::TYPE, Health::TYPE];
 
     type Rows = AutomationRows;
 
@@ -77,6 +81,7 @@ impl Rows for AutomationRows {
     fn decode(event: &RecordedEvent) -> Result<Event, DecodeError> {
         match event.aggregate_type.as_str() {
             Rule::TYPE => event.decode::<Rule>().map(Event::Rule),
+            Alarm::TYPE => event.decode::<Alarm>().map(Event::Alarm),
             ReportedReading::TYPE => event.decode::<ReportedReading>().map(Event::Reading),
             Webhook::TYPE => event.decode::<Webhook>().map(Event::Webhook),
             DeliveryBatch::TYPE => event.decode::<DeliveryBatch>().map(Event::DeliveryBatch),
@@ -100,6 +105,7 @@ impl Rows for AutomationRows {
         let webhooks = changed(Webhook::TYPE).into_iter().chain(consigned().filter_map(changed_webhook));
         let deliveries = consigned().flat_map(changed_deliveries).collect();
         self.rules.load(connection, schema, changed(Rule::TYPE)).await?;
+        self.alarms.load(connection, schema, changed(Alarm::TYPE)).await?;
         self.readings.load(connection, schema, changed(ReportedReading::TYPE)).await?;
         self.webhooks.load(connection, schema, webhooks.collect()).await?;
         self.deliveries.load(connection, schema, deliveries).await?;
@@ -109,6 +115,7 @@ impl Rows for AutomationRows {
     fn apply(&mut self, recorded: &RecordedEvent, event: Event) {
         match event {
             Event::Rule(event) => rules::fold(&mut self.rules, recorded, event),
+            Event::Alarm(event) => alarms::fold(&mut self.alarms, recorded, event),
             Event::Reading(event) => readings::fold(&mut self.readings, recorded, event),
             Event::Webhook(event) => self.webhook(recorded, event),
             Event::DeliveryBatch(event) => self.batch(recorded, event),
@@ -128,6 +135,7 @@ impl Rows for AutomationRows {
             self.batches.remove_where(|row| deleted.contains(&row.webhook_id));
         }
         self.rules.write(connection, schema, keep).await?;
+        self.alarms.write(connection, schema, keep).await?;
         self.readings.write(connection, schema, keep).await?;
         self.webhooks.write(connection, schema, keep).await?;
         self.deliveries.write(connection, schema, keep).await?;

@@ -1,5 +1,7 @@
 //! Rules, reported readings, webhooks and deliveries as tables.
 
+pub mod alarm_judges;
+pub mod alarms;
 pub mod deliveries;
 pub mod due;
 mod failure_streaks;
@@ -11,6 +13,7 @@ pub(crate) mod removed;
 pub mod rules;
 pub mod webhooks;
 
+pub use alarms::AlarmRow;
 pub use fold::{AutomationProjection, AutomationRows};
 pub use past::{past_delivery, past_webhook};
 pub use removed::remove_deliveries;

@@ -1,12 +1,12 @@
 //! Rules, webhooks and deliveries at a point in time.
 
 use signalbox_boxed::boxed;
-use signalbox_domain::automation::{DeliveryBatch, Rule, Webhook};
+use signalbox_domain::automation::{Alarm, DeliveryBatch, Rule, Webhook};
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::{
-    AutomationRows, RuleRow, WebhookRow,
+    AlarmRow, AutomationRows, RuleRow, WebhookRow,
     deliveries::{DeliveryBatchRow, DeliveryRow},
     failure_streaks,
 };
@@ -25,6 +25,15 @@ impl Resource for RuleRow {
 
 impl Kept for RuleRow {
     const CHANGES: &'static [&'static str] = &["rule_created", "rule_updated", "rule_deleted"];
+}
+
+impl Resource for AlarmRow {
+    type Aggregate = Alarm;
+    type Rows = AutomationRows;
+
+    fn of(rows: &AutomationRows, id: Uuid) -> Option<&Self> {
+        rows.alarms.get(id)
+    }
 }
 
 impl Resource for WebhookRow {

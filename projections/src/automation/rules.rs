@@ -1,12 +1,12 @@
 //! Rules as rows, and queries about them.
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use signalbox_boxed::boxed;
 use signalbox_domain::{
     automation::{
-        ActionType, Condition, DatapointPlace, EventType, History, Judge, NewRule, Operator, Phase,
-        RuleAction, RuleEvent, RuleSpec,
+        ActionType, AlarmSpec, AlarmTerms, Condition, DatapointPlace, EventType, History, Judge, NewRule,
+        Operator, Phase, RuleAction, RuleEvent, RuleSpec, Silence,
     },
     kernel::ChannelId,
 };
@@ -18,6 +18,22 @@ use crate::{
     page::{Listed, Order, Page, Sorting, and_eq, and_like, list},
     table::{ReadRow, Table},
 };
+
+/// Changes of a rule that are kept for its alarms; judging never lags by that many.
+const MAX_WATCHED: usize = 16;
+
+/// Terms of a rule's alarms from a change on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WatchChange {
+    /// Row of the datapoint log: it counts for later values.
+    pub after: i64,
+    /// When the change was recorded.
+    pub at: DateTime<Utc>,
+    /// Version of the rule.
+    pub version: i64,
+    /// `None` while it has no alarm, or does not watch.
+    pub terms: Option<AlarmTerms>,
+}
 
 /// A rule. A deleted one stays as it was last.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
@@ -45,6 +61,15 @@ pub struct RuleRow {
     /// The specifications for values that arrived before a change.
     #[sqlx(json)]
     pub earlier: Vec<Phase>,
+    /// The settings of its alarm; `None` without one.
+    #[sqlx(json(nullable))]
+    pub alarm: Option<AlarmSpec>,
+    /// Terms of its alarms by the last changes; empty if it never had one.
+    #[sqlx(json)]
+    pub watched: Vec<WatchChange>,
+    /// Webhooks of its alarms are held back until then.
+    pub silenced_until: Option<DateTime<Utc>>,
+    pub silence_comment: Option<String>,
     /// Row of the datapoint log up to which it has nothing to judge any more.
     pub seen_position: i64,
     /// Place within that row.
@@ -88,6 +113,7 @@ impl RuleRow {
             action: RuleAction::of(kind, event_type).ok()?,
             cooldown_seconds: u32::try_from(self.cooldown_seconds).ok()?,
             enabled: self.enabled,
+            alarm: self.alarm,
         })
     }
 
@@ -113,6 +139,10 @@ impl RuleRow {
             cooldown_seconds: 0,
             enabled: false,
             earlier: Vec::new(),
+            alarm: None,
+            watched: Vec::new(),
+            silenced_until: None,
+            silence_comment: None,
             seen_position: 0,
             seen_index: 0,
             last_triggered_at: None,
@@ -122,13 +152,31 @@ impl RuleRow {
             created_at: recorded.recorded_at,
             updated_at: recorded.recorded_at,
         };
+        row.watch(recorded, &new.spec, new.after);
         row.set_spec(new.spec);
         row.set_seen(DatapointPlace::end_of(new.after));
         row
     }
 
+    /// Whether webhooks of its alarms are held back at `now`.
+    pub fn is_silenced(&self, now: DateTime<Utc>) -> bool {
+        self.silenced_until.is_some_and(|until| now < until)
+    }
+
+    fn watch(&mut self, recorded: &RecordedEvent, to: &RuleSpec, after: i64) {
+        let terms = to.alarm_terms();
+        if terms.is_none() && self.watched.last().is_none_or(|last| last.terms.is_none()) {
+            return;
+        }
+        if self.watched.len() == MAX_WATCHED {
+            self.watched.remove(0);
+        }
+        let (at, version) = (recorded.recorded_at, recorded.sequence);
+        self.watched.push(WatchChange { after, at, version, terms });
+    }
+
     fn set_spec(&mut self, spec: RuleSpec) {
-        let RuleSpec { name, channel, condition, action, cooldown_seconds, enabled } = spec;
+        let RuleSpec { name, channel, condition, action, cooldown_seconds, enabled, alarm } = spec;
         self.name = name;
         self.channel_id = channel.0;
         self.operator = condition.operator.as_str().to_owned();
@@ -138,6 +186,7 @@ impl RuleRow {
         self.webhook_event_type = action.event_type().map(|known| known.as_str().to_owned());
         self.cooldown_seconds = i64::from(cooldown_seconds);
         self.enabled = enabled;
+        self.alarm = alarm;
     }
 
     fn set_seen(&mut self, place: DatapointPlace) {
@@ -153,20 +202,28 @@ pub(super) fn fold(rows: &mut Table<RuleRow>, recorded: &RecordedEvent, event: R
     let Some(row) = rows.change(recorded.aggregate_id) else { return };
     row.version = recorded.sequence;
     if let RuleEvent::RuleTriggered(firing) = event {
-        row.set_seen(firing.reading.place);
+        let index = u32::try_from(row.seen_index).unwrap_or_default();
+        let seen = DatapointPlace { position: row.seen_position, index };
+        row.set_seen(firing.reading.place.max(seen));
         row.last_triggered_at = Some(firing.reading.occurred_at);
         return;
     }
     row.changed_at = recorded.position;
+    if let RuleEvent::RuleSilenced(Silence { until, comment }) = event {
+        (row.silenced_until, row.silence_comment) = (until, comment.filter(|_| until.is_some()));
+        return;
+    }
     row.updated_at = recorded.recorded_at;
     match event {
-        RuleEvent::RuleCreated(_) | RuleEvent::RuleTriggered(_) => {}
+        RuleEvent::RuleCreated(_) | RuleEvent::RuleTriggered(_) | RuleEvent::RuleSilenced(_) => {}
         RuleEvent::RuleUpdated { from, to, after } => {
             Phase::remember(&mut row.earlier, from, after);
+            row.watch(recorded, &to, after);
             row.set_spec(to);
         }
         RuleEvent::RuleDeleted { after, .. } => {
             if let Some(spec) = row.spec() {
+                row.watch(recorded, &RuleSpec { enabled: false, ..spec.clone() }, after);
                 Phase::remember(&mut row.earlier, spec, after);
             }
             row.enabled = false;

@@ -3,7 +3,7 @@ use serde::Serialize;
 use serde_json::Value;
 use signalbox_boxed::boxed;
 use signalbox_domain::{
-    automation::{DeliveryBatch, Health, ReportedReading, Rule, Webhook},
+    automation::{Alarm, DeliveryBatch, Health, ReportedReading, Rule, Webhook},
     extraction::ExtractionJob,
     fleet::{Firmware, PluginInstance, PluginPackage},
     identity::{ApiToken, Session, User},
@@ -115,6 +115,7 @@ fn begin(aggregate_type: &str) -> Option<Box<dyn Folding>> {
     match aggregate_type {
         Agent::TYPE => of::<Agent>(),
         AgentToken::TYPE => of::<AgentToken>(),
+        Alarm::TYPE => of::<Alarm>(),
         ApiToken::TYPE => of::<ApiToken>(),
         Channel::TYPE => of::<Channel>(),
         DeliveryBatch::TYPE => of::<DeliveryBatch>(),

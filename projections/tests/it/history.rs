@@ -2,8 +2,9 @@
 
 use signalbox_domain::{
     automation::{
-        Condition, DatapointPlace, NewRule, Operator, Reading, Rule, RuleAction, RuleChanges, RuleCommand,
-        RuleSpec,
+        Acknowledged, Alarm, AlarmChanges, AlarmCommand, AlarmMark, AlarmReason, Condition, DatapointPlace,
+        NewAlarm, NewRule, Operator, Reading, Rule, RuleAction, RuleChanges, RuleCommand, RuleSpec, Severity,
+        Silence, StepKind,
     },
     identity::{
         ApiToken, ApiTokenCommand, NewApiToken, Role, Session, SessionCommand, User, UserChanges, UserCommand,
@@ -186,7 +187,7 @@ async fn dashboards(writer: &Writer, [gone, kept]: [Uuid; 2]) {
     writer.run::<Channel>(gone, ChannelCommand::Delete).await;
 }
 
-/// One that fires, is changed and fires again, and may be gone in the end.
+/// One that fires, is changed and fires again, gets an alarm, and may be gone in the end.
 pub(crate) async fn rules(writer: &Writer, number: i64) {
     let channel = ChannelId(writer.channel(100 + number, "vat").await);
     let rule = writer.clock.new_id();
@@ -197,6 +198,7 @@ pub(crate) async fn rules(writer: &Writer, number: i64) {
         action: RuleAction::Log,
         cooldown_seconds: 0,
         enabled: true,
+        alarm: None,
     };
     writer.run::<Rule>(rule, RuleCommand::Create(NewRule { owner: OWNER, spec, after: 3 })).await;
     judge(writer, rule, channel, 4).await;
@@ -206,8 +208,40 @@ pub(crate) async fn rules(writer: &Writer, number: i64) {
         writer.run::<Rule>(rule, RuleCommand::Change { changes, after: 6 }).await;
     }
     judge(writer, rule, channel, 7).await;
+    let alarm = AlarmChanges { for_seconds: Some(Some(5)), ..Default::default() };
+    let changes = RuleChanges { alarm, ..Default::default() };
+    writer.run::<Rule>(rule, RuleCommand::Change { changes, after: 7 }).await;
+    let silence = Silence { until: Some(writer.clock.now()), comment: None };
+    writer.run::<Rule>(rule, RuleCommand::Silence(silence)).await;
+    alarm_of(writer, rule, channel, number).await;
     if number % 2 == 0 {
         writer.run::<Rule>(rule, RuleCommand::Delete { after: 8 }).await;
+    }
+}
+
+/// An alarm of `rule` that may be cleared in the end.
+async fn alarm_of(writer: &Writer, rule: Uuid, channel: ChannelId, number: i64) {
+    let (id, on) = (writer.clock.new_id(), writer.clock.now());
+    let alarm = NewAlarm {
+        rule_id: rule,
+        rule_name: "hot".to_owned(),
+        channel_id: channel,
+        channel_name: "vat".to_owned(),
+        reason: AlarmReason::Condition,
+        severity: Severity::Warning,
+        condition: Condition { operator: Operator::Gt, threshold: 80.0, threshold_high: None },
+        rate_window_seconds: None,
+        started_on: on,
+        value: Some(81.5),
+    };
+    let mark = |kind| AlarmMark { kind, on, value: Some(82.5), silenced: true };
+    let record = |kind| AlarmCommand::Record { alarm: alarm.clone(), marks: vec![mark(kind)] };
+    let seen = AlarmCommand::Acknowledge(Acknowledged { user: OWNER, comment: None, silenced: true });
+    for command in [record(StepKind::Started), record(StepKind::Fired), seen, AlarmCommand::Announce] {
+        writer.run::<Alarm>(id, command).await;
+    }
+    if number % 2 == 0 {
+        writer.run::<Alarm>(id, record(StepKind::Cleared)).await;
     }
 }
 

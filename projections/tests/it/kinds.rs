@@ -7,7 +7,7 @@ use signalbox_domain::{automation::EventType, kernel::Decider};
 use signalbox_event_store::read_after;
 use signalbox_projections::{
     automation::{
-        RuleRow, WebhookRow,
+        AlarmRow, RuleRow, WebhookRow,
         deliveries::DeliveryBatchRow,
         outgoing::{Background, PUBLISHED},
     },
@@ -64,7 +64,15 @@ fn every_event_of_a_resource_is_passing_or_read_one_by_one() {
     ]);
     assert_passing::<LogEntryRow>(&["log_entry_edited", "log_entry_marked", "log_entry_written"]);
     assert_passing::<DashboardRow>(DashboardRow::CHANGES);
-    assert_passing::<RuleRow>(&["rule_created", "rule_deleted", "rule_updated"]);
+    assert_passing::<RuleRow>(&["rule_created", "rule_deleted", "rule_silenced", "rule_updated"]);
+    assert_passing::<AlarmRow>(&[
+        "alarm_acknowledged",
+        "alarm_announced",
+        "alarm_cleared",
+        "alarm_fired",
+        "alarm_started",
+        "alarm_unacknowledged",
+    ]);
     assert_passing::<WebhookRow>(&[
         "webhook_created",
         "webhook_deleted",
@@ -119,7 +127,7 @@ fn every_event_of_a_resource_is_passing_or_read_one_by_one() {
 fn every_event_of_a_kept_resource_makes_a_version_or_is_listed_as_making_none() {
     assert_decided::<JobRow>(JobRow::CHANGES, &["job_firing_skipped"]);
     assert_decided::<DashboardRow>(DashboardRow::CHANGES, &[]);
-    assert_decided::<RuleRow>(RuleRow::CHANGES, &["rule_triggered"]);
+    assert_decided::<RuleRow>(RuleRow::CHANGES, &["rule_silenced", "rule_triggered"]);
     assert_decided::<WebhookRow>(
         WebhookRow::CHANGES,
         &["webhook_replay_advanced", "webhook_replay_requested"],
@@ -141,6 +149,7 @@ async fn exactly_the_listed_kinds_are_published_and_they_cover_all_webhook_types
         match word {
             "agent_connected" => payload["was_away"] = true.into(),
             "log_entry_written" => payload["log_type"] = "error".into(),
+            "alarm_acknowledged" | "alarm_cleared" | "alarm_fired" => payload["silenced"] = false.into(),
             _ => {}
         }
         append(&world, aggregate, &id.to_string(), sequence, word, &payload.to_string()).await;

@@ -36,6 +36,7 @@ pub enum Subject {
     Widget,
     Event,
     Rule,
+    Alarm,
     Webhook,
     Delivery,
     Datapoint,
@@ -75,7 +76,7 @@ pub struct Route {
 fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
     use Subject::{
-        ApiToken, ChannelMapping, Dashboard, Datapoint, Delivery, Event, Experiment, Extraction, File,
+        Alarm, ApiToken, ChannelMapping, Dashboard, Datapoint, Delivery, Event, Experiment, Extraction, File,
         Firmware, Job, LogEntry, LogEvent, LogStream, Nothing, PluginInstance, PluginPackage, Rule, Token,
         Transfer, User, Webhook, Widget,
     };
@@ -103,7 +104,8 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     let rule = |name: &str| {
         Some(json!({"name": name, "event_public_id": "unknown", "operator": "between", "threshold": 0.5,
             "threshold_high": 9, "action_type": "webhook", "webhook_event_type": "sensor.threshold_exceeded",
-            "cooldown_seconds": 60, "enabled": true}))
+            "cooldown_seconds": 60, "enabled": true, "alarm": true, "for_seconds": 5, "keep_firing_seconds": 5,
+            "clear_threshold": null, "no_data_seconds": 60, "rate_window_seconds": 60, "severity": "info"}))
     };
     let webhook = |name: &str| {
         Some(json!({"url": format!("https://example.org/{name}"), "secret": "a shared secret",
@@ -187,6 +189,11 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         }
         "get_rule" | "delete_rule" | "rule_history" => (Admin, Rule, None),
         "restore_rule" => (Admin, Rule, restore()),
+        "silence_rule" => (Operator, Rule, Some(json!({"until": null, "comment": "c"}))),
+        "list_alarms" => (AnyUser, Nothing, None),
+        "get_alarm" => (AnyUser, Alarm, None),
+        "acknowledge_alarm" => (Operator, Alarm, Some(json!({"comment": "c"}))),
+        "unacknowledge_alarm" => (Operator, Alarm, None),
         "update_rule" => (Admin, Rule, rule("changed")),
         "list_experiments" | "list_dashboards" | "list_log_entries" => (AnyUser, Nothing, None),
         "get_experiment" | "export_experiment" => (AnyUser, Experiment, None),
@@ -331,6 +338,7 @@ impl Route {
             Subject::ApiToken => subjects.api_token.clone(),
             Subject::Event => subjects.event.clone(),
             Subject::Rule => subjects.rule.clone(),
+            Subject::Alarm => subjects.alarm.to_string(),
             Subject::Webhook => subjects.webhook.clone(),
             Subject::Delivery => {
                 let of_webhook = self.template.replace("{id}", &subjects.webhook);

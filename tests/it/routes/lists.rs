@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 
 use super::{
     cases::{Route, routes},
-    subjects::{Clients, Subjects, extraction},
+    subjects::{Clients, Subjects, alarm, extraction},
 };
 use crate::harness::{Client, Receiver, World, eventually, seconds};
 
 /// Lists that may have millions of entries: they offer only the order of creation, which an index serves.
-const LONG: [&str; 6] = [
+const LONG: [&str; 7] = [
+    "list_alarms",
     "list_datapoints",
     "list_deliveries",
     "list_extraction_jobs",
@@ -99,6 +100,7 @@ async fn fill(world: &World, subjects: &mut Subjects, receiver: &Receiver) {
         let plugin = json!({"plugin_id": "system", "instance_name": name, "auto_create_events": false});
         admin.post("/api/v1/plugins", plugin).await.expect(201);
         extraction(world).await;
+        alarm(world, &subjects.rule, &subjects.event).await;
     }
     for version in ["1.10.0", "1.9.0"] {
         admin.post("/api/v1/ota", json!({"version": version})).await.expect(201);

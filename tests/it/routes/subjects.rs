@@ -2,6 +2,9 @@
 
 use serde_json::{Value, json};
 use signalbox_domain::{
+    automation::{
+        Alarm, AlarmCommand, AlarmMark, AlarmReason, Condition, NewAlarm, Operator, Severity, StepKind,
+    },
     extraction::{ExtractionJob, ExtractionJobCommand, ExtractionOptions, NewExtractionJob},
     kernel::Sha256Hex,
 };
@@ -23,6 +26,7 @@ pub struct Subjects {
     pub widget: String,
     pub event: String,
     pub rule: String,
+    pub alarm: Uuid,
     pub webhook: String,
     pub delivery: String,
     pub datapoint: String,
@@ -73,6 +77,7 @@ impl Subjects {
         let rule = json!({"name": "subject", "event_public_id": event, "operator": "gt", "threshold": 9000,
             "action_type": "log"});
         let rule = made("/api/v1/rules", rule).await;
+        let alarm = alarm(world, &rule, &event).await;
         let (webhook, delivery) = delivered(world).await;
         let experiment = made("/api/v1/experiments", json!({"name": "subject"})).await;
         let log_entry = made("/api/v1/logging", json!({"content": "subject"})).await;
@@ -94,6 +99,7 @@ impl Subjects {
             api_token,
             event,
             rule,
+            alarm,
             webhook,
             delivery,
             datapoint,
@@ -132,6 +138,29 @@ pub(super) async fn extraction(world: &World) -> Uuid {
     let (id, command) = (world.clock.new_id(), ExtractionJobCommand::Submit(new));
     world.servers.bus.send::<ExtractionJob>(id, None, &metadata(), &command).await.unwrap();
     let path = format!("/api/v1/jobs/{id}");
+    eventually(seconds(10), async || world.admin.get(&path).await.status == 200).await;
+    id
+}
+
+/// A firing alarm of the rule `rule` on `event`; nothing judges it.
+pub(super) async fn alarm(world: &World, rule: &str, event: &str) -> Uuid {
+    let (id, on) = (world.clock.new_id(), world.clock.now());
+    let alarm = NewAlarm {
+        rule_id: rule.parse().unwrap(),
+        rule_name: "subject".to_owned(),
+        channel_id: event.parse().unwrap(),
+        channel_name: "subject".to_owned(),
+        reason: AlarmReason::Condition,
+        severity: Severity::Warning,
+        condition: Condition { operator: Operator::Gt, threshold: 9000.0, threshold_high: None },
+        rate_window_seconds: None,
+        started_on: on,
+        value: Some(9001.0),
+    };
+    let mark = AlarmMark { kind: StepKind::Fired, on, value: Some(9001.0), silenced: false };
+    let command = AlarmCommand::Record { alarm, marks: vec![mark] };
+    world.servers.bus.send::<Alarm>(id, None, &metadata(), &command).await.unwrap();
+    let path = format!("/api/v1/alarms/{id}");
     eventually(seconds(10), async || world.admin.get(&path).await.status == 200).await;
     id
 }

@@ -1,14 +1,14 @@
 //! Writes the log entries of rules whose action is `log`.
 //!
 //! Follows the event log by a checkpoint, sends `Write` for each firing; the entry's key is derived from rule and
-//! datapoint, so that a firing is written once, however often it is read. If it crashes, the next one continues from
+//! datapoint or alarm, so that a firing is written once, however often it is read. If it crashes, the next one continues from
 //! the checkpoint.
 
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use signalbox_domain::{
-    automation::{Condition, Firing, Operator, Rule, RuleAction, RuleEvent},
+    automation::{AlarmReason, Condition, FiredAlarm, Firing, Operator, Rule, RuleAction, RuleEvent},
     kernel::Decider,
     monitoring::{LogEntry, LogEntryCommand, LogType, NewLogEntry},
 };
@@ -112,7 +112,9 @@ fn logged(event: &RecordedEvent) -> Result<Option<Logged>, WorkerError> {
 
 async fn write(context: &Context, logged: Logged) -> Result<(), WorkerError> {
     let Logged { rule, position, firing } = logged;
-    let entry = Uuid::new_v5(&rule, firing.reading.datapoint_id.as_bytes());
+    let by_value = || firing.reading.datapoint_id.clone();
+    let key = firing.alarm.map_or_else(by_value, |alarm| alarm.alarm_id.to_string());
+    let entry = Uuid::new_v5(&rule, key.as_bytes());
     let new = NewLogEntry {
         kind: LogType::Warning,
         content: sentence(&firing),
@@ -124,8 +126,17 @@ async fn write(context: &Context, logged: Logged) -> Result<(), WorkerError> {
 }
 
 fn sentence(firing: &Firing) -> String {
-    let Firing { reading, rule_name, condition, .. } = firing;
-    let text = format!("{} = {} {}: {rule_name}", reading.channel_name, reading.value, phrase(condition));
+    let Firing { reading, rule_name, condition, alarm, .. } = firing;
+    let (channel, value, phrase) = (&reading.channel_name, reading.value, phrase(condition));
+    let text = match alarm {
+        Some(FiredAlarm { reason: AlarmReason::NoData, .. }) => {
+            format!("{channel} has sent no value since {value}: {rule_name}")
+        }
+        Some(FiredAlarm { rate_window_seconds: Some(window), .. }) => {
+            format!("{channel} = {value}, its slope per second over {window} s {phrase}: {rule_name}")
+        }
+        _ => format!("{channel} = {value} {phrase}: {rule_name}"),
+    };
     text.chars().take(MAX_CONTENT).collect()
 }
 

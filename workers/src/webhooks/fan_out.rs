@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use signalbox_domain::{
-    automation::{Health, ReportedReading, Rule, Webhook},
+    automation::{Alarm, Health, ReportedReading, Rule, Webhook},
     extraction::ExtractionJob,
     fleet::Firmware,
     kernel::Decider,
@@ -28,7 +28,8 @@ use crate::{
 const BATCH: i64 = 1000;
 const CHECKPOINT: &str = "webhooks";
 /// Aggregates whose events are handled at once.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
+    Alarm::TYPE,
     Experiment::TYPE,
     ExtractionJob::TYPE,
     Firmware::TYPE,

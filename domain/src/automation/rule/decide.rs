@@ -1,10 +1,11 @@
+use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Firing, History, Judge, NewRule, Phase, RuleCommand, RuleEvent, RuleSpec};
+use super::{FiredAlarm, Firing, History, Judge, NewRule, Phase, RuleCommand, RuleEvent, RuleSpec, Silence};
 use crate::{
-    automation::{DatapointPlace, Reading},
-    kernel::{ChannelId, Claim, ClaimOp, Decider, Rejection},
+    automation::{DatapointPlace, Reading, alarm::limits::MAX_COMMENT},
+    kernel::{ChannelId, Claim, ClaimOp, Decider, Rejection, required_text},
     monitoring::channel::CHANNEL_CLAIM,
 };
 
@@ -21,6 +22,11 @@ struct Present {
     history: History,
     /// It still judges values that arrived before, and refuses all other commands.
     is_deleted: bool,
+    /// The alarm by which it fired last.
+    #[serde(default)]
+    last_alarm: Option<Uuid>,
+    #[serde(default)]
+    silence: Option<Silence>,
 }
 
 const NAME_CLAIM: &str = "rule.name";
@@ -28,7 +34,7 @@ const NAME_CLAIM: &str = "rule.name";
 impl Decider for Rule {
     const TYPE: &'static str = "rule";
     const CONTEXT: &'static str = "automation";
-    const STATE_VERSION: i32 = 1;
+    const STATE_VERSION: i32 = 2;
     // Each firing is an event.
     const SNAPSHOT_EVERY: Option<i64> = Some(50);
     type Command = RuleCommand;
@@ -45,11 +51,13 @@ impl Decider for Rule {
                 Err(Rejection::conflict("rule_exists", "This rule exists already."))
             }
             (RuleCommand::Judge { readings }, Some(present)) => Ok(present.judge(readings)),
+            (RuleCommand::Act { reading, alarm }, Some(present)) => Ok(present.act(reading, alarm)),
             (_, None | Some(Present { is_deleted: true, .. })) => Err(Rejection::not_found("Rule")),
             (RuleCommand::Change { changes, after }, Some(present)) => {
                 let (from, to) = (present.spec.clone(), present.spec.with(changes)?);
                 Ok(if from == to { Vec::new() } else { vec![RuleEvent::RuleUpdated { from, to, after }] })
             }
+            (RuleCommand::Silence(silence), Some(present)) => present.silence(silence),
             (RuleCommand::Delete { after }, Some(present)) => {
                 Ok(vec![RuleEvent::RuleDeleted { name: present.spec.name.clone(), after }])
             }
@@ -61,12 +69,25 @@ impl Decider for Rule {
             (RuleEvent::RuleCreated(new), present) => {
                 let history = History { seen: DatapointPlace::end_of(new.after), last_triggered_at: None };
                 let earlier = Vec::new();
-                *present = Some(Present { spec: new.spec, earlier, history, is_deleted: false });
+                *present = Some(Present {
+                    spec: new.spec,
+                    earlier,
+                    history,
+                    is_deleted: false,
+                    last_alarm: None,
+                    silence: None,
+                });
             }
             (RuleEvent::RuleUpdated { to, after, .. }, Some(present)) => present.become_another(to, after),
             (RuleEvent::RuleTriggered(firing), Some(present)) => {
                 let Reading { place, occurred_at, .. } = firing.reading;
-                present.history = History { seen: place, last_triggered_at: Some(occurred_at) };
+                // An alarm may fire by a value that had arrived before the last firing.
+                let seen = place.max(present.history.seen);
+                present.history = History { seen, last_triggered_at: Some(occurred_at) };
+                present.last_alarm = firing.alarm.map(|alarm| alarm.alarm_id);
+            }
+            (RuleEvent::RuleSilenced(silence), Some(present)) => {
+                present.silence = Some(silence).filter(|silence| silence.until.is_some());
             }
             (RuleEvent::RuleDeleted { after, .. }, Some(present)) => {
                 present.become_another(RuleSpec { enabled: false, ..present.spec.clone() }, after);
@@ -100,7 +121,7 @@ impl Decider for Rule {
                 }
                 claims
             }
-            RuleEvent::RuleTriggered(_) => Vec::new(),
+            RuleEvent::RuleTriggered(_) | RuleEvent::RuleSilenced(_) => Vec::new(),
             RuleEvent::RuleDeleted { name: old, .. } => vec![name(ClaimOp::Release, old)],
         }
     }
@@ -124,10 +145,44 @@ impl Present {
                     rule_name: spec.name.clone(),
                     condition: spec.condition,
                     action: spec.action,
+                    alarm: None,
                 }));
             }
         }
         firings
+    }
+
+    /// The firing by `alarm`, unless it was recorded or the cooldown has not passed.
+    fn act(&self, reading: Reading, alarm: FiredAlarm) -> Vec<RuleEvent> {
+        let Self { spec, history, .. } = self;
+        let cooldown = TimeDelta::seconds(i64::from(spec.cooldown_seconds));
+        let is_rested = cooldown.is_zero()
+            || history.last_triggered_at.is_none_or(|last| reading.occurred_at - last >= cooldown);
+        if !is_rested || self.last_alarm == Some(alarm.alarm_id) {
+            return Vec::new();
+        }
+        vec![RuleEvent::RuleTriggered(Firing {
+            reading,
+            rule_name: spec.name.clone(),
+            condition: spec.condition,
+            action: spec.action,
+            alarm: Some(alarm),
+        })]
+    }
+
+    fn silence(&self, silence: Silence) -> Result<Vec<RuleEvent>, Rejection> {
+        let Silence { until, comment } = silence;
+        let comment = comment.map(|comment| required_text("comment", &comment, MAX_COMMENT)).transpose()?;
+        if until.is_some() && self.spec.alarm.is_none() {
+            let why = "This rule has no alarm that could be silenced: give it one first.";
+            return Err(Rejection::conflict("rule_without_alarm", why));
+        }
+        let silence = Silence { until, comment };
+        let requested = Some(&silence).filter(|silence| silence.until.is_some());
+        if requested == self.silence.as_ref() {
+            return Ok(Vec::new());
+        }
+        Ok(vec![RuleEvent::RuleSilenced(silence)])
     }
 
     /// The specification in force when the value at `place` arrived.

@@ -1,8 +1,13 @@
+use chrono::{DateTime, Utc};
 use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::{Condition, RuleAction, RuleChanges, RuleSpec};
-use crate::{automation::Reading, kernel::UserId};
+use crate::{
+    automation::{AlarmReason, Reading},
+    kernel::UserId,
+};
 
 /// A new rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,12 +38,38 @@ pub enum RuleCommand {
         /// The values.
         readings: Vec<Reading>,
     },
+    /// Its alarm has started to fire: run the action, unless it ran within the cooldown.
+    Act {
+        /// The newest value, with the moment as its time.
+        reading: Reading,
+        alarm: FiredAlarm,
+    },
+    /// Hold back the webhooks of its alarms.
+    Silence(Silence),
     /// Remove it. Values that arrived before are still judged.
     Delete {
         /// End of the datapoint log; filled in by the command handler.
         #[serde(default)]
         after: i64,
     },
+}
+
+/// An alarm that has started to fire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FiredAlarm {
+    pub alarm_id: Uuid,
+    pub reason: AlarmReason,
+    /// The condition is on the slope per second in this window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_window_seconds: Option<u32>,
+}
+
+/// For how long the webhooks of a rule's alarms are held back, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Silence {
+    /// `None` ends it.
+    pub until: Option<DateTime<Utc>>,
+    pub comment: Option<String>,
 }
 
 /// A rule fired.
@@ -53,6 +84,9 @@ pub struct Firing {
     #[serde(flatten)]
     pub condition: Condition,
     pub action: RuleAction,
+    /// The alarm by which it fired, which then is its key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alarm: Option<FiredAlarm>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -71,6 +105,8 @@ pub enum RuleEvent {
     },
     /// It fired.
     RuleTriggered(Firing),
+    /// The webhooks of its alarms are held back, or no more.
+    RuleSilenced(Silence),
     /// It is gone.
     RuleDeleted {
         /// Its name, which is free again.
@@ -86,6 +122,7 @@ impl DomainEvent for RuleEvent {
             Self::RuleCreated(_) => "rule_created",
             Self::RuleUpdated { .. } => "rule_updated",
             Self::RuleTriggered(_) => "rule_triggered",
+            Self::RuleSilenced(_) => "rule_silenced",
             Self::RuleDeleted { .. } => "rule_deleted",
         }
         .to_owned()

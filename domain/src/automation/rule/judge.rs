@@ -36,7 +36,8 @@ pub struct History {
     pub last_triggered_at: Option<DateTime<Utc>>,
 }
 
-/// Decides on which values a rule fires. Live evaluation, the aggregate and the back-test all use it, so they agree.
+/// Decides on which values a rule without an alarm fires. Live evaluation, the aggregate and the back-test all use it, so
+/// they agree.
 ///
 /// Values are given in the order of their places, and each is judged by the specification in force when it arrived.
 /// Values up to the last firing are skipped, so giving values again fires nothing twice. Cooldowns use arrival times,
@@ -96,6 +97,6 @@ impl Judge {
 impl Terms {
     fn of(spec: &RuleSpec) -> Self {
         let cooldown = TimeDelta::seconds(i64::from(spec.cooldown_seconds));
-        Self { condition: spec.condition, cooldown, enabled: spec.enabled }
+        Self { condition: spec.condition, cooldown, enabled: spec.enabled && spec.alarm.is_none() }
     }
 }

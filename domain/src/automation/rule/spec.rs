@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    automation::EventType,
+    automation::{AlarmChanges, AlarmSpec, AlarmTerms, EventType},
     kernel::{ChannelId, Rejection, present, required_text},
 };
 
@@ -81,6 +81,9 @@ pub struct RuleSpec {
     pub cooldown_seconds: u32,
     /// Whether it watches at all.
     pub enabled: bool,
+    /// Makes the condition a state. The action runs when it starts to fire, instead of on each value that matters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alarm: Option<AlarmSpec>,
 }
 
 /// Changes of a rule; absent fields stay unchanged, `Some(None)` clears.
@@ -106,6 +109,8 @@ pub struct RuleChanges {
     pub cooldown_seconds: Option<u32>,
     /// Whether it watches.
     pub enabled: Option<bool>,
+    #[serde(default)]
+    pub alarm: AlarmChanges,
 }
 
 impl Operator {
@@ -243,8 +248,15 @@ impl RuleSpec {
             },
             cooldown_seconds: changes.cooldown_seconds.unwrap_or(self.cooldown_seconds),
             enabled: changes.enabled.unwrap_or(self.enabled),
+            alarm: changes.alarm.apply(self.alarm)?,
         };
         changed.validate()
+    }
+
+    /// All that its alarm is judged by; `None` if it has none, or is disabled.
+    pub fn alarm_terms(&self) -> Option<AlarmTerms> {
+        let alarm = self.alarm.filter(|_| self.enabled)?;
+        Some(AlarmTerms { channel: self.channel, condition: self.condition, alarm })
     }
 
     /// This rule, with its name trimmed.
@@ -257,6 +269,7 @@ impl RuleSpec {
         if self.cooldown_seconds > MAX_COOLDOWN {
             return Err(Rejection::field("cooldown_seconds", format!("must be at most {MAX_COOLDOWN}")));
         }
+        self.alarm.map_or(Ok(()), |alarm| alarm.validate(&self.condition))?;
         Ok(Self { name, ..self })
     }
 }

@@ -3,7 +3,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::{
-    automation::{DatapointPlace, EventType, Reading},
+    automation::{AlarmChanges, AlarmReason, AlarmSpec, DatapointPlace, EventType, Reading},
     kernel::{ChannelId, Decider, Rejection, UserId},
 };
 
@@ -25,6 +25,7 @@ fn spec() -> RuleSpec {
         action: RuleAction::Webhook { event_type: EventType::SensorThresholdExceeded },
         cooldown_seconds: 60,
         enabled: true,
+        alarm: None,
     }
 }
 
@@ -107,6 +108,7 @@ fn a_firing_says_why() {
         rule_name: "too hot".to_owned(),
         condition: condition(Operator::Gt),
         action: spec().action,
+        alarm: None,
     };
     assert_eq!(events, vec![RuleEvent::RuleTriggered(expected)]);
     let payload = serde_json::to_value(&events[0]).unwrap();
@@ -280,4 +282,78 @@ fn only_what_changes_touches_the_claims() {
     assert_eq!(claims(RuleSpec { enabled: false, ..spec() }), 0);
     assert_eq!(claims(RuleSpec { name: "other".to_owned(), ..spec() }), 2);
     assert_eq!(claims(RuleSpec { channel: ChannelId(Uuid::nil()), ..spec() }), 1);
+}
+
+fn fired(number: u128) -> FiredAlarm {
+    FiredAlarm {
+        alarm_id: Uuid::from_u128(number),
+        reason: AlarmReason::Condition,
+        rate_window_seconds: None,
+    }
+}
+
+/// Lets the alarm `number` act, and returns the arrival times of the values on which the rule fired.
+fn act(rule: &mut Rule, number: u128, milliseconds: i64) -> Vec<DateTime<Utc>> {
+    let reading = reading(8, 0, 11.0, at(milliseconds));
+    let events = rule.decide(RuleCommand::Act { reading, alarm: fired(number) }).unwrap();
+    let times = events.iter().map(|event| match event {
+        RuleEvent::RuleTriggered(firing) => {
+            assert_eq!(firing.alarm, Some(fired(number)));
+            firing.reading.occurred_at
+        }
+        other => panic!("{other:?}"),
+    });
+    let times = times.collect();
+    events.into_iter().for_each(|event| rule.evolve(event));
+    times
+}
+
+#[test]
+fn a_rule_with_an_alarm_does_not_fire_on_values() {
+    let spec = RuleSpec { cooldown_seconds: 0, alarm: Some(AlarmSpec::default()), ..spec() };
+    let mut alarming = rule(spec.clone());
+    assert_eq!(judge(&mut alarming, vec![reading(8, 0, 11.0, at(0))]), [""; 0]);
+    let alarm = AlarmChanges { alarm: Some(false), ..Default::default() };
+    change(&mut alarming, RuleChanges { alarm, ..Default::default() }, 8).unwrap();
+    let values = vec![reading(8, 0, 11.0, at(0)), reading(9, 0, 11.0, at(1))];
+    assert_eq!(judge(&mut alarming, values), ["9-0"], "values from before are judged as they were");
+}
+
+#[test]
+fn an_alarm_acts_once_and_after_the_cooldown() {
+    let mut alarming = rule(RuleSpec { alarm: Some(AlarmSpec::default()), ..spec() });
+    assert_eq!(act(&mut alarming, 1, 0), [at(0)]);
+    assert!(act(&mut alarming, 2, 59_999).is_empty());
+    assert_eq!(act(&mut alarming, 3, 60_000), [at(60_000)]);
+    let mut always = rule(RuleSpec { alarm: Some(AlarmSpec::default()), cooldown_seconds: 0, ..spec() });
+    assert_eq!(act(&mut always, 1, 0), [at(0)]);
+    assert!(act(&mut always, 1, 0).is_empty());
+    assert_eq!(act(&mut always, 2, 0), [at(0)]);
+}
+
+#[test]
+fn only_a_rule_with_an_alarm_can_be_silenced() {
+    let silence = |until| RuleCommand::Silence(Silence { until, comment: None });
+    let refused = rule(spec()).decide(silence(Some(at(0)))).unwrap_err();
+    assert_eq!(refused.code, "rule_without_alarm");
+    assert!(rule(spec()).decide(silence(None)).unwrap().is_empty());
+    let mut alarming = rule(RuleSpec { alarm: Some(AlarmSpec::default()), ..spec() });
+    assert!(alarming.decide(silence(None)).unwrap().is_empty());
+    let events = alarming.decide(silence(Some(at(0)))).unwrap();
+    assert_eq!(events.len(), 1);
+    events.into_iter().for_each(|event| alarming.evolve(event));
+    assert!(alarming.decide(silence(Some(at(0)))).unwrap().is_empty());
+    assert_eq!(alarming.decide(silence(None)).unwrap().len(), 1);
+    let comment = Some("c".repeat(501));
+    let long = RuleCommand::Silence(Silence { until: Some(at(1)), comment });
+    assert!(alarming.decide(long).unwrap_err().message.starts_with("comment "));
+}
+
+#[test]
+fn a_rule_without_an_alarm_is_written_as_before() {
+    let written = serde_json::to_value(spec()).unwrap();
+    assert!(written.get("alarm").is_none());
+    assert_eq!(serde_json::from_value::<RuleSpec>(written).unwrap(), spec());
+    let with = RuleSpec { alarm: Some(AlarmSpec { for_seconds: 5, ..AlarmSpec::default() }), ..spec() };
+    assert_eq!(serde_json::from_value::<RuleSpec>(serde_json::to_value(&with).unwrap()).unwrap(), with);
 }

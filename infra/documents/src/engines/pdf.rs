@@ -112,6 +112,7 @@ fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageRea
         images: objects.images,
         notes,
         confidence: None,
+        is_mirrored: false,
     };
     Ok(PageReading { page, needs_recognition, is_cut })
 }

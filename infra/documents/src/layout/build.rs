@@ -1,14 +1,16 @@
 //! Groups become blocks, and what a column or page has cut in two is joined.
 
+use signalbox_pdf::Area;
+
 use super::{
-    Part,
+    PageContent, Part,
     contents::Title,
     flow::{Group, Kind, Usual},
     hyphens::Words,
     line::Line,
     list::{self, Marker},
 };
-use crate::block::{Block, Content, Item};
+use crate::block::{Block, BlockPlace, Content, Item};
 
 /// Levels of headings.
 const LEVELS: usize = 6;
@@ -21,6 +23,7 @@ const LEVEL: f32 = 4.0;
 struct Draft {
     page: usize,
     content: Content,
+    places: Vec<BlockPlace>,
     /// Size of the letters, and whether a heading's are bold.
     size: f32,
     bold: bool,
@@ -33,8 +36,21 @@ struct Draft {
 }
 
 impl Draft {
-    fn new(page: usize, content: Content, size: f32) -> Self {
-        Self { page, content, size, bold: false, is_open: false, markers: Vec::new(), contents_to: None }
+    fn new(page: usize, content: Content, size: f32, place: Option<BlockPlace>) -> Self {
+        Self {
+            page,
+            content,
+            places: place.into_iter().collect(),
+            size,
+            bold: false,
+            is_open: false,
+            markers: Vec::new(),
+            contents_to: None,
+        }
+    }
+
+    fn add_place(&mut self, place: BlockPlace) {
+        BlockPlace::add(&mut self.places, place);
     }
 }
 
@@ -45,44 +61,59 @@ pub(super) struct Builder<'a> {
     drafts: Vec<Draft>,
     /// Where the last column began, in `drafts`.
     column: usize,
+    page: usize,
+    /// Width of the page if left and right are exchanged on it.
+    mirrored: Option<f32>,
 }
 
 impl<'a> Builder<'a> {
     pub(super) fn new(usual: Usual, known: &'a Words) -> Self {
-        Self { usual, known, drafts: Vec::new(), column: 0 }
+        Self { usual, known, drafts: Vec::new(), column: 0, page: 0, mirrored: None }
     }
 
-    /// Takes the parts of a page in reading order.
-    pub(super) fn page(&mut self, page: usize, parts: Vec<Part>) {
+    /// Starts with `page`.
+    pub(super) fn begin(&mut self, page: &PageContent) {
+        (self.page, self.mirrored) = (page.number, page.is_mirrored.then_some(page.width));
+    }
+
+    fn place(&self, area: &Area) -> BlockPlace {
+        let seen = match self.mirrored {
+            Some(width) => Area { left: width - area.right, right: width - area.left, ..*area },
+            None => *area,
+        };
+        BlockPlace::new(self.page, &seen)
+    }
+
+    /// Takes the parts of the page in reading order.
+    pub(super) fn page(&mut self, parts: Vec<Part>) {
         for part in parts {
             let begun = self.drafts.len();
             match part {
-                Part::Groups(groups) => groups.into_iter().for_each(|group| self.group(page, group)),
-                Part::Table(rows) => self.push(page, Content::Table(rows)),
-                Part::Contents(items, size) => self.contents(page, items, size),
-                Part::Image(text) => self.push(page, Content::ImageRef(text)),
+                Part::Groups(groups) => groups.into_iter().for_each(|group| self.group(group)),
+                Part::Table(rows, area) => self.push(Content::Table(rows), Some(&area)),
+                Part::Contents(items, size, area) => self.contents(items, size, &area),
+                Part::Image(text, area) => self.push(Content::ImageRef(text), Some(&area)),
             }
             self.join(begun);
         }
     }
 
     /// Takes text that stands for itself.
-    pub(super) fn paragraph(&mut self, page: usize, text: String) {
-        self.push(page, Content::Paragraph(text));
+    pub(super) fn paragraph(&mut self, text: String, area: Option<&Area>) {
+        self.push(Content::Paragraph(text), area);
     }
 
     /// A table of contents, which may go on on the next page at the level where it stopped.
-    fn contents(&mut self, page: usize, titles: Vec<Title>, size: f32) {
+    fn contents(&mut self, titles: Vec<Title>, size: f32, area: &Area) {
+        let (page, place) = (self.page, self.place(area));
         let before = self.drafts.last().and_then(|last| last.contents_to);
         if before.is_none_or(|before| before + 1 < page) {
             let content = Content::List { ordered: false, items: Vec::new() };
-            self.drafts.push(Draft::new(page, content, size));
+            self.drafts.push(Draft::new(page, content, size, None));
         }
-        let Some(Draft { content: Content::List { items, .. }, markers, contents_to, .. }) =
-            self.drafts.last_mut()
-        else {
-            return;
-        };
+        let Some(draft) = self.drafts.last_mut() else { return };
+        draft.add_place(place);
+        let Draft { content: Content::List { items, .. }, markers, contents_to, .. } = draft else { return };
         *contents_to = Some(page);
         for Title { left, text } in titles {
             if markers.is_empty() {
@@ -92,15 +123,16 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn push(&mut self, page: usize, content: Content) {
-        self.drafts.push(Draft::new(page, content, 0.0));
+    fn push(&mut self, content: Content, area: Option<&Area>) {
+        let place = area.map(|area| self.place(area));
+        self.drafts.push(Draft::new(self.page, content, 0.0, place));
     }
 
-    fn group(&mut self, page: usize, group: Group) {
+    fn group(&mut self, group: Group) {
         let Some(first) = group.lines.first() else { return };
         let (size, bold) = (first.size, first.bold);
         match group.kind {
-            Kind::Item { marker, left } => self.item(page, &group, marker, left),
+            Kind::Item { marker, left } => self.item(&group, marker, left),
             Kind::Text => {
                 let text = self.running(&group.lines, &group.ended);
                 let content = if self.usual.is_heading(&group.lines) {
@@ -108,7 +140,8 @@ impl<'a> Builder<'a> {
                 } else {
                     Content::Paragraph(text)
                 };
-                self.drafts.push(Draft { bold, is_open: group.is_full, ..Draft::new(page, content, size) });
+                let draft = Draft::new(self.page, content, size, Some(self.place(&area_of(&group.lines))));
+                self.drafts.push(Draft { bold, is_open: group.is_full, ..draft });
             }
         }
     }
@@ -127,7 +160,8 @@ impl<'a> Builder<'a> {
         text
     }
 
-    fn item(&mut self, page: usize, group: &Group, marker: Marker, mut left: f32) {
+    fn item(&mut self, group: &Group, marker: Marker, mut left: f32) {
+        let place = self.place(&area_of(&group.lines));
         let mut lines = group.lines.clone();
         let size = lines[0].size;
         let words = &mut lines[0].words;
@@ -139,7 +173,7 @@ impl<'a> Builder<'a> {
         let mut text = String::new();
         lines.iter().for_each(|line| self.known.append(&mut text, &line.text()));
         let number = if let Marker::Number(number) = marker { Some(number) } else { None };
-        if let Some(Draft { content: Content::List { ordered, items }, markers, is_open, .. }) =
+        if let Some(Draft { content: Content::List { ordered, items }, markers, is_open, places, .. }) =
             self.drafts.last_mut()
         {
             let level = level_of(markers, left);
@@ -147,13 +181,15 @@ impl<'a> Builder<'a> {
             if level > 0 || *ordered == number.is_some() {
                 items.push(Item { level, number, text, ..Item::default() });
                 *is_open = group.is_full;
+                BlockPlace::add(places, place);
                 return;
             }
         }
         let items = vec![Item { number, text, ..Item::default() }];
         let content = Content::List { ordered: number.is_some(), items };
         let markers = vec![left];
-        self.drafts.push(Draft { is_open: group.is_full, markers, ..Draft::new(page, content, size) });
+        let draft = Draft::new(self.page, content, size, Some(place));
+        self.drafts.push(Draft { is_open: group.is_full, markers, ..draft });
     }
 
     /// Joins the last block of the previous column with the first one of the column starting at `begun`.
@@ -164,7 +200,8 @@ impl<'a> Builder<'a> {
             let (earlier, later) = self.drafts.split_at_mut(begun);
             let (one, other) = (&mut earlier[before], &mut later[0]);
             if merge(one, other, self.known) {
-                self.drafts.remove(begun);
+                let merged = self.drafts.remove(begun);
+                merged.places.into_iter().for_each(|place| self.drafts[before].add_place(place));
             }
         }
         if is_new {
@@ -187,21 +224,55 @@ impl<'a> Builder<'a> {
             }
         }
         styles.sort_by(|one, other| other.0.total_cmp(&one.0).then(other.1.cmp(&one.1)));
+        let style_of = |draft: &Draft| {
+            styles.iter().position(|style| is_same(*style, (draft.size, draft.bold))).unwrap_or(0)
+        };
+        // Headings of one style may have levels of their own by their numbers; those without one are of the highest.
+        let mut highest: Vec<Option<usize>> = vec![None; styles.len()];
+        for draft in &self.drafts {
+            if let Content::Heading { text, .. } = &draft.content
+                && let Some(depth) = depth_of(text)
+                && let Some(least) = highest.get_mut(style_of(draft))
+            {
+                *least = Some(least.map_or(depth, |least| least.min(depth)));
+            }
+        }
+        let mut open: Vec<(usize, usize)> = Vec::new();
         for draft in &mut self.drafts {
-            let rank = styles.iter().position(|style| is_same(*style, (draft.size, draft.bold)));
-            if let Content::Heading { level, .. } = &mut draft.content {
-                *level = rank.unwrap_or(0).min(LEVELS - 1) as u8 + 1;
+            let style = style_of(draft);
+            if let Content::Heading { level, text } = &mut draft.content {
+                let depth = depth_of(text).or_else(|| highest.get(style).copied().flatten()).unwrap_or(1);
+                // Each is one level below the nearest one before of a higher rank, so that no level is missing.
+                open.truncate(open.partition_point(|above| *above < (style, depth)));
+                open.push((style, depth));
+                *level = open.len().min(LEVELS) as u8;
             }
         }
         self.drafts
             .into_iter()
-            .map(|draft| Block { page: Some(draft.page), content: draft.content })
+            .map(|draft| Block { page: Some(draft.page), content: draft.content, places: draft.places })
             .collect()
     }
 }
 
+fn area_of(lines: &[Line]) -> Area {
+    lines.iter().map(|line| line.area).reduce(|one, other| one.union(&other)).unwrap_or_default()
+}
+
 fn is_same(one: (f32, bool), other: (f32, bool)) -> bool {
     (one.0 - other.0).abs() <= SAME * one.0.max(other.0) && one.1 == other.1
+}
+
+/// How many numbers the number of a heading has: 2 for "3.1 Scope"; none if it has no number.
+fn depth_of(text: &str) -> Option<usize> {
+    let (first, _) = text.split_once(' ')?;
+    let parts = first.trim_end_matches(['.', ')']).split('.');
+    let is_number =
+        |part: &str| (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_letter = |part: &str| part.len() == 1 && part.bytes().all(|byte| byte.is_ascii_uppercase());
+    let fits = parts.clone().enumerate().all(|(at, part)| is_number(part) || (at == 0 && is_letter(part)));
+    let depth = parts.clone().count();
+    (fits && (depth > 1 || parts.clone().all(is_number))).then_some(depth)
 }
 
 /// The level of an item whose marker stands at `left`; `markers` are those of the levels so far.

@@ -2,7 +2,7 @@
 
 use signalbox_pdf::Area;
 
-use super::line::Line;
+use super::{aligned, line::Line};
 
 /// A gutter is at least this wide, in points and in sizes of the font.
 const GUTTER: f32 = 8.0;
@@ -14,6 +14,8 @@ const LINES: usize = 4;
 /// How much of a column its lines fill on average, at least, and how many letters they have: cells of tables do not.
 const FILLED: f32 = 0.55;
 const LETTERS: usize = 14;
+/// Lines beside a picture for text to run around it.
+const BESIDE: usize = 2;
 /// Columns within columns.
 const DEPTH: usize = 4;
 
@@ -50,7 +52,7 @@ pub(crate) fn regions(pieces: Vec<Piece>, gutters: &mut Gutters) -> Vec<Vec<Piec
 }
 
 fn divide(pieces: Vec<Piece>, gutters: &mut Gutters, depth: usize, regions: &mut Vec<Vec<Piece>>) {
-    let gutter = if depth < DEPTH { find_gutter(&pieces, gutters) } else { None };
+    let (gutter, tables) = if depth < DEPTH { text_gutter(&pieces, gutters) } else { (None, Vec::new()) };
     let Some(gutter) = gutter else {
         if !pieces.is_empty() {
             regions.push(pieces);
@@ -59,11 +61,15 @@ fn divide(pieces: Vec<Piece>, gutters: &mut Gutters, depth: usize, regions: &mut
     };
     let mut sorted = pieces;
     sorted.sort_by(|one, other| one.area().top.total_cmp(&other.area().top));
+    let lines: Vec<Area> = sorted.iter().filter(|piece| piece.is_line()).map(Piece::area).collect();
     let mut above: Vec<Piece> = Vec::new();
     let (mut left, mut right): (Vec<Piece>, Vec<Piece>) = (Vec::new(), Vec::new());
     for piece in sorted {
         let area = piece.area();
-        if area.left < gutter && area.right > gutter {
+        let is_in_table = |table: &Area| crosses(table, gutter) && piece.is_line() && is_inside(&area, table);
+        if !piece.is_line() && crosses(&area, gutter) && has_text_beside(&area, &lines) {
+            if area.left + area.right <= 2.0 * gutter { left.push(piece) } else { right.push(piece) }
+        } else if crosses(&area, gutter) || tables.iter().any(is_in_table) {
             close(&mut left, &mut right, gutters, depth, regions);
             above.push(piece);
         } else {
@@ -91,12 +97,54 @@ fn close(
     }
 }
 
+/// Whether text runs around a picture, which then divides no columns.
+fn has_text_beside(found: &Area, lines: &[Area]) -> bool {
+    let is_beside = |line: &&Area| {
+        let middle = (line.top + line.bottom) / 2.0;
+        let is_outside = line.right <= found.left || line.left >= found.right;
+        found.top < middle && middle < found.bottom && is_outside
+    };
+    lines.iter().filter(is_beside).count() >= BESIDE
+}
+
+fn crosses(area: &Area, gutter: f32) -> bool {
+    area.left < gutter && area.right > gutter
+}
+
+/// Whether the middle of `area` lies in `table`.
+fn is_inside(area: &Area, table: &Area) -> bool {
+    let (x, y) = ((area.left + area.right) / 2.0, (area.top + area.bottom) / 2.0);
+    table.left <= x && x <= table.right && table.top <= y && y <= table.bottom
+}
+
+/// The gutter between columns of text, and the tables without rules that lie across: their rows are not parted.
+fn text_gutter(pieces: &[Piece], gutters: &mut Gutters) -> (Option<f32>, Vec<Area>) {
+    let all: Vec<&Piece> = pieces.iter().collect();
+    let mut gutter = find_gutter(&all, gutters);
+    let tables = gutter.map_or_else(Vec::new, |gutter| aligned::across(&lines_of(&all), gutter));
+    if !tables.is_empty() {
+        // The strip may have been that between two columns of the table.
+        let is_text = |piece: &&Piece| !tables.iter().any(|table| is_inside(&piece.area(), table));
+        let others: Vec<&Piece> = all.into_iter().filter(is_text).collect();
+        gutter = find_gutter(&others, gutters);
+    }
+    if let Some(gutter) = gutter
+        && !gutters.0.iter().any(|known| (known - gutter).abs() < GUTTER)
+        && gutters.0.len() < 64
+    {
+        gutters.0.push(gutter);
+    }
+    (gutter, tables)
+}
+
+fn lines_of<'a>(pieces: &[&'a Piece]) -> Vec<&'a Line> {
+    let line = |piece: &&'a Piece| if let Piece::Line(line) = *piece { Some(line) } else { None };
+    pieces.iter().filter_map(line).collect()
+}
+
 /// The middle of the white strip between two columns of text.
-fn find_gutter(pieces: &[Piece], gutters: &mut Gutters) -> Option<f32> {
-    let lines: Vec<&Line> = pieces
-        .iter()
-        .filter_map(|piece| if let Piece::Line(line) = piece { Some(line) } else { None })
-        .collect();
+fn find_gutter(pieces: &[&Piece], gutters: &Gutters) -> Option<f32> {
+    let lines = lines_of(pieces);
     if lines.len() < 4 {
         return None;
     }
@@ -126,11 +174,7 @@ fn find_gutter(pieces: &[Piece], gutters: &mut Gutters) -> Option<f32> {
             break;
         }
     }
-    let (middle, _) = best?;
-    if !gutters.0.iter().any(|gutter| (gutter - middle).abs() < size) && gutters.0.len() < 64 {
-        gutters.0.push(middle);
-    }
-    Some(middle)
+    best.map(|(middle, _)| middle)
 }
 
 /// Strips of at least `least` points that at most `allowed` lines cross.
@@ -152,7 +196,7 @@ fn strips(cover: &[u32], allowed: u32, least: f32) -> Vec<(f32, f32)> {
 }
 
 /// Whether there is running text on both sides of `gutter`.
-fn is_between_columns(pieces: &[Piece], lines: &[&Line], gutter: f32, known: bool) -> bool {
+fn is_between_columns(pieces: &[&Piece], lines: &[&Line], gutter: f32, known: bool) -> bool {
     let is_text = |side: &dyn Fn(&Area) -> bool| {
         let rows = rows_of(lines.iter().copied().filter(|line| side(&line.area)));
         if rows.is_empty() {
@@ -193,4 +237,45 @@ pub(crate) fn median(values: impl Iterator<Item = f32>) -> f32 {
     }
     let middle = values.len() / 2;
     *values.select_nth_unstable_by(middle, f32::total_cmp).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::aligned::tests::pieces, *};
+
+    fn texts(sketch: &str) -> Vec<Vec<String>> {
+        let pieces = pieces(sketch, false).into_iter().map(Piece::Line).collect();
+        let text = |piece: Piece| if let Piece::Line(line) = piece { Some(line.text()) } else { None };
+        let regions = regions(pieces, &mut Gutters::default()).into_iter();
+        regions.map(|region| region.into_iter().filter_map(text).collect()).collect()
+    }
+
+    #[test]
+    fn rows_of_a_table_are_not_parted() {
+        let sketch = "
+District of the northern hills      120,500    118,200    12,300
+District of the river mouth          98,400     99,100     4,700
+District of the eastern plains      230,000    211,900    18,100
+District of the southern coast       87,600     90,200     3,600
+District of the western lakes       143,700    139,500    11,800
+";
+        let pieces: Vec<Piece> = pieces(sketch, false).into_iter().map(Piece::Line).collect();
+        let gutter = find_gutter(&pieces.iter().collect::<Vec<_>>(), &Gutters::default());
+        assert!(gutter.is_some(), "its columns look like columns of text");
+        assert_eq!(texts(sketch).len(), 1);
+    }
+
+    #[test]
+    fn columns_of_text_are_read_one_after_the_other() {
+        let sketch = "
+the pump moves water from one tank      it is stopped by a valve, which the
+to the other, as long as there is       operator opens by hand; none of them
+any of it left, and the motor has       is near while it is under pressure,
+all the current that it needs, so       as the law says, and so do they all
+that no heat is lost while it runs      have seen what a burst pipe can do
+";
+        let regions = texts(sketch);
+        assert_eq!(regions.len(), 2);
+        assert!(regions[0][0].starts_with("the pump") && regions[1][0].starts_with("it is"));
+    }
 }

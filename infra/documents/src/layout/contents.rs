@@ -18,6 +18,26 @@ const CLOSE: f32 = 1.5;
 /// Rows that are further apart do not belong together, in sizes of the font.
 const FAR: f32 = 4.5;
 const PAGE_DIGITS: usize = 5;
+/// Fewest entries without leaders, and how many rows above the first of them the title of the table stands.
+const TITLED_ENTRIES: usize = 3;
+const TITLE_ROWS: usize = 2;
+/// Titles of tables of contents, in lower case.
+const TITLES: &[&str] = &[
+    "contents",
+    "table of contents",
+    "inhalt",
+    "inhaltsverzeichnis",
+    "sommaire",
+    "table des matières",
+    "contenido",
+    "índice",
+    "indice",
+    "índice general",
+    "inhoud",
+    "inhoudsopgave",
+    "innehåll",
+    "spis treści",
+];
 
 /// A table of contents and the rows that it is made of.
 pub(crate) struct Found {
@@ -47,17 +67,32 @@ pub(crate) fn find(rows: &[Vec<Line>]) -> Vec<Found> {
     let entries: Vec<Option<Entry>> = rows.iter().map(|row| entry(row)).collect();
     let has_leader = |at: &usize| entries[*at].as_ref().is_some_and(|entry| entry.has_leader);
     let mut found: Vec<Found> = Vec::new();
+    let is_titled = |at: usize| rows[at.saturating_sub(TITLE_ROWS)..at].iter().any(|row| is_title(row));
+    let may_start = |at: &usize| has_leader(at) || (entries[*at].is_some() && is_titled(*at));
     let mut at = 0;
-    while let Some(anchor) = (at..rows.len()).find(has_leader) {
+    while let Some(anchor) = (at..rows.len()).find(may_start) {
         let around = around(rows, &entries, at, anchor);
         at = around.end.max(anchor + 1);
-        if around.clone().filter(has_leader).count() >= ENTRIES {
+        let by_leaders = around.clone().filter(has_leader).count() >= ENTRIES;
+        if by_leaders || (is_titled(anchor) && ascends(&entries[around.clone()])) {
             let size = rows[around.start].first().map_or(0.0, |line| line.size);
             let titles = titles(&rows[around.clone()], &entries[around.clone()]);
             found.push(Found { titles, rows: around, size });
         }
     }
     found
+}
+
+/// Whether `row` says that a table of contents follows.
+fn is_title(row: &[Line]) -> bool {
+    let [line] = row else { return false };
+    line.words.len() < 4 && TITLES.contains(&line.text().to_lowercase().trim_end_matches(':'))
+}
+
+/// Whether the numbers of the entries' pages become no smaller, as in no other list of numbers.
+fn ascends(entries: &[Option<Entry>]) -> bool {
+    let pages: Vec<u32> = entries.iter().flatten().filter_map(|entry| entry.page.parse().ok()).collect();
+    pages.len() >= TITLED_ENTRIES && pages.is_sorted()
 }
 
 /// The rows of the table around `anchor`, from `least` on: it starts and ends with an entry.
@@ -212,6 +247,28 @@ mod tests {
             texts(&found[0]),
             [(50.0, "1 Introduction … 3"), (60.0, "1.1 Scope … 3"), (60.0, "1.2 A title of two lines … 14")]
         );
+    }
+
+    #[test]
+    fn ascending_numbers_below_a_title_are_contents() {
+        let entries = |pages: [&str; 3]| {
+            let entry = |at: f32, title: &str, page: &str| {
+                row(at, &[&[(title, 50.0, 100.0)], &[(page, 490.0, 500.0)]])
+            };
+            [
+                row(100.0, &[&[("Table", 50.0, 80.0), ("of", 85.0, 95.0), ("Contents", 100.0, 150.0)]]),
+                entry(130.0, "Preface", pages[0]),
+                entry(142.0, "Pumps", pages[1]),
+                entry(154.0, "Valves", pages[2]),
+            ]
+        };
+        let found = find(&entries(["vii", "1", "1"]));
+        assert!(found.is_empty(), "two numbers are too few");
+        let found = find(&entries(["1", "3", "17"]));
+        assert_eq!(found.len(), 1);
+        assert_eq!(texts(&found[0]), [(50.0, "Preface … 1"), (50.0, "Pumps … 3"), (50.0, "Valves … 17")]);
+        assert!(find(&entries(["1", "17", "3"])).is_empty());
+        assert!(find(&entries(["1", "3", "17"])[1..]).is_empty());
     }
 
     #[test]

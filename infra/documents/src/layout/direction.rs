@@ -71,6 +71,7 @@ fn is_level(one: &Word, other: &Word) -> bool {
 }
 
 fn mirror(page: &mut PageContent) {
+    page.is_mirrored = true;
     let width = page.width;
     let mirrored = |area: Area| Area { left: width - area.right, right: width - area.left, ..area };
     page.words.iter_mut().for_each(|word| word.area = mirrored(word.area));

@@ -78,10 +78,10 @@ impl Usual {
         let letters: usize = lines.iter().map(Line::letters).sum();
         let has_letters =
             lines.iter().any(|line| line.words.iter().any(|word| word.text.chars().any(char::is_alphabetic)));
-        if !has_letters || letters > 240 || lines.len() > 4 {
+        if !has_letters || letters > 240 || lines.len() > 4 || first.is_margin {
             return false;
         }
-        if first.size >= self.size * 1.14 {
+        if self.is_large(first) {
             return true;
         }
         let bold = first.bold && !self.bold && first.size >= self.size * 0.95;
@@ -90,8 +90,24 @@ impl Usual {
             && !lines.last().is_some_and(|line| line.ends_with(&['.', ',', ';', ':']))
     }
 
+    fn is_large(&self, line: &Line) -> bool {
+        line.size >= self.size * 1.14
+    }
+
+    /// Whether `line` is set off from running text.
     fn is_larger(&self, line: &Line) -> bool {
-        line.size >= self.size * 1.14 || (line.bold && !self.bold)
+        self.is_large(line) || (line.bold && !self.bold)
+    }
+
+    /// The marker of `line`, unless its look is that of a heading with a number.
+    fn item_marker(&self, line: &Line) -> Option<Marker> {
+        let marker = list::marker_of(line)?;
+        let is_dash = line.words.first().is_some_and(|word| list::is_dash(&word.text));
+        let is_item = match marker {
+            Marker::Bullet => !is_dash || !self.is_large(line),
+            Marker::Number(_) => !self.is_larger(line),
+        };
+        is_item.then_some(marker)
     }
 }
 
@@ -111,17 +127,40 @@ pub(crate) fn groups(lines: Vec<Line>, usual: Usual) -> Vec<Group> {
             _ => groups.push(Group::new(line, usual)),
         }
     }
+    count_items(&mut groups, usual);
     for group in &mut groups {
         group.finish(right);
     }
     groups
 }
 
+/// Makes items of bold lines that count on from each other: between headings, there is text.
+fn count_items(groups: &mut [Group], usual: Usual) {
+    let counted = |group: &Group| match (group.kind, list::marker_of(&group.lines[0])) {
+        (Kind::Text, Some(Marker::Number(number))) if !usual.is_large(&group.lines[0]) => {
+            Some((number, group.lines[0].area.left))
+        }
+        _ => None,
+    };
+    let counts: Vec<Option<(u64, f32)>> = groups.iter().map(counted).collect();
+    let follow = |pair: &[Option<(u64, f32)>]| {
+        let [Some((number, left)), Some((next, also))] = pair else { return false };
+        *next == number + 1 && (left - also).abs() < 4.0
+    };
+    for (at, pair) in counts.windows(2).enumerate().filter(|(_, pair)| follow(pair)) {
+        for (group, count) in groups[at..].iter_mut().zip(pair) {
+            if let Some((number, left)) = *count {
+                group.kind = Kind::Item { marker: Marker::Number(number), left };
+            }
+        }
+    }
+}
+
 impl Group {
     fn new(line: Line, usual: Usual) -> Self {
-        let kind = match list::marker_of(&line) {
-            Some(marker) if !usual.is_larger(&line) => Kind::Item { marker, left: line.area.left },
-            _ => Kind::Text,
+        let kind = match usual.item_marker(&line) {
+            Some(marker) => Kind::Item { marker, left: line.area.left },
+            None => Kind::Text,
         };
         Self { kind, lines: vec![line], ended: Vec::new(), is_full: false }
     }
@@ -162,8 +201,11 @@ fn continues(open: &Group, line: &Line, right: f32, usual: Usual, next: Option<&
     let distance = line.baseline - last.baseline;
     let is_alike = (last.size - line.size).abs() <= SIZES * size && last.mono == line.mono;
     let is_heading = usual.is_larger(last) || usual.is_larger(line);
+    // An item may start with bold words.
+    let is_new_look = last.bold != line.bold && (matches!(open.kind, Kind::Text) || line.bold);
     if !is_alike
-        || (is_heading && last.bold != line.bold)
+        || last.is_margin != line.is_margin
+        || (is_heading && is_new_look)
         || distance > LOOSE * usual.leading * size
         || distance < 0.0
     {
@@ -177,13 +219,13 @@ fn continues(open: &Group, line: &Line, right: f32, usual: Usual, next: Option<&
         return list::marker_of(line).is_none() && is_below;
     }
     let room = found_room(last, line, right);
-    if list::marker_of(line).is_some() && !usual.is_larger(line) {
+    if usual.item_marker(line).is_some() {
         let hangs = next.is_some_and(|next| next.area.left > line.area.left + 0.5 * size);
         let is_flush = (line.area.left - last.area.left).abs() < 0.5 * size;
         return is_flush && !room && !hangs;
     }
     if is_heading {
-        return true;
+        return list::marker_of(line).is_none() || list::marker_of(&open.lines[0]).is_none();
     }
     let is_set_in = line.area.left > left + INDENT * size && line.area.left > last.area.left + INDENT * size;
     let is_list_like = line.words.iter().any(|word| word.text.contains("...."));

@@ -14,7 +14,7 @@ const HIGHER: f32 = 0.15;
 const LOWER: f32 = 0.08;
 const SCRIPT_GAP: f32 = 0.2;
 /// How far a marker of a list may stand before its text.
-const MARKER_GAP: f32 = 4.5;
+pub(crate) const MARKER_GAP: f32 = 4.5;
 
 /// Words of one line without a wide gap between them; later, a whole line of a column.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +28,8 @@ pub(crate) struct Line {
     pub(crate) bold: bool,
     /// All of its words are.
     pub(crate) mono: bool,
+    /// Whether it is a running head or footer that stays in the text.
+    pub(crate) is_margin: bool,
 }
 
 impl Line {
@@ -39,6 +41,7 @@ impl Line {
             size: 0.0,
             bold: false,
             mono: false,
+            is_margin: false,
         };
         line.measure();
         line
@@ -65,6 +68,7 @@ impl Line {
 
     /// Takes in another piece of the same line.
     pub(crate) fn join(&mut self, other: Self) {
+        self.is_margin |= other.is_margin;
         self.words.extend(other.words);
         self.words.sort_by(|one, other| one.area.left.total_cmp(&other.area.left));
         self.measure();

@@ -32,6 +32,11 @@ pub(crate) fn marker(word: &str) -> Option<Marker> {
     if is_number { inner.parse().ok().map(Marker::Number) } else { None }
 }
 
+/// Whether `word` is a dash, which marks an item in some places and stands for nothing in others.
+pub(crate) fn is_dash(word: &str) -> bool {
+    matches!(word, "–" | "—" | "-" | "*")
+}
+
 /// The marker at the start of `line`, if text follows it.
 pub(crate) fn marker_of(line: &Line) -> Option<Marker> {
     let first = line.words.first()?;

@@ -1,7 +1,8 @@
 //! Running heads, footers and page numbers: short lines that repeat at the edge of page after page.
 //!
 //! A line is taken out of the text only if its look and its repetition say that it is one, and never the first time, so
-//! that no word of a document is lost. A page that holds nothing else keeps its lines.
+//! that no word of a document is lost. A page that holds nothing else keeps its lines. Lines that stay are marked, so that
+//! they become no headings.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,6 +19,10 @@ const SHARE: f32 = 0.3;
 const LARGER: f32 = 1.1;
 /// A running head is further from the text than this many usual distances of lines.
 const APART: f32 = 1.4;
+/// Fewest pages with lines at one place, and their share of the pages between the first and the last, for a place of running
+/// heads that change from part to part.
+const PLACED: usize = 4;
+const PLACED_SHARE: f32 = 0.6;
 /// Fewest pages whose numbers follow each other.
 const NUMBERED: usize = 2;
 /// Words beside the number of a page.
@@ -45,6 +50,7 @@ pub(crate) struct Page<'a> {
 pub(crate) fn take(pages: &mut [Page<'_>], usual: Usual) -> Vec<Margins> {
     let edges: Vec<Vec<Edge>> = pages.iter().map(|page| at_edges(page, usual)).collect();
     let (heads, numbers) = (Heads::of(&edges), Numbers::of(&edges));
+    let places = Places::of(&edges, &numbers);
     let mut kept = HashSet::new();
     let mut taken = Vec::with_capacity(pages.len());
     for (number, (page, edges)) in pages.iter_mut().zip(&edges).enumerate() {
@@ -55,6 +61,10 @@ pub(crate) fn take(pages: &mut [Page<'_>], usual: Usual) -> Vec<Margins> {
             kept.extend(chosen.into_iter().map(|edge| edge.text.clone()));
             taken.push(Margins::default());
             continue;
+        }
+        let is_kept = |edge: &&Edge| heads.holds(number, edge) || places.holds(number, edge);
+        for edge in edges.iter().filter(is_kept) {
+            page.lines[edge.index].is_margin = true;
         }
         let chosen: Vec<usize> = chosen
             .into_iter()
@@ -95,6 +105,8 @@ struct Edge {
     number: Option<(i64, bool)>,
     /// Whether there is white above and below.
     stands_alone: bool,
+    /// Whether no other line is nearer to the edge.
+    is_outermost: bool,
 }
 
 /// The outermost lines of a page.
@@ -127,6 +139,7 @@ fn at_edges(page: &Page<'_>, usual: Usual) -> Vec<Edge> {
                 looks_like_one: line.size <= LARGER * usual.size && gap > APART * usual.leading * line.size,
                 number: page_number(&text),
                 stands_alone: nearest(lines.iter(), line) > 2.0 * line.size,
+                is_outermost: side.first().is_some_and(|first| lines[*first].is_level_with(line)),
                 text: without_number(&text),
             });
         }
@@ -208,6 +221,51 @@ impl Numbers {
     fn holds(&self, number: usize, edge: &Edge) -> bool {
         let Some(offset) = offset(number, edge) else { return false };
         edge.stands_alone && (offset.0 == 1 || self.0.get(&offset).is_some_and(|pages| *pages >= NUMBERED))
+    }
+}
+
+/// Places of running heads, whose text changes from part to part of a book: from the first page to the last.
+struct Places(HashMap<i32, (usize, usize)>);
+
+impl Places {
+    fn of(pages: &[Vec<Edge>], numbers: &Numbers) -> Self {
+        // By place: the page, the text, and whether the number of the page stands beside it.
+        let mut seen: HashMap<i32, Vec<(usize, &str, bool)>> = HashMap::new();
+        for (number, edges) in pages.iter().enumerate() {
+            for edge in edges.iter().filter(|edge| edge.may_change()) {
+                let is_beside = |other: &Edge| other.at == edge.at && numbers.holds(number, other);
+                let lines = seen.entry(edge.at).or_default();
+                if lines.last().is_none_or(|last| last.0 != number) {
+                    lines.push((number, edge.text.as_str(), edges.iter().any(is_beside)));
+                }
+            }
+        }
+        let mut places = HashMap::new();
+        for (at, lines) in seen {
+            let mut texts: HashMap<&str, usize> = HashMap::new();
+            lines.iter().for_each(|line| *texts.entry(line.1).or_default() += 1);
+            let is_head =
+                |line: &&(usize, &str, bool)| line.2 || texts.get(line.1).is_some_and(|all| *all > 1);
+            let heads = lines.iter().filter(is_head).count();
+            let (Some(first), Some(last)) = (lines.first(), lines.last()) else { continue };
+            let share = lines.len() as f32 / (last.0 - first.0 + 1) as f32;
+            if lines.len() >= PLACED && share >= PLACED_SHARE && 2 * heads >= lines.len() {
+                places.insert(at, (first.0, last.0));
+            }
+        }
+        Self(places)
+    }
+
+    fn holds(&self, number: usize, edge: &Edge) -> bool {
+        let range = self.0.get(&edge.at).filter(|_| edge.may_change());
+        range.is_some_and(|(first, last)| (*first..=*last).contains(&number))
+    }
+}
+
+impl Edge {
+    /// Whether it may be a running head whose text changes.
+    fn may_change(&self) -> bool {
+        self.is_outermost && self.looks_like_one && self.number.is_none()
     }
 }
 
@@ -368,6 +426,25 @@ mod tests {
             lines.iter_mut().map(|lines| Page { lines, height: 842.0, has_more: false }).collect();
         take(&mut pages, Usual { size: 10.0, leading: 1.2, bold: false });
         assert!(lines.iter().all(|lines| lines.len() == 23));
+    }
+
+    #[test]
+    fn running_heads_that_change_are_marked() {
+        let heads = ["Pumps", "Pumps", "Valves", "Valves", "Hoses", "Tanks"];
+        let mut lines: Vec<Vec<Line>> = heads
+            .iter()
+            .map(|head| {
+                let text = (0..20).map(|row| line("text", 130.0 + 12.0 * row as f32, 10.0));
+                [line(head, 40.0, 9.0)].into_iter().chain(text).collect()
+            })
+            .collect();
+        let mut pages: Vec<Page<'_>> =
+            lines.iter_mut().map(|lines| Page { lines, height: 842.0, has_more: false }).collect();
+        take(&mut pages, Usual { size: 10.0, leading: 1.2, bold: false });
+        for (lines, head) in lines.iter().zip(heads) {
+            assert_eq!((lines[0].text().as_str(), lines[0].is_margin), (head, true), "no word is lost");
+            assert!(lines[1..].iter().all(|line| !line.is_margin));
+        }
     }
 
     #[test]

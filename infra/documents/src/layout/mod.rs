@@ -7,6 +7,7 @@
 //! whole document), list items, or paragraphs; blocks cut by the end of a column or page are joined.
 
 mod aligned;
+mod alignment;
 mod build;
 mod columns;
 mod contents;
@@ -24,7 +25,7 @@ use crate::block::Block;
 use columns::{Gutters, Piece};
 use flow::{Group, Usual};
 use hyphens::Words;
-use line::Line;
+pub(crate) use line::Line;
 
 /// Smallest side of an image that is worth a reference, in points.
 const IMAGE: f32 = 48.0;
@@ -48,6 +49,8 @@ pub struct PageContent {
     pub notes: Vec<String>,
     /// How sure recognition was, 0 to 1; none for text that was in the file.
     pub confidence: Option<f32>,
+    /// Whether left and right were exchanged, to read text from right to left.
+    pub is_mirrored: bool,
 }
 
 impl PageContent {
@@ -85,10 +88,10 @@ pub struct Layout {
 /// A part of a page in reading order.
 enum Part {
     Groups(Vec<Group>),
-    Table(Vec<Vec<String>>),
+    Table(Vec<Vec<String>>, Area),
     /// A table of contents, and the size of its letters.
-    Contents(Vec<contents::Title>, f32),
-    Image(String),
+    Contents(Vec<contents::Title>, f32, Area),
+    Image(String, Area),
 }
 
 /// Understands the layout of a document.
@@ -128,12 +131,13 @@ pub fn analyse(mut pages: Vec<PageContent>) -> Layout {
             usual,
             &known,
         );
-        builder.page(page.number, parts);
+        builder.begin(page);
+        builder.page(parts);
         for line in line::gather(std::mem::take(&mut turned[index])) {
-            builder.paragraph(page.number, line.text());
+            builder.paragraph(line.text(), Some(&line.area));
         }
         for note in &page.notes {
-            builder.paragraph(page.number, note.clone());
+            builder.paragraph(note.clone(), None);
         }
     }
     let margins = margins.into_iter().map(|margins| (margins.header, margins.footer)).collect();
@@ -155,7 +159,7 @@ fn page_parts(
         found.push(Some(part));
     };
     for table in tables {
-        place(table.area, Part::Table(table.rows), &mut pieces);
+        place(table.area, Part::Table(table.rows, table.area), &mut pieces);
     }
     let page_area = page.width * page.height;
     let mut number = 0;
@@ -163,7 +167,8 @@ fn page_parts(
         let is_scan = page.confidence.is_some() && image.width() * image.height() > 0.5 * page_area;
         if !is_scan && image.width() >= IMAGE && image.height() >= IMAGE {
             number += 1;
-            place(*image, Part::Image(format!("page {}, image {number}", page.number)), &mut pieces);
+            let text = format!("page {}, image {number}", page.number);
+            place(*image, Part::Image(text, *image), &mut pieces);
         }
     }
     let mut parts = Vec::new();
@@ -197,12 +202,18 @@ fn column_parts(lines: Vec<Line>, usual: Usual, known: &Words, parts: &mut Vec<P
     for contents in contents::find(&rows) {
         let mut before = std::mem::take(&mut rows);
         rows = before.split_off(contents.rows.end - begun);
+        let area = area_of(&before[contents.rows.start - begun..]);
         before.truncate(contents.rows.start - begun);
         begun = contents.rows.end;
         row_parts(before, usual, known, parts);
-        parts.push(Part::Contents(contents.titles, contents.size));
+        parts.push(Part::Contents(contents.titles, contents.size, area));
     }
     row_parts(rows, usual, known, parts);
+}
+
+fn area_of(rows: &[Vec<Line>]) -> Area {
+    let areas = rows.iter().flatten().map(|line| line.area);
+    areas.reduce(|one, other| one.union(&other)).unwrap_or_default()
 }
 
 /// Tables that stand in `rows`, and the groups between them.
@@ -227,10 +238,72 @@ fn row_parts(rows: Vec<Vec<Line>>, usual: Usual, known: &Words, parts: &mut Vec<
             before.push(row);
         }
         text(before, parts);
-        parts.push(Part::Table(table.cells));
-        while rows.next_if(|(index, _)| *index < table.rows.end).is_some() {}
+        let mut within = Vec::new();
+        while let Some((_, row)) = rows.next_if(|(index, _)| *index < table.rows.end) {
+            within.push(row);
+        }
+        parts.push(Part::Table(table.cells, area_of(&within)));
     }
     text(rows.map(|(_, row)| row).collect(), parts);
+}
+
+/// The lines of a page in reading order.
+#[derive(Debug)]
+pub(crate) struct LinedPage {
+    pub(crate) number: usize,
+    pub(crate) width: f32,
+    pub(crate) height: f32,
+    pub(crate) confidence: Option<f32>,
+    /// By column.
+    pub(crate) blocks: Vec<Vec<Line>>,
+}
+
+impl LinedPage {
+    /// Of a page whose words are arranged.
+    fn of(page: PageContent, gutters: &mut Gutters) -> Self {
+        let pieces = line::gather(page.words).into_iter().map(Piece::Line).collect();
+        let mut blocks = Vec::new();
+        for region in columns::regions(pieces, gutters) {
+            let lines = region.into_iter().filter_map(|piece| match piece {
+                Piece::Line(line) => Some(line),
+                Piece::Found(..) => None,
+            });
+            blocks.push(line::join_level(lines.collect(), f32::INFINITY));
+        }
+        let PageContent { number, width, height, confidence, .. } = page;
+        Self { number, width, height, confidence, blocks }
+    }
+
+    /// Exchanges left and right.
+    fn mirror(&mut self) {
+        let width = self.width;
+        let mirrored = |area: Area| Area { left: width - area.right, right: width - area.left, ..area };
+        for line in self.blocks.iter_mut().flatten() {
+            line.area = mirrored(line.area);
+            line.words.iter_mut().for_each(|word| word.area = mirrored(word.area));
+        }
+    }
+
+    /// The whole page.
+    pub(crate) fn area(&self) -> Area {
+        Area { left: 0.0, top: 0.0, right: self.width, bottom: self.height }
+    }
+}
+
+/// The lines of `pages` with their places as a reader sees them.
+pub(crate) fn lined(pages: Vec<PageContent>) -> Vec<LinedPage> {
+    let mut gutters = Gutters::default();
+    let mut lined = Vec::with_capacity(pages.len());
+    for mut page in pages {
+        direction::arrange(&mut page);
+        let is_mirrored = page.is_mirrored;
+        let mut page = LinedPage::of(page, &mut gutters);
+        if is_mirrored {
+            page.mirror();
+        }
+        lined.push(page);
+    }
+    lined
 }
 
 /// The text of `pages` line by line in reading order, without any structure: one paragraph per page.
@@ -239,25 +312,111 @@ pub fn plain(pages: Vec<PageContent>) -> Vec<Block> {
     let mut blocks = Vec::new();
     for mut page in pages {
         direction::arrange(&mut page);
-        let pieces = line::gather(page.words).into_iter().map(Piece::Line).collect();
-        let mut text = String::new();
-        for region in columns::regions(pieces, &mut gutters) {
-            let lines = region.into_iter().filter_map(|piece| match piece {
-                Piece::Line(line) => Some(line),
-                Piece::Found(..) => None,
-            });
-            for line in line::join_level(lines.collect(), f32::INFINITY) {
-                if !text.is_empty() {
-                    text.push('\n');
-                }
-                text.push_str(&line.text());
-            }
-        }
-        for note in &page.notes {
+        let notes = std::mem::take(&mut page.notes);
+        let page = LinedPage::of(page, &mut gutters);
+        let mut text = page.blocks.iter().flatten().map(Line::text).collect::<Vec<_>>().join("\n");
+        for note in &notes {
             text.push_str(if text.is_empty() { "" } else { "\n\n" });
             text.push_str(note);
         }
-        blocks.push(Block { page: Some(page.number), content: crate::block::Content::Paragraph(text) });
+        let block = Block::new(crate::block::Content::Paragraph(text));
+        blocks.push(Block { page: Some(page.number), ..block });
     }
     blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use signalbox_pdf::Style;
+
+    use super::*;
+    use crate::block::Content;
+
+    /// Adds the words of `text` from `left` on; a letter is half as wide as the font is large.
+    fn write(page: &mut PageContent, text: &str, left: f32, baseline: f32, size: f32, bold: bool) {
+        let mut left = left;
+        for word in text.split(' ') {
+            let right = left + 0.5 * size * word.chars().count() as f32;
+            let area = Area { left, top: baseline - 0.8 * size, right, bottom: baseline + 0.2 * size };
+            let style = Style { size, bold, ..Style::default() };
+            page.words.push(Word { text: word.to_owned(), area, baseline, style });
+            left = right + 0.3 * size;
+        }
+    }
+
+    fn page() -> PageContent {
+        PageContent { number: 1, width: 595.0, height: 842.0, ..PageContent::default() }
+    }
+
+    /// Three lines of running text, the first of them at `baseline`.
+    fn write_text(page: &mut PageContent, baseline: f32) {
+        for line in 0..3 {
+            let text = "the water flows from one tank to another until the valve stops it";
+            write(page, text, 50.0, baseline + 12.0 * line as f32, 10.0, false);
+        }
+    }
+
+    #[test]
+    fn numbers_of_headings_nest_those_of_one_look() {
+        let mut page = page();
+        write(&mut page, "Handbook", 50.0, 120.0, 24.0, false);
+        write_text(&mut page, 150.0);
+        let titles = ["1 Pumps", "1.1 Parts", "1.2 Care", "2 Valves"];
+        for (index, title) in titles.into_iter().enumerate() {
+            let baseline = 210.0 + 80.0 * index as f32;
+            write(&mut page, title, 50.0, baseline, 10.0, true);
+            write_text(&mut page, baseline + 20.0);
+        }
+        let blocks = analyse(vec![page]).blocks;
+        let headings = blocks.iter().filter_map(|block| match &block.content {
+            Content::Heading { level, text } => Some((*level, text.as_str())),
+            _ => None,
+        });
+        let expected = [(1, "Handbook"), (2, "1 Pumps"), (3, "1.1 Parts"), (3, "1.2 Care"), (2, "2 Valves")];
+        assert_eq!(headings.collect::<Vec<_>>(), expected);
+        assert_eq!(blocks[0].places.len(), 1);
+        assert_eq!(blocks[0].places[0].bbox, [50.0, 100.8, 146.0, 124.8]);
+    }
+
+    #[test]
+    fn bold_items_are_no_headings() {
+        for (markers, is_ordered) in [(["1.", "2."], true), (["•", "•"], false)] {
+            let mut page = page();
+            write_text(&mut page, 150.0);
+            write(&mut page, &format!("{} Hammer", markers[0]), 50.0, 210.0, 10.0, true);
+            write(&mut page, &format!("{} Saw", markers[1]), 50.0, 222.0, 10.0, true);
+            write_text(&mut page, 250.0);
+            let blocks = analyse(vec![page]).blocks;
+            let lists = blocks.iter().filter_map(|block| match &block.content {
+                Content::List { ordered, items } => {
+                    Some((*ordered, items.iter().map(|item| item.text.as_str()).collect::<Vec<_>>()))
+                }
+                _ => None,
+            });
+            assert_eq!(lists.collect::<Vec<_>>(), [(is_ordered, vec!["Hammer", "Saw"])]);
+            assert!(!blocks.iter().any(|block| matches!(block.content, Content::Heading { .. })));
+        }
+    }
+
+    #[test]
+    fn columns_around_a_picture_are_read_whole() {
+        let mut page = page();
+        page.images.push(Area { left: 212.0, top: 195.0, right: 332.0, bottom: 255.0 });
+        for (side, left) in [("left", 50.0), ("right", 300.0)] {
+            for line in 0..12 {
+                let baseline = 150.0 + 12.0 * line as f32;
+                let is_beside = (4..9).contains(&line);
+                let indent = if is_beside && side == "right" { 36.0 } else { 0.0 };
+                let words = if is_beside { 5 } else { 6 };
+                let text = format!("{side}{line}{}", " pump".repeat(words));
+                write(&mut page, &text, left + indent, baseline, 10.0, false);
+            }
+        }
+        let blocks = analyse(vec![page]).blocks;
+        let text = blocks.iter().map(Block::text).collect::<Vec<_>>().join(" ");
+        let sides: Vec<&str> = text.split_whitespace().filter(|word| *word != "pump").collect();
+        let expected = ["left", "right"].map(|side| (0..12).map(move |line| format!("{side}{line}")));
+        let words: Vec<&str> = sides.into_iter().filter(|word| word.starts_with(['l', 'r'])).collect();
+        assert_eq!(words, expected.into_iter().flatten().collect::<Vec<_>>());
+    }
 }

@@ -35,6 +35,10 @@ impl Recogniser for Admitted<'_> {
         self.recogniser.finish()
     }
 
+    fn left_out(&mut self) -> Vec<usize> {
+        self.recogniser.left_out()
+    }
+
     fn abandon(&mut self) {
         self.recogniser.abandon();
     }

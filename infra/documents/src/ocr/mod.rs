@@ -2,6 +2,7 @@
 
 mod admitted;
 mod hocr;
+mod page_watch;
 mod paper;
 mod remote;
 mod tesseract;
@@ -84,6 +85,10 @@ pub(crate) trait Recogniser {
     fn begin(&mut self, task: Task, language: &str) -> Result<(), Failure>;
     /// returns all that was recognised since the last call.
     fn finish(&mut self) -> Result<Vec<Recognised>, Failure>;
+    /// Numbers of the pages that took too long since the last call.
+    fn left_out(&mut self) -> Vec<usize> {
+        Vec::new()
+    }
     /// Forgets what has begun.
     fn abandon(&mut self);
 }
@@ -148,6 +153,10 @@ impl<'a> Recognition<'a> {
                 warnings.push(format!("no text was recognised on page {}", page.number));
             }
             add(recognised, page);
+        }
+        for page in recogniser.left_out() {
+            let seconds = tesseract::PAGE_LIMIT.as_secs();
+            warnings.push(format!("page {page} was left out: it was not recognised within {seconds} s"));
         }
         self.begun = 0;
         Ok(Some(recogniser.name()))

@@ -3,15 +3,16 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Barrier, Mutex, PoisonError,
-        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use signalbox_pdf::GrayImage;
 use tesseract_rs::{TessPageSegMode, TesseractAPI};
 
-use super::{Recognised, RecognisedWord, Recogniser, Task, hocr, paper};
+use super::{Recognised, RecognisedWord, Recogniser, Task, hocr, page_watch::PageWatch, paper};
 use crate::failure::Failure;
 
 /// Pages whose words are less sure may lie on their side.
@@ -23,13 +24,23 @@ const STACK_BYTES: usize = 8 << 20;
 /// By how much its threads stand back behind others; of this thread alone, as Linux has it.
 const NICE: i32 = 10;
 
+/// Time for one page on the clock; Tesseract takes seconds for a page of text, and minutes for some drawings.
+pub(super) const PAGE_LIMIT: Duration = Duration::from_secs(30);
+
 type Answer = Result<Recognised, Failure>;
 
 /// The next task of a pool thread.
 enum Order {
-    Recognise(Task, String),
+    /// The page of a ticket, in a language.
+    Recognise(u64, Task, String),
     /// Load the data of a language, and wait until every other thread has done so.
     Load(String, Arc<Barrier>),
+}
+
+/// The progress of a pool thread, by ticket.
+enum Event {
+    Started(u64, Instant),
+    Ended(u64, Answer),
 }
 
 /// Recognises with the system's Tesseract, pages in parallel, each thread with an interface of its own.
@@ -37,14 +48,66 @@ pub(crate) struct Tesseract {
     tessdata: PathBuf,
     languages: Vec<String>,
     threads: usize,
+    /// Time for one page.
+    limit: Duration,
     pool: Option<Pool>,
-    waiting: usize,
+    found: Vec<Recognised>,
+    failure: Option<Failure>,
 }
 
 struct Pool {
+    tessdata: PathBuf,
     orders: SyncSender<Order>,
-    answers: Receiver<Answer>,
+    waiting: Arc<Mutex<Receiver<Order>>>,
+    sender: Sender<Event>,
+    events: Receiver<Event>,
     threads: usize,
+    watch: PageWatch,
+}
+
+impl Pool {
+    fn start(tessdata: &Path, threads: usize, limit: Duration) -> Self {
+        let (orders, waiting) = sync_channel::<Order>(1);
+        let (sender, events) = channel();
+        let waiting = Arc::new(Mutex::new(waiting));
+        let tessdata = tessdata.to_owned();
+        let watch = PageWatch::new(limit, 0);
+        let mut pool = Self { tessdata, orders, waiting, sender, events, threads: 0, watch };
+        pool.threads = (0..threads).filter(|_| pool.spawn()).count();
+        pool.watch = PageWatch::new(limit, pool.threads);
+        pool
+    }
+
+    /// Whether another thread was started.
+    fn spawn(&self) -> bool {
+        let (waiting, sender) = (self.waiting.clone(), self.sender.clone());
+        let tessdata = self.tessdata.clone();
+        let worker = thread::Builder::new().stack_size(STACK_BYTES);
+        worker.spawn(move || work(&waiting, &sender, &tessdata)).is_ok()
+    }
+
+    /// The next page that has ended; none if a page has started, or its time is over.
+    fn wait(&mut self) -> Result<Option<Answer>, Failure> {
+        let event = match self.watch.due() {
+            Some(due) => match self.events.recv_timeout(due.saturating_duration_since(Instant::now())) {
+                Err(RecvTimeoutError::Timeout) => {
+                    let mut watch = std::mem::replace(&mut self.watch, PageWatch::new(Duration::ZERO, 0));
+                    watch.expire(Instant::now(), || self.spawn());
+                    self.watch = watch;
+                    return Ok(None);
+                }
+                event => event.map_err(|_| Failure::Crash)?,
+            },
+            None => self.events.recv().map_err(|_| Failure::Crash)?,
+        };
+        match event {
+            Event::Started(ticket, at) => {
+                self.watch.start(ticket, at);
+                Ok(None)
+            }
+            Event::Ended(ticket, answer) => Ok(self.watch.end(ticket).then_some(answer)),
+        }
+    }
 }
 
 /// ISO 639-3 codes of the languages whose data are in `tessdata`.
@@ -67,36 +130,38 @@ impl Tesseract {
             tessdata,
             languages,
             threads: threads.max(1),
+            limit: PAGE_LIMIT,
             pool: None,
-            waiting: 0,
+            found: Vec::new(),
+            failure: None,
         })
     }
 
-    fn start(&self) -> Pool {
-        let (orders, waiting) = sync_channel::<Order>(1);
-        let (sender, answers) = channel();
-        let waiting = Arc::new(Mutex::new(waiting));
-        let mut threads = 0;
-        for _ in 0..self.threads {
-            let (waiting, sender, tessdata) = (waiting.clone(), sender.clone(), self.tessdata.clone());
-            let worker = thread::Builder::new().stack_size(STACK_BYTES);
-            // Without a single thread the first task fails, and says so.
-            let started = worker.spawn(move || work(&waiting, &sender, &tessdata));
-            threads += usize::from(started.is_ok());
-        }
-        Pool { orders, answers, threads }
+    fn pool(&mut self) -> &mut Pool {
+        self.pool.get_or_insert_with(|| Pool::start(&self.tessdata, self.threads, self.limit))
     }
 
     /// Loads the data of `language` and of orientation in every thread, for a process that may soon open no more files.
     pub(crate) fn prepare(&mut self, language: &str) {
-        let pool = self.pool.take().unwrap_or_else(|| self.start());
+        let pool = self.pool();
+        // Another thread could not load them.
+        pool.watch.forbid_spares();
         let barrier = Arc::new(Barrier::new(pool.threads + 1));
         let ordered = (0..pool.threads)
             .all(|_| pool.orders.send(Order::Load(language.to_owned(), barrier.clone())).is_ok());
         if ordered {
             barrier.wait();
         }
-        self.pool = Some(pool);
+    }
+
+    /// Waits until a page starts or ends, or its time is over.
+    fn wait(&mut self) -> Result<(), Failure> {
+        match self.pool().wait()? {
+            Some(Ok(recognised)) => self.found.push(recognised),
+            Some(Err(failure)) => self.failure = Some(failure),
+            None => {}
+        }
+        Ok(())
     }
 }
 
@@ -110,54 +175,61 @@ impl Recogniser for Tesseract {
     }
 
     fn begin(&mut self, task: Task, language: &str) -> Result<(), Failure> {
-        if self.pool.is_none() {
-            self.pool = Some(self.start());
+        let unavailable =
+            || Failure::unavailable("text recognition cannot be started: try again in a moment");
+        let pool = self.pool();
+        if pool.threads == 0 {
+            // The next document tries again.
+            self.pool = None;
+            return Err(unavailable());
         }
-        let sent =
-            self.pool.as_ref().map(|pool| pool.orders.send(Order::Recognise(task, language.to_owned())));
-        match sent {
-            Some(Ok(())) => {
-                self.waiting += 1;
-                Ok(())
+        let Some(ticket) = pool.watch.admit(task.page) else { return Ok(()) };
+        let mut order = Order::Recognise(ticket, task, language.to_owned());
+        loop {
+            let pool = self.pool();
+            if !pool.watch.awaits(ticket) {
+                return Ok(());
             }
-            _ => Err(Failure::unavailable("text recognition cannot be started: try again in a moment")),
+            match pool.orders.try_send(order) {
+                Ok(()) => return Ok(()),
+                // A thread that takes an order publishes that, so that waiting ends.
+                Err(TrySendError::Full(returned)) => order = returned,
+                Err(TrySendError::Disconnected(_)) => return Err(unavailable()),
+            }
+            self.wait()?;
         }
     }
 
     fn finish(&mut self) -> Result<Vec<Recognised>, Failure> {
-        let mut found = Vec::new();
-        let mut failure = None;
-        while self.waiting > 0 {
-            let answer = self.pool.as_ref().and_then(|pool| pool.answers.recv().ok());
-            self.waiting -= 1;
-            match answer {
-                Some(Ok(recognised)) => found.push(recognised),
-                Some(Err(error)) => failure = Some(error),
-                None => failure = Some(Failure::Crash),
-            }
+        while self.pool.as_ref().is_some_and(|pool| !pool.watch.is_done()) {
+            self.wait()?;
         }
-        match failure {
-            Some(failure) => Err(failure),
-            None => Ok(found),
-        }
+        let found = std::mem::take(&mut self.found);
+        self.failure.take().map_or(Ok(found), Err)
+    }
+
+    fn left_out(&mut self) -> Vec<usize> {
+        self.pool.as_mut().map_or_else(Vec::new, |pool| pool.watch.take_left_out())
     }
 
     fn abandon(&mut self) {
-        // Answers are few and come in the end; waiting keeps them out of the next document.
-        let _ = self.finish();
+        if let Some(pool) = &mut self.pool {
+            pool.watch.forget();
+        }
+        (self.found, self.failure) = (Vec::new(), None);
     }
 }
 
 /// A thread of the pool: an interface stays as long as the language does.
-fn work(orders: &Mutex<Receiver<Order>>, answers: &Sender<Answer>, tessdata: &Path) {
+fn work(orders: &Mutex<Receiver<Order>>, events: &Sender<Event>, tessdata: &Path) {
     // Pages keep every core busy for seconds, so short work gets priority. A failure is harmless.
     let _ = rustix::process::nice(NICE);
     let mut ready: Option<(String, TesseractAPI)> = None;
     let mut orientation = Orientation { tessdata, loaded: None };
     loop {
         let next = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let (task, language) = match next {
-            Ok(Order::Recognise(task, language)) => (task, language),
+        let (ticket, task, language) = match next {
+            Ok(Order::Recognise(ticket, task, language)) => (ticket, task, language),
             Ok(Order::Load(language, all)) => {
                 ready = open(tessdata, &language).map(|api| (language, api));
                 orientation.loaded = orientation.open();
@@ -166,6 +238,9 @@ fn work(orders: &Mutex<Receiver<Order>>, answers: &Sender<Answer>, tessdata: &Pa
             }
             Err(_) => return,
         };
+        if events.send(Event::Started(ticket, Instant::now())).is_err() {
+            return;
+        }
         if ready.as_ref().is_none_or(|(known, _)| *known != language) {
             ready = open(tessdata, &language).map(|api| (language.clone(), api));
         }
@@ -173,7 +248,7 @@ fn work(orders: &Mutex<Receiver<Order>>, answers: &Sender<Answer>, tessdata: &Pa
             Some((_, api)) => recognise(api, task, &orientation),
             None => Err(Failure::unavailable(format!("the data of language {language} cannot be loaded"))),
         };
-        if answers.send(answer).is_err() {
+        if events.send(Event::Ended(ticket, answer)).is_err() {
             return;
         }
     }
@@ -290,6 +365,29 @@ fn turn(image: &GrayImage, quarters: u32) -> GrayImage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::locate;
+
+    /// A page of noise, on which Tesseract works for long.
+    fn noise(page: usize) -> Task {
+        let (width, height, mut state) = (1600, 1600, 1_u32);
+        let pixels = (0..width * height).map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        });
+        Task { page, image: GrayImage { width, height, pixels: pixels.collect(), dpi: 300 } }
+    }
+
+    #[test]
+    fn pages_that_take_too_long_are_left_out() {
+        let tessdata = locate::tessdata(None).expect("Tesseract's data are installed by tools/bootstrap");
+        let mut tesseract = Tesseract::new(&tessdata, 1).unwrap();
+        tesseract.limit = Duration::from_millis(1);
+        for page in 1..=4 {
+            tesseract.begin(noise(page), "eng").unwrap();
+        }
+        assert!(tesseract.finish().unwrap().is_empty());
+        assert_eq!(tesseract.left_out(), [1, 2, 3, 4]);
+    }
 
     #[test]
     fn four_quarter_turns_are_none() {

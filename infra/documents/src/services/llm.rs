@@ -122,7 +122,7 @@ impl Llm {
         }
         let page = piece.first().and_then(|block| block.page);
         let blocks = read_markdown(&rewritten).into_iter();
-        Ok(blocks.map(|block| Block { page, content: block.content }).collect())
+        Ok(blocks.map(|block| Block { page, ..block }).collect())
     }
 }
 

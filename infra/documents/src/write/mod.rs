@@ -1,7 +1,9 @@
-//! The three ways to write a document, all from the same blocks.
+//! The ways to write a document, all from the same blocks.
 
+mod docling;
 mod json;
 pub(crate) mod markdown;
+mod paged;
 mod plaintext;
 
 use std::collections::BTreeMap;
@@ -9,7 +11,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{block::Block, options::OutputFormat};
+use crate::{block::Block, layout::LinedPage, options::OutputFormat};
 
 /// Properties of a document besides its text: title, author and the like.
 pub type Metadata = BTreeMap<String, Value>;
@@ -40,6 +42,17 @@ pub struct Document {
     pub metadata: Metadata,
     /// None for what has no pages.
     pub pages: Vec<PageNote>,
+    /// The text in a format that shows lines and words, which blocks do not have; empty in other formats.
+    pub paged: String,
+}
+
+/// Writes pages in `format`, if it shows lines and words.
+pub(crate) fn of_pages(format: OutputFormat) -> Option<fn(&[LinedPage]) -> String> {
+    match format {
+        OutputFormat::Hocr => Some(paged::hocr),
+        OutputFormat::Alto => Some(paged::alto),
+        _ => None,
+    }
 }
 
 impl Document {
@@ -52,6 +65,8 @@ impl Document {
             }
             OutputFormat::Plaintext => plaintext::blocks(&self.blocks),
             OutputFormat::Json => json::document(self),
+            OutputFormat::Docling => docling::document(self),
+            OutputFormat::Hocr | OutputFormat::Alto => self.paged.clone(),
         }
     }
 }

@@ -17,8 +17,9 @@ use cqrs_es::DomainEvent;
 use serde_json::Value;
 use signalbox_domain::{
     automation::{
-        Condition, DatapointPlace, DeliveryBatch, EventType, Firing, Health, NewRule, Operator, Reading,
-        ReadingEvent, ReportedReading, Rule, RuleAction, RuleEvent, RuleSpec, Webhook,
+        Acknowledged, Alarm, AlarmEvent, AlarmReason, Condition, DatapointPlace, DeliveryBatch, EventType,
+        Firing, Health, NewAlarm, NewRule, Operator, Reading, ReadingEvent, ReportedReading, Rule,
+        RuleAction, RuleEvent, RuleSpec, Severity, Silence, Webhook,
     },
     extraction::ExtractionJob,
     fleet::{Firmware, PluginInstance, PluginPackage},
@@ -63,6 +64,7 @@ pub(crate) fn all() -> Vec<Sample> {
         samples::<Dashboard>(after_dashboard),
         samples::<LogEntry>(after_log_entry),
         samples::<Rule>(after_rule),
+        samples::<Alarm>(after_alarm),
         samples::<ReportedReading>(after_reading),
         samples::<Webhook>(webhooks::after_webhook),
         samples::<DeliveryBatch>(webhooks::after_delivery_batch),
@@ -450,6 +452,7 @@ fn rule_spec() -> RuleSpec {
         action: RuleAction::Log,
         cooldown_seconds: 60,
         enabled: false,
+        alarm: None,
     }
 }
 
@@ -490,8 +493,47 @@ fn after_rule(event: Option<&RuleEvent>) -> Option<RuleEvent> {
             rule_name: "hot".to_owned(),
             condition,
             action: webhook,
+            alarm: None,
         })),
-        RuleEvent::RuleTriggered(_) => Some(RuleEvent::RuleDeleted { name: "hot".to_owned(), after: 13 }),
+        RuleEvent::RuleTriggered(_) => {
+            let comment = Some("the boiler is being serviced".to_owned());
+            Some(RuleEvent::RuleSilenced(Silence { until: Some(time()), comment }))
+        }
+        RuleEvent::RuleSilenced(_) => Some(RuleEvent::RuleDeleted { name: "hot".to_owned(), after: 13 }),
         RuleEvent::RuleDeleted { .. } => None,
+    }
+}
+
+fn after_alarm(event: Option<&AlarmEvent>) -> Option<AlarmEvent> {
+    let Some(event) = event else {
+        return Some(AlarmEvent::AlarmStarted(NewAlarm {
+            rule_id: id(5),
+            rule_name: "too hot".to_owned(),
+            channel_id: ChannelId(id(3)),
+            channel_name: "boiler".to_owned(),
+            reason: AlarmReason::Condition,
+            severity: Severity::Critical,
+            condition: Condition { operator: Operator::Gt, threshold: 80.5, threshold_high: None },
+            rate_window_seconds: Some(60),
+            started_on: time(),
+            value: Some(81.25),
+        }));
+    };
+    let later = |seconds| time() + TimeDelta::seconds(seconds);
+    match event {
+        AlarmEvent::AlarmStarted(_) => {
+            Some(AlarmEvent::AlarmFired { fired_on: later(30), value: Some(82.5), silenced: true })
+        }
+        AlarmEvent::AlarmFired { .. } => {
+            let comment = Some("seen".to_owned());
+            let by = Acknowledged { user: UserId(id(7)), comment, silenced: true };
+            Some(AlarmEvent::AlarmAcknowledged(by))
+        }
+        AlarmEvent::AlarmAcknowledged(_) => Some(AlarmEvent::AlarmUnacknowledged),
+        AlarmEvent::AlarmUnacknowledged => Some(AlarmEvent::AlarmAnnounced),
+        AlarmEvent::AlarmAnnounced => {
+            Some(AlarmEvent::AlarmCleared { cleared_on: later(90), value: Some(70.0), silenced: false })
+        }
+        AlarmEvent::AlarmCleared { .. } => None,
     }
 }

@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
 
-use chrono::DateTime;
+use chrono::{DateTime, TimeDelta};
 use signalbox_domain::{automation::EventType, transfer::TransportMode};
 use uuid::Uuid;
 
-use super::payload::{About, Document, Machine, Payload, Sensor, Shipment, text_of};
+use super::payload::{About, AlarmState, Document, Machine, Payload, Sensor, Shipment, text_of};
 
 const DIGEST: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
@@ -48,6 +48,26 @@ pub fn example(event_type: EventType) -> Result<serde_json::Value, serde_json::E
         sha256: None,
         error: None,
     };
+    let alarm = |state| AlarmState {
+        alarm_id: id(7),
+        state,
+        reason: "condition",
+        severity: "critical",
+        sensor: "Boiler",
+        sensor_id: id(2),
+        value: Some(81.25),
+        rule: "too hot",
+        rule_id: id(8),
+        operator: "gt",
+        threshold: 80.0,
+        threshold_high: None,
+        rate_window_seconds: None,
+        started_on: text_of(time - TimeDelta::seconds(60)),
+        fired_on: Some(text_of(time)),
+        cleared_on: None,
+        acknowledged_by: None,
+        comment: None,
+    };
     let agent = || Machine { agent_name: "press", agent_id: 1 };
     let about = match event_type {
         EventType::SensorReading => About::Reading(sensor()),
@@ -58,6 +78,17 @@ pub fn example(event_type: EventType) -> Result<serde_json::Value, serde_json::E
             threshold: 80.0,
             threshold_high: None,
         },
+        EventType::AlarmFiring => About::Alarm(alarm("firing")),
+        EventType::AlarmCleared => About::Alarm(AlarmState {
+            value: Some(76.5),
+            cleared_on: Some(text_of(time + TimeDelta::seconds(300))),
+            ..alarm("cleared")
+        }),
+        EventType::AlarmAcknowledged => About::Alarm(AlarmState {
+            acknowledged_by: Some(id(9)),
+            comment: Some("the valve is being replaced"),
+            ..alarm("firing")
+        }),
         EventType::ExperimentStarted | EventType::ExperimentStopped => {
             About::Experiment { experiment_name: "Trial 12", experiment_id: id(3) }
         }

@@ -1,6 +1,7 @@
 //! Published events: an event of the log as the JSON that webhook receivers get. It depends on the log alone, so it
 //! is the same whenever it is built.
 
+mod alarms;
 mod example;
 mod payload;
 mod things;
@@ -11,7 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use chrono::{DateTime, Utc};
 use signalbox_domain::{
     automation::{
-        EventSubject, EventType, Health, HealthEvent, ReadingEvent, ReportedReading, Rule, RuleAction,
+        Alarm, EventSubject, EventType, Health, HealthEvent, ReadingEvent, ReportedReading, Rule, RuleAction,
         RuleEvent,
     },
     extraction::{Callback, ExtractionJob, ExtractionJobEvent, NewExtractionJob},
@@ -28,9 +29,13 @@ pub use self::example::example;
 use self::payload::{About, Document, Payload};
 
 /// Kinds of the log's events that are published to webhooks.
-pub const PUBLISHED: [&str; 15] = [
+pub const PUBLISHED: [&str; 19] = [
     "agent_connected",
     "agent_went_offline",
+    "alarm_acknowledged",
+    "alarm_announced",
+    "alarm_cleared",
+    "alarm_fired",
     "experiment_started",
     "experiment_stopped",
     "extraction_completed",
@@ -73,8 +78,8 @@ pub enum OutgoingError {
     Json(#[from] serde_json::Error),
 }
 
-/// Data of earlier events that published events need: names of experiments and agents, versions of firmware, requests of
-/// transfers and extraction jobs. It is read for a page of the log at once.
+/// Data of earlier events that published events need: names of experiments and agents, starts of alarms, versions of
+/// firmware, requests of transfers and extraction jobs. It is read for a page of the log at once.
 #[derive(Debug, Default)]
 pub struct Background(HashMap<Uuid, Vec<RecordedEvent>>);
 
@@ -85,8 +90,9 @@ impl Background {
     /// The database's error.
     #[boxed]
     pub async fn of(pool: &PgPool, events: &[RecordedEvent]) -> Result<Self, sqlx::Error> {
-        const NAMING: [(&str, &[&str]); 5] = [
+        const NAMING: [(&str, &[&str]); 6] = [
             (Agent::TYPE, &["agent_created", "agent_updated"]),
+            (Alarm::TYPE, &["alarm_started", "alarm_fired"]),
             (Experiment::TYPE, &["experiment_started", "experiment_renamed"]),
             (ExtractionJob::TYPE, &["extraction_submitted"]),
             (Firmware::TYPE, &["firmware_created"]),
@@ -117,6 +123,7 @@ impl Background {
     pub fn outgoing(&self, recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
         match recorded.aggregate_type.as_str() {
             Agent::TYPE => things::agent(self, recorded),
+            Alarm::TYPE => alarms::alarm(self, recorded),
             Experiment::TYPE => self.experiment(recorded),
             ExtractionJob::TYPE => self.extraction(recorded),
             Firmware::TYPE => things::firmware(self, recorded),

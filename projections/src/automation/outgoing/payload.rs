@@ -42,6 +42,7 @@ pub(super) enum About<'a> {
         threshold: f64,
         threshold_high: Option<f64>,
     },
+    Alarm(AlarmState<'a>),
     Experiment {
         experiment_name: &'a str,
         experiment_id: Uuid,
@@ -80,6 +81,29 @@ pub(super) enum About<'a> {
         content: &'a str,
         source: &'a str,
     },
+}
+
+/// An alarm, with the value that it was judged by last.
+#[derive(Serialize)]
+pub(super) struct AlarmState<'a> {
+    pub(super) alarm_id: Uuid,
+    pub(super) state: &'static str,
+    pub(super) reason: &'static str,
+    pub(super) severity: &'static str,
+    pub(super) sensor: &'a str,
+    pub(super) sensor_id: Uuid,
+    pub(super) value: Option<f64>,
+    pub(super) rule: &'a str,
+    pub(super) rule_id: Uuid,
+    pub(super) operator: &'static str,
+    pub(super) threshold: f64,
+    pub(super) threshold_high: Option<f64>,
+    pub(super) rate_window_seconds: Option<u32>,
+    pub(super) started_on: String,
+    pub(super) fired_on: Option<String>,
+    pub(super) cleared_on: Option<String>,
+    pub(super) acknowledged_by: Option<Uuid>,
+    pub(super) comment: Option<&'a str>,
 }
 
 /// A finished job; of the document only its name and its properties.

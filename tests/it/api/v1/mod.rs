@@ -1,3 +1,4 @@
+mod alarms;
 mod confinement;
 mod consistency;
 mod dashboards;

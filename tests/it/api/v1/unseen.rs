@@ -96,6 +96,7 @@ async fn what_no_read_model_shows_yet_is_answered_from_the_log() {
     let user = json!({"email": "late@example.org", "username": "late", "password": "long enough"});
     let channel = json!({"channel_id": "late", "channel_name": "Late", "direction": "input", "unit": "V"});
     let restored = json!({"version": 1});
+    let alarm = v1("alarms", &subjects.alarm.to_string());
     let writes = [
         post("/api/agents", json!({"name": "late"})),
         put(&spare_agent, json!({"description": "late"})),
@@ -121,6 +122,7 @@ async fn what_no_read_model_shows_yet_is_answered_from_the_log() {
             .seen_at(&dashboard),
         post("/api/v1/rules", rule("late")),
         put(v1("rules", &subjects.rule), json!({"threshold": 9001})),
+        post(format!("{alarm}/acknowledge"), json!({"comment": "late"})).seen_at(&alarm),
         post(format!("{spare_rule}/restore"), restored.clone()).seen_at(&spare_rule),
         post(
             "/api/v1/webhooks",

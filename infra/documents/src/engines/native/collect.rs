@@ -88,7 +88,7 @@ impl Collector {
         if !self.items.is_empty() {
             let items = std::mem::take(&mut self.items);
             let content = Content::List { ordered: self.ordered, items };
-            self.blocks.push(Block { page: self.page, content });
+            self.blocks.push(Block { page: self.page, ..Block::new(content) });
         }
     }
 
@@ -116,7 +116,7 @@ impl Collector {
 
     fn push(&mut self, content: Content) {
         self.end_list();
-        self.blocks.push(Block { page: self.page, content });
+        self.blocks.push(Block { page: self.page, ..Block::new(content) });
     }
 
     pub(super) fn finish(mut self) -> Vec<Block> {

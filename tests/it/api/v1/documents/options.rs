@@ -32,6 +32,9 @@ async fn the_raw_text_has_the_type_of_its_format() {
         ("markdown", "text/markdown; charset=utf-8"),
         ("plaintext", "text/plain; charset=utf-8"),
         ("json", "application/json"),
+        ("docling", "application/json"),
+        ("hocr", "application/xhtml+xml"),
+        ("alto", "application/xml"),
     ] {
         let path = format!("{RAW}?output_format={format}");
         let answer = send(&world.anonymous(), &path, "a.pdf", &sample("report.pdf")).await;
@@ -48,6 +51,7 @@ async fn formats_list_the_available_engines() {
     assert_eq!(formats["extraction_engines"], json!(["auto", "pdfium", "native"]));
     assert_eq!(formats["ocr_engines"], json!(["none", "tesseract"]));
     assert_eq!(formats["output_formats"], json!(["markdown", "json", "plaintext"]));
+    assert_eq!(formats["more_output_formats"], json!(["docling", "hocr", "alto"]));
     assert_eq!((&formats["max_file_size_mb"], &formats["notes"]), (&json!(100), &json!([])));
     assert!(formats["languages"].as_array().unwrap().contains(&json!("deu")));
     assert!(formats["mime_types"].as_array().unwrap().contains(&json!("application/pdf")));

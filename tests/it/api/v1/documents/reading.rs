@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use super::{EXTRACT, sample, send, text, world};
 use crate::harness::{Client, sha256};
 
+const TITLE: &str = "Prüfbericht der Weiche";
 const REPORT: &str = "Signalbox Werk 7
 
 # Prüfbericht der Weiche
@@ -63,6 +64,30 @@ async fn a_pdf_keeps_its_headings_lists_and_tables() {
     assert_eq!(json["blocks"][6]["metadata"]["rows"][1][1], "4,2 s");
     // Text at the edge of the page is in no block, but not lost.
     assert_eq!(json["pages"][0]["number"], 1);
+    let (mut above, page) = (0.0, &json["pages"][0]);
+    for block in json["blocks"].as_array().unwrap() {
+        let side = |at: usize| block["bbox"][at].as_f64().unwrap();
+        assert!(block["page"] == 1 && 0.0 < side(0) && side(0) < side(2) && side(1) < side(3), "{block}");
+        assert!(side(2) < page["width"].as_f64().unwrap(), "{block}");
+        assert!(above < side(1) && side(3) < page["height"].as_f64().unwrap(), "{block}");
+        above = side(1);
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn docling_document_has_all_blocks_with_their_places() {
+    let world = world(|_| {}).await;
+    let text = text(&world.anonymous(), "report.pdf", "docling").await;
+    let document: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&document["schema_name"], &document["name"]), (&json!("DoclingDocument"), &json!(TITLE)));
+    assert_eq!(
+        (&document["texts"][1]["label"], &document["texts"][1]["text"]),
+        (&json!("section_header"), &json!(TITLE))
+    );
+    assert_eq!(document["tables"][0]["data"]["table_cells"][4]["text"], "4,2 s");
+    assert_eq!(document["body"]["children"].as_array().unwrap().len(), 9);
+    assert_eq!(document["tables"][0]["prov"][0]["page_no"], 1);
     world.finish().await;
 }
 

@@ -111,6 +111,7 @@ async fn every_resource_is_shown_as_it_was() {
         path("logging", &subjects.log_entry),
         path("dashboards", &subjects.dashboard),
         path("rules", &subjects.rule),
+        path("alarms", &subjects.alarm.to_string()),
         path("webhooks", &subjects.webhook),
         path("jobs", &subjects.extraction.to_string()),
         path("plugins", &subjects.plugin_instance),
@@ -127,6 +128,8 @@ async fn every_resource_is_shown_as_it_was() {
     put(&path("experiments", &subjects.experiment), json!({"name": "renamed"})).await;
     put(&path("logging", &subjects.log_entry), json!({"status": "read"})).await;
     put(&path("rules", &subjects.rule), json!({"threshold": 5})).await;
+    let acknowledge = format!("{}/acknowledge", path("alarms", &subjects.alarm.to_string()));
+    admin.post(&acknowledge, json!({"comment": "seen"})).await.expect(200);
     put(&path("webhooks", &subjects.webhook), json!({"enabled": false, "secret": "a planted secret"})).await;
     put(&path("plugins", &subjects.plugin_instance), json!({"instance_name": "renamed"})).await;
     let widget = format!("{}/widgets/{}", path("dashboards", &subjects.dashboard), subjects.widget);

@@ -1,0 +1,274 @@
+//! Alarms of rules: their state, now and before, acknowledgements, and silences.
+
+use axum::{Json, extract::State, response::Response};
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_domain::automation::{
+    Acknowledged, Alarm, AlarmCommand, AlarmState, Rule, RuleCommand, Severity, Silence,
+};
+use signalbox_projections::{
+    automation::{
+        AlarmRow,
+        alarms::{self, AlarmFilter},
+        rules,
+    },
+    register::{At, past},
+};
+use utoipa::{IntoParams, ToSchema};
+
+use super::rules::{find as find_rule, find_at as find_rule_at};
+use crate::{
+    answer::{self, Page},
+    auth::{Reader, Writer},
+    context::RequestContext,
+    existence::{examples, judged},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, wanted},
+    monitoring::LabelFilter,
+    past::{AsOf, AtParams, row_at, there},
+    problem::{Problem, ProblemOut},
+    state::{AppState, State as Gateway},
+};
+
+/// Longest silence: a year.
+const MAX_SILENCE: TimeDelta = TimeDelta::days(366);
+
+/// An alarm. `started_on`, `fired_on` and `cleared_on` are by the clock of its channel: the time at which the newest value was
+/// measured, and what has passed since that value arrived.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AlarmOut {
+    public_id: String,
+    rule_public_id: String,
+    /// The event that the rule watches.
+    event_public_id: String,
+    /// `pending`, `firing` or `cleared`.
+    #[schema(value_type = crate::openapi::AlarmState)]
+    state: String,
+    /// `condition`, or `no_data` when the event is silent.
+    #[schema(value_type = crate::openapi::AlarmReason)]
+    reason: String,
+    /// `info`, `warning` or `critical`.
+    #[schema(value_type = crate::openapi::Severity)]
+    severity: String,
+    /// The newest value that was judged; null when there was none.
+    value: Option<f64>,
+    /// When its condition began to hold, or was silent for too long.
+    started_on: DateTime<Utc>,
+    /// Null while it is pending, and when it was cleared before it fired.
+    fired_on: Option<DateTime<Utc>>,
+    /// Null while it is open.
+    cleared_on: Option<DateTime<Utc>>,
+    /// When a user acknowledged it; null before.
+    acknowledged_on: Option<DateTime<Utc>>,
+    /// That user's id.
+    acknowledged_by: Option<String>,
+    /// Comment of that user.
+    comment: Option<String>,
+    /// When its start was recorded.
+    created_on: DateTime<Utc>,
+}
+
+/// Which alarms are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AlarmParams {
+    /// `pending`, `firing` or `cleared`.
+    #[param(value_type = Option<crate::openapi::AlarmState>)]
+    state: Option<AlarmState>,
+    /// `info`, `warning` or `critical`.
+    #[param(value_type = Option<crate::openapi::Severity>)]
+    severity: Option<Severity>,
+    /// The rule that they belong to.
+    rule_public_id: Option<String>,
+    /// The event that the rule watches.
+    event_public_id: Option<String>,
+    /// Open at this time or later, RFC 3339.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
+    from: Option<DateTime<Utc>>,
+    /// Started before, RFC 3339.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
+    to: Option<DateTime<Utc>>,
+}
+
+/// The acknowledgement of an alarm.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub(crate) struct AcknowledgeIn {
+    /// 1 to 500 characters.
+    comment: Option<String>,
+}
+
+/// For how long webhooks of a rule's alarms are held back.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct SilenceIn {
+    /// RFC 3339, at most a year ahead; null ends the silence.
+    #[serde(deserialize_with = "signalbox_domain::kernel::optional_time")]
+    #[schema(required = true)]
+    until: Option<DateTime<Utc>>,
+    /// Why, 1 to 500 characters.
+    comment: Option<String>,
+}
+
+/// The silence of a rule.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SilenceOut {
+    rule_public_id: String,
+    /// Null when the rule is not silenced.
+    silenced_until: Option<DateTime<Utc>>,
+    /// Why.
+    silence_comment: Option<String>,
+}
+
+/// List alarms, newest first. With `at` they are those of that moment, in the states that they had.
+#[utoipa::path(get, path = "/api/v1/alarms", tag = "alarms", security(("jwt" = [])), params(EnvelopeParams, Sort<AlarmRow>, AlarmParams, LabelFilter, AtParams), operation_id = "list_alarms",
+    responses((status = 200, body = Page<AlarmOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    _: Reader,
+    Params(envelope): Params<EnvelopeParams>,
+    sort: Sort<AlarmRow>,
+    Params(params): Params<AlarmParams>,
+    LabelFilter(labels): LabelFilter,
+    AsOf(at): AsOf,
+) -> Result<Json<Page<AlarmOut>>, Problem> {
+    let filter = AlarmFilter {
+        state: params.state.map(AlarmState::as_str),
+        severity: params.severity.map(Severity::as_str),
+        rule: wanted(params.rule_public_id),
+        channel: wanted(params.event_public_id),
+        labels,
+        from: params.from,
+        to: params.to,
+        at: at.map(|at| at.position),
+    };
+    let page = envelope.page()?;
+    let (mut rows, total) = state.read(|pool| alarms::alarms(pool, &filter, sort.order(), page)).await?;
+    if let Some(at) = at {
+        for row in &mut rows {
+            *row = there("Alarm", past::<AlarmRow>(&state.pool, row.id, at).await?)?;
+        }
+    }
+    Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
+}
+
+/// One alarm.
+#[utoipa::path(get, path = "/api/v1/alarms/{id}", tag = "alarms", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_alarm",
+    responses((status = 200, body = AlarmOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    _: Reader,
+    Text(id): Text,
+    AsOf(at): AsOf,
+) -> Result<Response, Problem> {
+    let row = find_at(&state, &id, at).await?;
+    Ok(answer::resource(row.version, &AlarmOut::from(row)))
+}
+
+/// Acknowledge an alarm that is not cleared. Another comment replaces the one before.
+#[utoipa::path(post, path = "/api/v1/alarms/{id}/acknowledge", tag = "alarms", security(("jwt" = [])), params(("id" = String, Path,)), request_body = AcknowledgeIn, operation_id = "acknowledge_alarm",
+    responses((status = 200, body = AlarmOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn acknowledge(
+    State(state): State<AppState>,
+    Writer(current): Writer,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+    JsonBody(AcknowledgeIn { comment }): JsonBody<AcknowledgeIn>,
+) -> Result<Response, Problem> {
+    let mut by = Acknowledged { user: current.id, comment, silenced: false };
+    let row = find(&state, &id).await.map_err(|missing| {
+        judged::<Alarm>(missing, [examples::alarm(), AlarmCommand::Acknowledge(by.clone())])
+    })?;
+    let rule = state.read(|pool| rules::rule(pool, row.rule_id)).await?;
+    let now = state.server_clock.now();
+    by.silenced = rule.is_some_and(|rule| rule.is_silenced(now));
+    let metadata = context.metadata(current.actor(), "acknowledge alarm");
+    let written = state.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Acknowledge(by)).await?;
+    let row = find_at(&state, &id, written.unseen).await?;
+    let version = row.version;
+    Ok(answer::changed(written, version, &AlarmOut::from(row)))
+}
+
+/// Take back the acknowledgement of an alarm.
+#[utoipa::path(post, path = "/api/v1/alarms/{id}/unacknowledge", tag = "alarms", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "unacknowledge_alarm",
+    responses((status = 200, body = AlarmOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 412, body = ProblemOut)))]
+pub(crate) async fn unacknowledge(
+    State(state): State<AppState>,
+    Writer(current): Writer,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    let metadata = context.metadata(current.actor(), "unacknowledge alarm");
+    let written = state.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Unacknowledge).await?;
+    let row = find_at(&state, &id, written.unseen).await?;
+    let version = row.version;
+    Ok(answer::changed(written, version, &AlarmOut::from(row)))
+}
+
+/// Hold back the webhooks of a rule's alarms, which keep their states. When the silence ends, alarms that still fire are
+/// published.
+#[utoipa::path(post, path = "/api/v1/rules/{id}/silence", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,)), request_body = SilenceIn, operation_id = "silence_rule",
+    responses((status = 200, body = SilenceOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn silence(
+    State(state): State<AppState>,
+    Writer(current): Writer,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+    JsonBody(SilenceIn { until, comment }): JsonBody<SilenceIn>,
+) -> Result<Response, Problem> {
+    let now = state.server_clock.now();
+    if until.is_some_and(|until| until <= now || until > now + MAX_SILENCE) {
+        return Err(Problem::field("until", "must be in the future, by at most 366 days"));
+    }
+    let command = RuleCommand::Silence(Silence { until, comment });
+    let row = find_rule(&state, &id)
+        .await
+        .map_err(|missing| judged::<Rule>(missing, [examples::rule(), command.clone()]))?;
+    let metadata = context.metadata(current.actor(), "silence rule");
+    let written = state.write::<Rule>(row.id, version, &metadata, &command).await?;
+    let row = find_rule_at(&state, &id, written.unseen).await?;
+    let out = SilenceOut {
+        rule_public_id: row.id.to_string(),
+        silenced_until: row.silenced_until,
+        silence_comment: row.silence_comment,
+    };
+    Ok(answer::changed(written, row.version, &out))
+}
+
+async fn find(state: &Gateway, id: &str) -> Result<AlarmRow, Problem> {
+    let id = key("Alarm", id)?;
+    state.read(|pool| alarms::alarm(pool, id)).await?.ok_or_else(|| Problem::not_found("Alarm"))
+}
+
+/// The alarm `id` as it was `at`, or as it is.
+async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<AlarmRow, Problem> {
+    match at {
+        None => find(state, id).await,
+        Some(at) => row_at(state, "Alarm", id, at).await,
+    }
+}
+
+impl From<AlarmRow> for AlarmOut {
+    fn from(row: AlarmRow) -> Self {
+        Self {
+            public_id: row.id.to_string(),
+            rule_public_id: row.rule_id.to_string(),
+            event_public_id: row.channel_id.to_string(),
+            state: row.state,
+            reason: row.reason,
+            severity: row.severity,
+            value: row.value,
+            started_on: row.started_on,
+            fired_on: row.fired_on,
+            cleared_on: row.cleared_on,
+            acknowledged_on: row.acknowledged_at,
+            acknowledged_by: row.acknowledged_by.map(|user| user.to_string()),
+            comment: row.comment,
+            created_on: row.created_at,
+        }
+    }
+}

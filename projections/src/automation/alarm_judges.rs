@@ -1,0 +1,168 @@
+//! State and progress of the judges of alarms, and the decided changes that the log does not have yet.
+
+use chrono::NaiveDate;
+use serde_json::Value;
+use signalbox_boxed::boxed;
+use signalbox_database::begin;
+use signalbox_domain::automation::AlarmMemory;
+use sqlx::{FromRow, PgPool, types::Json};
+use uuid::Uuid;
+
+/// How far alarms have been judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct AlarmProgress {
+    /// Grows with each commit.
+    pub generation: i64,
+    /// Row of the datapoint log that was judged last.
+    pub position: i64,
+    /// Its day, or an earlier one.
+    pub day: NaiveDate,
+    /// Points up to it.
+    pub total: i64,
+}
+
+/// Result of one step of judging.
+#[derive(Debug, Default)]
+pub struct Judged {
+    /// New state of judges, by rule.
+    pub memories: Vec<(Uuid, AlarmMemory)>,
+    /// Rules without an alarm.
+    pub gone: Vec<Uuid>,
+    /// Changes of state, in order.
+    pub notes: Vec<Value>,
+}
+
+/// A note that was not recorded yet.
+#[derive(Debug, FromRow)]
+pub struct Noted {
+    pub generation: i64,
+    /// Place among those of its generation.
+    pub ordinal: i32,
+    pub note: Value,
+}
+
+/// The progress; `None` if it has been removed from outside.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn alarm_progress(pool: &PgPool) -> Result<Option<AlarmProgress>, sqlx::Error> {
+    sqlx::query_as("SELECT generation, position, day, total FROM ops.alarm_progress")
+        .fetch_optional(pool)
+        .await
+}
+
+/// The state of all judges, by rule. A state that this version cannot read is left out, and its rule is judged anew.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn alarm_memories(pool: &PgPool) -> Result<Vec<(Uuid, AlarmMemory)>, sqlx::Error> {
+    let rows: Vec<(Uuid, Value)> =
+        sqlx::query_as("SELECT rule_id, memory FROM ops.alarm_judges").fetch_all(pool).await?;
+    let read = |(rule, memory): (Uuid, Value)| match serde_json::from_value(memory) {
+        Ok(memory) => Some((rule, memory)),
+        Err(error) => {
+            tracing::error!(rule.id = %rule, %error, "the memory of an alarm cannot be read");
+            None
+        }
+    };
+    Ok(rows.into_iter().filter_map(read).collect())
+}
+
+/// Commits a step that began at `from` and ends at `to`; false if another process has made it.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn commit_judged(
+    pool: &PgPool,
+    from: AlarmProgress,
+    to: AlarmProgress,
+    judged: &Judged,
+) -> Result<bool, sqlx::Error> {
+    let mut transaction = begin(pool, "BEGIN").await?;
+    if judged.notes.is_empty() {
+        // A crash of the server takes back all that follows, too, and the same values are judged again.
+        sqlx::query("SET LOCAL synchronous_commit = off").execute(&mut *transaction).await?;
+    }
+    let moved = sqlx::query(
+        "UPDATE ops.alarm_progress SET generation = $2, position = $3, day = $4, total = $5 WHERE generation = $1",
+    )
+    .bind(from.generation)
+    .bind(to.generation)
+    .bind(to.position)
+    .bind(to.day)
+    .bind(to.total)
+    .execute(&mut *transaction)
+    .await?;
+    if moved.rows_affected() == 0 {
+        transaction.rollback().await?;
+        return Ok(false);
+    }
+    if !judged.gone.is_empty() {
+        sqlx::query("DELETE FROM ops.alarm_judges WHERE rule_id = ANY($1)")
+            .bind(&judged.gone)
+            .execute(&mut *transaction)
+            .await?;
+    }
+    if !judged.memories.is_empty() {
+        let rules: Vec<_> = judged.memories.iter().map(|(rule, _)| *rule).collect();
+        let value = |memory: &AlarmMemory| memory.newest.map(|newest| newest.value);
+        let values: Vec<_> = judged.memories.iter().map(|(_, memory)| value(memory)).collect();
+        let memories: Vec<_> = judged.memories.iter().map(|(_, memory)| Json(memory)).collect();
+        sqlx::query(
+            "INSERT INTO ops.alarm_judges (rule_id, value, memory)
+             SELECT * FROM unnest($1::uuid[], $2::float8[], $3::jsonb[])
+                 ON CONFLICT (rule_id) DO UPDATE SET value = excluded.value, memory = excluded.memory",
+        )
+        .bind(rules)
+        .bind(values)
+        .bind(memories)
+        .execute(&mut *transaction)
+        .await?;
+    }
+    if !judged.notes.is_empty() {
+        let ordinals: Vec<i32> = (0..).take(judged.notes.len()).collect();
+        let notes: Vec<_> = judged.notes.iter().map(Json).collect();
+        sqlx::query(
+            "INSERT INTO ops.alarm_outbox (generation, ordinal, note)
+             SELECT $1, ordinal, note FROM unnest($2::int[], $3::jsonb[]) AS new (ordinal, note)",
+        )
+        .bind(to.generation)
+        .bind(ordinals)
+        .bind(notes)
+        .execute(&mut *transaction)
+        .await?;
+    }
+    transaction.commit().await?;
+    Ok(true)
+}
+
+/// The oldest notes that were not recorded yet.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn noted(pool: &PgPool, most: i64) -> Result<Vec<Noted>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT generation, ordinal, note FROM ops.alarm_outbox ORDER BY generation, ordinal LIMIT $1",
+    )
+    .bind(most)
+    .fetch_all(pool)
+    .await
+}
+
+/// Removes the notes up to `last`, which have been recorded.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn remove_noted(pool: &PgPool, (generation, ordinal): (i64, i32)) -> Result<(), sqlx::Error> {
+    sqlx::query("DELETE FROM ops.alarm_outbox WHERE (generation, ordinal) <= ($1, $2)")
+        .bind(generation)
+        .bind(ordinal)
+        .execute(pool)
+        .await
+        .map(|_| ())
+}

@@ -1,0 +1,59 @@
+//! Published events about alarms.
+
+use signalbox_domain::automation::{Acknowledged, Alarm, AlarmEvent, EventSubject, EventType};
+use signalbox_event_store::RecordedEvent;
+
+use super::{
+    Background, Outgoing, OutgoingError, outgoing,
+    payload::{About, AlarmState, text_of},
+};
+
+/// Changes while the rule is silenced are not published.
+pub(super) fn alarm(
+    background: &Background,
+    recorded: &RecordedEvent,
+) -> Result<Option<Outgoing>, OutgoingError> {
+    let (event_type, cleared, by) = match recorded.decode::<Alarm>()? {
+        AlarmEvent::AlarmFired { silenced: false, .. } | AlarmEvent::AlarmAnnounced => {
+            (EventType::AlarmFiring, None, None)
+        }
+        AlarmEvent::AlarmCleared { cleared_on, value, silenced: false } => {
+            (EventType::AlarmCleared, Some((cleared_on, value)), None)
+        }
+        AlarmEvent::AlarmAcknowledged(by @ Acknowledged { silenced: false, .. }) => {
+            (EventType::AlarmAcknowledged, None, Some(by))
+        }
+        _ => return Ok(None),
+    };
+    let (mut started, mut fired) = (None, None);
+    for known in background.before(recorded) {
+        match known.decode::<Alarm>()? {
+            AlarmEvent::AlarmStarted(new) => started = Some(new),
+            AlarmEvent::AlarmFired { fired_on, value, .. } => fired = Some((fired_on, value)),
+            _ => {}
+        }
+    }
+    let Some(new) = started else { return Ok(None) };
+    let about = About::Alarm(AlarmState {
+        alarm_id: recorded.aggregate_id,
+        state: if cleared.is_some() { "cleared" } else { "firing" },
+        reason: new.reason.as_str(),
+        severity: new.severity.as_str(),
+        sensor: &new.channel_name,
+        sensor_id: new.channel_id.0,
+        value: cleared.or(fired).map_or(new.value, |(_, value)| value),
+        rule: &new.rule_name,
+        rule_id: new.rule_id,
+        operator: new.condition.operator.as_str(),
+        threshold: new.condition.threshold,
+        threshold_high: new.condition.threshold_high,
+        rate_window_seconds: new.rate_window_seconds,
+        started_on: text_of(new.started_on),
+        fired_on: fired.map(|(on, _)| text_of(on)),
+        cleared_on: cleared.map(|(on, _)| text_of(on)),
+        acknowledged_by: by.as_ref().map(|by| by.user.0),
+        comment: by.as_ref().and_then(|by| by.comment.as_deref()),
+    });
+    let event = outgoing(recorded, event_type, recorded.recorded_at, about)?;
+    Ok(Some(Outgoing { subject: EventSubject::Channel(new.channel_id), ..event }))
+}

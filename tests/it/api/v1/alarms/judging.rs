@@ -1,0 +1,284 @@
+//! When alarms start, fire and are cleared.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::{Value, json};
+
+use super::{ALARMS, listed, path, rule, standing, until};
+use crate::{
+    api::v1::{
+        datapoints::{DATAPOINTS, event, record_ago},
+        rules::{self, firings, send},
+    },
+    harness::{World, eventually, seconds},
+};
+
+fn time(value: &Value) -> DateTime<Utc> {
+    value.as_str().unwrap().parse().unwrap()
+}
+
+fn between(alarm: &Value, from: &str, to: &str) -> i64 {
+    (time(&alarm[to]) - time(&alarm[from])).num_seconds()
+}
+
+#[tokio::test]
+async fn an_alarm_is_pending_fires_and_is_cleared_by_time() {
+    let world = standing().await;
+    let boiler = event(&world, "boiler").await;
+    let rule =
+        rule(&world, &boiler, json!({"for_seconds": 60, "keep_firing_seconds": 30, "severity": "critical"}))
+            .await;
+    send(&world.admin, &boiler, [9.0]).await;
+    world.clock.advance(TimeDelta::seconds(1));
+    send(&world.admin, &boiler, [11.0]).await;
+    let pending = until(&world, "pending").await;
+    for (field, expected) in [
+        ("rule_public_id", &rule["public_id"]),
+        ("event_public_id", &json!(boiler)),
+        ("reason", &json!("condition")),
+        ("severity", &json!("critical")),
+        ("value", &json!(11.0)),
+        ("fired_on", &json!(null)),
+        ("cleared_on", &json!(null)),
+    ] {
+        assert_eq!(&pending[field], expected, "{field}");
+    }
+    assert!(firings(&world).await.is_empty(), "the action runs when it fires");
+    world.clock.advance(TimeDelta::seconds(60));
+    let firing = until(&world, "firing").await;
+    assert_eq!(between(&firing, "started_on", "fired_on"), 60);
+    eventually(seconds(20), async || firings(&world).await.len() == 1).await;
+    assert_eq!(firings(&world).await[0]["alarm"]["alarm_id"], firing["public_id"]);
+    world.admin.until(rules::path(&rule), |rule| !rule["last_triggered_at"].is_null()).await;
+    let entry = world.admin.until("/api/v1/logging?source=rules".to_owned(), |page| page["total"] == 1).await;
+    assert_eq!(entry["data"][0]["content"], "boiler = 11 is greater than 10: too hot");
+    // It stays the same alarm, with the newest value.
+    send(&world.admin, &boiler, [12.0]).await;
+    world.admin.until(path(&firing), |alarm| alarm["value"] == 12.0).await;
+    world.clock.advance(TimeDelta::seconds(5));
+    send(&world.admin, &boiler, [9.0]).await;
+    world.admin.until(path(&firing), |alarm| alarm["value"] == 9.0).await;
+    world.clock.advance(TimeDelta::seconds(30));
+    let cleared = until(&world, "cleared").await;
+    assert_eq!(between(&cleared, "fired_on", "cleared_on"), 35);
+    assert_eq!(cleared["public_id"], firing["public_id"]);
+    assert_eq!(listed(&world, "").await.len(), 1);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_silent_channel_raises_an_alarm_until_its_next_value() {
+    let world = standing().await;
+    let boiler = event(&world, "boiler").await;
+    let rule = rule(&world, &boiler, json!({"no_data_seconds": 60})).await;
+    let made = time(&rule["created_on"]);
+    world.clock.advance(TimeDelta::seconds(61));
+    let alarm = until(&world, "firing").await;
+    assert_eq!((&alarm["reason"], &alarm["value"]), (&json!("no_data"), &json!(null)));
+    assert!((time(&alarm["fired_on"]) - made - TimeDelta::seconds(60)).abs() < TimeDelta::seconds(1));
+    send(&world.admin, &boiler, [1.0]).await;
+    let cleared = until(&world, "cleared").await;
+    assert_eq!((&cleared["public_id"], &cleared["value"]), (&alarm["public_id"], &json!(1.0)));
+    // With a value there is something to act on.
+    assert!(firings(&world).await.is_empty());
+    world.clock.advance(TimeDelta::seconds(61));
+    until(&world, "firing").await;
+    let entry = world.admin.until("/api/v1/logging?source=rules".to_owned(), |page| page["total"] == 1).await;
+    assert_eq!(entry["data"][0]["content"], "boiler has sent no value since 1: too hot");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_late_value_is_not_judged() {
+    let world = standing().await;
+    let boiler = event(&world, "boiler").await;
+    rule(&world, &boiler, json!({})).await;
+    send(&world.admin, &boiler, [9.0]).await;
+    record_ago(&world, &boiler, 99.0, 60).await;
+    world.clock.advance(TimeDelta::seconds(1));
+    send(&world.admin, &boiler, [11.0]).await;
+    let alarm = until(&world, "firing").await;
+    assert_eq!(alarm["value"], 11.0);
+    assert_eq!(listed(&world, "").await.len(), 1);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_changed_disabled_or_deleted_rule_clears_its_alarms() {
+    let world = standing().await;
+    let boiler = event(&world, "boiler").await;
+    let rule = rule(&world, &boiler, json!({"cooldown_seconds": 0})).await;
+    let path = rules::path(&rule);
+    let mut value = 11.0;
+    for change in [json!({"threshold": 9}), json!({"enabled": false}), json!({"alarm": false})] {
+        world.clock.advance(TimeDelta::seconds(1));
+        value += 1.0;
+        send(&world.admin, &boiler, [value]).await;
+        until(&world, "firing").await;
+        world.admin.put(&path, json!({"name": "hot"})).await.expect(200);
+        world.clock.advance(TimeDelta::seconds(1));
+        value += 1.0;
+        send(&world.admin, &boiler, [value]).await;
+        let alarm = world.admin.until(ALARMS.to_owned(), |page| page["data"][0]["value"] == value).await;
+        assert_eq!(alarm["data"][0]["state"], "firing", "another name changes nothing");
+        world.admin.put(&path, change).await.expect(200);
+        until(&world, "cleared").await;
+        world.admin.put(&path, json!({"enabled": true, "alarm": true, "name": "too hot"})).await.expect(200);
+    }
+    world.clock.advance(TimeDelta::seconds(1));
+    send(&world.admin, &boiler, [99.0]).await;
+    until(&world, "firing").await;
+    world.admin.delete(&path).await.expect(200);
+    until(&world, "cleared").await;
+    let judges = "SELECT count(*) FROM ops.alarm_judges";
+    eventually(seconds(20), async || {
+        sqlx::query_scalar::<_, i64>(judges).fetch_one(&world.servers.pool).await.unwrap() == 0
+    })
+    .await;
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn the_cooldown_limits_the_action_and_not_the_alarms() {
+    let world = standing().await;
+    let boiler = event(&world, "boiler").await;
+    rule(&world, &boiler, json!({"cooldown_seconds": 60})).await;
+    for (value, after) in [(11.0, 1), (9.0, 1), (12.0, 1), (9.0, 60), (13.0, 0)] {
+        send(&world.admin, &boiler, [value]).await;
+        world.admin.until(ALARMS.to_owned(), |page| page["data"][0]["value"] == value).await;
+        world.clock.advance(TimeDelta::seconds(after));
+    }
+    assert_eq!(listed(&world, "").await.len(), 3);
+    eventually(seconds(20), async || firings(&world).await.len() == 2).await;
+    let acted: Vec<_> = firings(&world).await.iter().map(|firing| firing["value"].clone()).collect();
+    assert_eq!(acted, [11.0, 13.0]);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_slope_raises_an_alarm() {
+    let world = standing().await;
+    let boiler = event(&world, "boiler").await;
+    rule(&world, &boiler, json!({"rate_window_seconds": 60, "threshold": 1})).await;
+    for value in [0.0, 5.0, 40.0] {
+        send(&world.admin, &boiler, [value]).await;
+        world.clock.advance(TimeDelta::seconds(10));
+    }
+    let alarm = until(&world, "firing").await;
+    assert_eq!(alarm["value"], 40.0, "the first ten seconds rose by half a unit per second");
+    let entry = world.admin.until("/api/v1/logging?source=rules".to_owned(), |page| page["total"] == 1).await;
+    let expected = "boiler = 40, its slope per second over 60 s is greater than 1: too hot";
+    assert_eq!(entry["data"][0]["content"], expected);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn alarms_are_shown_as_they_were() {
+    let world = standing().await;
+    let boiler = event(&world, "boiler").await;
+    rule(&world, &boiler, json!({"for_seconds": 60})).await;
+    let before = world.head().await;
+    send(&world.admin, &boiler, [11.0]).await;
+    let pending = until(&world, "pending").await;
+    let then = world.head().await;
+    world.clock.advance(TimeDelta::seconds(60));
+    until(&world, "firing").await;
+    world.clock.advance(TimeDelta::seconds(1));
+    send(&world.admin, &boiler, [9.0]).await;
+    let cleared = until(&world, "cleared").await;
+    let states = async |query: &str| -> Vec<Value> {
+        listed(&world, query).await.iter().map(|alarm| alarm["state"].clone()).collect()
+    };
+    assert_eq!(states(&format!("at={before}")).await, [json!(null); 0]);
+    assert_eq!(states(&format!("at={then}")).await, [json!("pending")]);
+    assert_eq!(states(&format!("at={then}&state=pending")).await, [json!("pending")]);
+    assert_eq!(states(&format!("at={then}&state=cleared")).await, [json!(null); 0]);
+    assert_eq!(states("state=cleared").await, [json!("cleared")]);
+    let path = path(&cleared);
+    let shown = world.admin.get(&format!("{path}?at={then}")).await.expect(200);
+    assert_eq!(shown, pending);
+    world.admin.get(&format!("{path}?at={before}")).await.error(404);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn alarms_are_found_by_their_properties() {
+    let world = World::start().await;
+    let boiler = event(&world, "boiler").await;
+    let labels = json!({"labels": {"line": "2"}});
+    world.admin.put(&format!("/api/v1/events/{boiler}"), labels).await.expect(200);
+    let rule = rule(&world, &boiler, json!({"severity": "info"})).await;
+    let sent = world.admin.post(DATAPOINTS, json!({"value": 11, "event_public_id": boiler})).await;
+    let measured = time(&sent.expect(201)["timestamp"]);
+    let alarm = until(&world, "firing").await;
+    let text = |time: DateTime<Utc>| time.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+    let (on, later) = (text(measured), text(measured + TimeDelta::seconds(1)));
+    for (query, count) in [
+        ("state=firing".to_owned(), 1),
+        ("state=pending".to_owned(), 0),
+        ("severity=info".to_owned(), 1),
+        ("severity=critical".to_owned(), 0),
+        (format!("rule_public_id={}", rule["public_id"].as_str().unwrap()), 1),
+        (format!("rule_public_id={boiler}"), 0),
+        (format!("event_public_id={boiler}"), 1),
+        ("event_public_id=unknown".to_owned(), 0),
+        ("label=line:2".to_owned(), 1),
+        ("label=line:3".to_owned(), 0),
+        (format!("to={on}"), 0),
+        (format!("to={later}"), 1),
+        (format!("from={later}"), 1),
+    ] {
+        assert_eq!(listed(&world, &query).await.len(), count, "{query}");
+    }
+    world.admin.get(&format!("{ALARMS}?state=silent")).await.error(422);
+    assert_eq!(alarm["acknowledged_by"], json!(null));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_back_test_shows_the_intervals_of_the_live_alarms() {
+    let world = standing().await;
+    let boiler = event(&world, "boiler").await;
+    let settings = json!({"for_seconds": 20, "keep_firing_seconds": 15, "no_data_seconds": 25});
+    let rule = rule(&world, &boiler, settings).await;
+    let begin = world.clock.now();
+    for (value, seconds) in
+        [(11.0, 10), (12.0, 15), (9.0, 10), (11.0, 20), (9.0, 30), (12.0, 10), (8.0, 10), (8.0, 1)]
+    {
+        send(&world.admin, &boiler, [value]).await;
+        world.clock.advance(TimeDelta::seconds(seconds));
+    }
+    // The last value is no longer pending, and nothing is silent yet.
+    let live = async || -> Vec<Value> {
+        let mut alarms = listed(&world, "sort=oldest").await;
+        alarms.sort_by_key(|alarm| time(&alarm["started_on"]));
+        let interval = |alarm: &Value, state: &str, from: &str, to: &str| json!({"state": state, "reason": alarm["reason"], "from": alarm[from], "to": alarm[to]});
+        let mut intervals = Vec::new();
+        for alarm in &alarms {
+            if alarm["reason"] == "condition" {
+                let end = if alarm["fired_on"].is_null() { "cleared_on" } else { "fired_on" };
+                intervals.push(interval(alarm, "pending", "started_on", end));
+            }
+            if !alarm["fired_on"].is_null() {
+                intervals.push(interval(alarm, "firing", "fired_on", "cleared_on"));
+            }
+        }
+        intervals.sort_by_key(|interval| time(&interval["from"]));
+        intervals
+    };
+    eventually(seconds(20), async || {
+        let alarms = listed(&world, "").await;
+        alarms.len() == 3 && alarms.iter().all(|alarm| alarm["state"] == "cleared")
+    })
+    .await;
+    let window = json!({"from": begin.to_rfc3339(), "to": world.clock.now().to_rfc3339()});
+    let backtest = format!("{}/backtest", rules::path(&rule));
+    let tested = world.admin.post(&backtest, window).await.expect(200);
+    assert_eq!(tested["intervals"], json!(live().await));
+    eventually(seconds(20), async || firings(&world).await.len() == 2).await;
+    let acted: Vec<_> = firings(&world).await.iter().map(|firing| firing["datapoint_id"].clone()).collect();
+    let shown: Vec<_> =
+        tested["firings"].as_array().unwrap().iter().map(|one| one["datapoint_public_id"].clone()).collect();
+    assert_eq!((&tested["datapoints"], &tested["total"]), (&json!(8), &json!(2)));
+    assert_eq!(shown, acted);
+    world.finish().await;
+}

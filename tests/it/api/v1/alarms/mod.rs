@@ -1,0 +1,53 @@
+//! Alarms of rules.
+
+mod acknowledging;
+mod judging;
+mod settings;
+mod sharing;
+mod silencing;
+
+use serde_json::{Value, json};
+use signalbox_clock::Clock;
+
+use crate::{
+    api::v1::rules::{self, above_10},
+    harness::{World, eventually_some, seconds},
+};
+
+pub const ALARMS: &str = "/api/v1/alarms";
+
+pub fn path(alarm: &Value) -> String {
+    format!("{ALARMS}/{}", alarm["public_id"].as_str().unwrap())
+}
+
+/// A service whose time stands still until the test moves it.
+pub async fn standing() -> World {
+    World::at(Clock::manual(Clock::system().now()), |_| {}).await
+}
+
+/// A rule on values above 10 whose alarm has `settings`.
+pub async fn rule(world: &World, event: &str, settings: Value) -> Value {
+    let mut rule = above_10("too hot", event);
+    rule["alarm"] = json!(true);
+    for (name, value) in settings.as_object().unwrap() {
+        rule[name] = value.clone();
+    }
+    rules::create(world, rule).await
+}
+
+/// The alarms that `query` shows, newest first.
+pub async fn listed(world: &World, query: &str) -> Vec<Value> {
+    let page = world.admin.get(&format!("{ALARMS}?{query}")).await.expect(200);
+    page["data"].as_array().unwrap().clone()
+}
+
+/// Waits until the newest alarm has `state`.
+pub async fn until(world: &World, state: &str) -> Value {
+    eventually_some(seconds(20), async || {
+        listed(world, "").await.into_iter().next().filter(|alarm| alarm["state"] == state)
+    })
+    .await
+}
+
+/// Types of webhook events about alarms.
+pub const EVENTS: [&str; 3] = ["alarm.firing", "alarm.cleared", "alarm.acknowledged"];
