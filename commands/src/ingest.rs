@@ -12,7 +12,7 @@ use signalbox_clock::Clock;
 use signalbox_database::{server_time, sweep_time};
 use signalbox_datapoint_log::{
     Appender, Batch, Committed, Tombstone, add_days, append_tombstone, check_block, drop_old_batches,
-    forget_traces,
+    forget_traces, forget_values,
 };
 use signalbox_messaging::{Bus, BusError, IngestMessage, IngestOutcome, LiveRow, Wakeup};
 use signalbox_metrics::metrics;
@@ -93,6 +93,7 @@ async fn make_days(pool: &PgPool, clock: &Clock) -> Result<(), BusError> {
             add_days(pool, server_time(pool, clock).await?.date_naive()).await?;
             if let Some(now) = sweep_time(pool, clock).await? {
                 forget_traces(pool, now - TRACES).await?;
+                forget_values(pool, now).await?;
                 drop_old_batches(pool, now.date_naive()).await?;
             }
             Ok::<_, sqlx::Error>(())

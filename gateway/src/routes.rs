@@ -197,7 +197,7 @@ mod tests {
                 value["responses"].as_object().unwrap().iter().filter(|(status, _)| status.as_str() >= "400");
             for (status, refusal) in refusals.filter(|_| !policy.is_probe()) {
                 let expected = match policy.dialect {
-                    Dialect::Service1 => "application/json",
+                    Dialect::Service1 | Dialect::Influx => "application/json",
                     Dialect::Problem => "application/problem+json",
                 };
                 assert!(refusal["content"][expected].is_object(), "{name}: {status}");

@@ -474,6 +474,74 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/alarms": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List alarms, newest first. With `at` they are those of that moment, in the states that they had. */
+        get: operations["list_alarms"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alarms/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One alarm. */
+        get: operations["get_alarm"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alarms/{id}/acknowledge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Acknowledge an alarm that is not cleared. Another comment replaces the one before. */
+        post: operations["acknowledge_alarm"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alarms/{id}/unacknowledge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Take back the acknowledgement of an alarm. */
+        post: operations["unacknowledge_alarm"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/login": {
         parameters: {
             query?: never;
@@ -1616,6 +1684,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/prometheus/write": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Write values as Prometheus does by remote write, 1.0 or 2.0: a message of Protocol Buffers, compressed by snappy. Native histograms
+         *     and exemplars are not taken.
+         */
+        post: operations["prometheus_write"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/rules": {
         parameters: {
             query?: never;
@@ -1722,6 +1810,26 @@ export interface paths {
         put?: never;
         /** Make a rule what it was in an earlier version. It is in force for every datapoint that is sent after the answer. */
         post: operations["restore_rule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rules/{id}/silence": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Hold back the webhooks of a rule's alarms, which keep their states. When the silence ends, alarms that still fire are
+         *     published.
+         */
+        post: operations["silence_rule"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2031,6 +2139,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v2/write": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Write values as line protocol, as clients of InfluxDB 2 do. `Authorization: Token …` presents an API token; the body may be
+         *     compressed by gzip.
+         */
+        post: operations["write_lines"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/health": {
         parameters: {
             query?: never;
@@ -2082,6 +2210,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/ping": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether line protocol is taken here, as clients of InfluxDB ask first. `X-Influxdb-Version` has the version that is served. */
+        get: operations["ping"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/query": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Answer `CREATE DATABASE` and `SHOW DATABASES`, which clients of InfluxDB 1 send before they write. Other queries are refused. */
+        get: operations["query_databases"];
+        put?: never;
+        /** Answer `CREATE DATABASE` and `SHOW DATABASES`, as a form or in the address. */
+        post: operations["query_databases_by_form"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/readyz": {
         parameters: {
             query?: never;
@@ -2103,6 +2266,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/write": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Write values as line protocol, as clients of InfluxDB 1 do. The API token is the password of Basic authentication or `p`; the
+         *     body may be compressed by gzip.
+         */
+        post: operations["write_lines_v1"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2111,6 +2294,11 @@ export interface components {
         AckIn: {
             /** @description Ids of the messages; those after the first 1,000 are ignored. */
             message_ids: number[];
+        };
+        /** @description The acknowledgement of an alarm. */
+        AcknowledgeIn: {
+            /** @description 1 to 500 characters. */
+            comment?: string | null;
         };
         /**
          * @description Action of a rule when it fires.
@@ -2193,6 +2381,68 @@ export interface components {
          * @enum {string}
          */
         Aggregate: "none" | "avg" | "min" | "max" | "minmax" | "sum" | "count" | "first" | "last";
+        /**
+         * @description An alarm. `started_on`, `fired_on` and `cleared_on` are by the clock of its channel: the time at which the newest value was
+         *     measured, and what has passed since that value arrived.
+         */
+        AlarmOut: {
+            /** @description That user's id. */
+            acknowledged_by?: string | null;
+            /**
+             * Format: date-time
+             * @description When a user acknowledged it; null before.
+             */
+            acknowledged_on?: string | null;
+            /**
+             * Format: date-time
+             * @description Null while it is open.
+             */
+            cleared_on?: string | null;
+            /** @description Comment of that user. */
+            comment?: string | null;
+            /**
+             * Format: date-time
+             * @description When its start was recorded.
+             */
+            created_on: string;
+            /** @description The event that the rule watches. */
+            event_public_id: string;
+            /**
+             * Format: date-time
+             * @description Null while it is pending, and when it was cleared before it fired.
+             */
+            fired_on?: string | null;
+            /** @description Id of the resource, as paths name it. */
+            public_id: string;
+            /** @description `condition`, or `no_data` when the event is silent. */
+            reason: components["schemas"]["AlarmReason"];
+            /** @description Id of the rule. */
+            rule_public_id: string;
+            /** @description `info`, `warning` or `critical`. */
+            severity: components["schemas"]["Severity"];
+            /**
+             * Format: date-time
+             * @description When its condition began to hold, or was silent for too long.
+             */
+            started_on: string;
+            /** @description `pending`, `firing` or `cleared`. */
+            state: components["schemas"]["AlarmState"];
+            /**
+             * Format: double
+             * @description The newest value that was judged; null when there was none.
+             */
+            value?: number | null;
+        };
+        /**
+         * @description Cause of an alarm: the rule's condition, or the silence of its channel.
+         * @enum {string}
+         */
+        AlarmReason: "condition" | "no_data";
+        /**
+         * @description State of an alarm.
+         * @enum {string}
+         */
+        AlarmState: "pending" | "firing" | "cleared";
         /** @description A login of services 2 and 3. */
         ApiLoginOut: {
             /** @description JWT for the Authorization header. */
@@ -2313,12 +2563,13 @@ export interface components {
             datapoint_public_id: string;
             /**
              * Format: date-time
-             * @description When the datapoint arrived, which is what the cooldown counts from.
+             * @description When the datapoint arrived, which is what the cooldown counts from; of an alarm rule, that time of firing on the clock of
+             *     the service.
              */
             received: string;
             /**
              * Format: date-time
-             * @description When the value was measured.
+             * @description When the value was measured; of an alarm rule, when an alarm would have fired.
              */
             time: string;
             /**
@@ -2334,12 +2585,34 @@ export interface components {
             /** @description Measured before, RFC 3339. */
             to: string;
         };
+        /** @description A time in which an alarm would have had a state. */
+        BacktestIntervalOut: {
+            /**
+             * Format: date-time
+             * @description When the alarm took the state.
+             */
+            from: string;
+            /** @description `condition` or `no_data`. */
+            reason: components["schemas"]["AlarmReason"];
+            /** @description `pending` or `firing`. */
+            state: components["schemas"]["AlarmState"];
+            /**
+             * Format: date-time
+             * @description When it left the state; null when it still has it at the end.
+             */
+            to?: string | null;
+        };
         /** @description When a rule would have fired. */
         BacktestOut: {
             /** @description Datapoints that were judged. */
             datapoints: number;
-            /** @description The first 1,000 firings, in the order in which the datapoints arrived. */
+            /** @description The first 1,000 firings, in the order in which the datapoints arrived; of an alarm rule in the order of time. */
             firings: components["schemas"]["BacktestFiringOut"][];
+            /**
+             * @description For an alarm rule only: the first 1,000 intervals in which an alarm would have been pending or firing, by the clock of
+             *     the event. Its datapoints are judged in the order of measurement, of equal times the one recorded last.
+             */
+            intervals?: components["schemas"]["BacktestIntervalOut"][];
             /** @description How often it would have fired. */
             total: number;
         };
@@ -2399,7 +2672,7 @@ export interface components {
          * @description Kind of a changed resource.
          * @enum {string}
          */
-        ChangedResource: "agent" | "agent_token" | "api_token" | "channel" | "dashboard" | "delivery" | "experiment" | "extraction_job" | "firmware" | "job" | "log_entry" | "plugin_instance" | "plugin_package" | "rule" | "transfer" | "user" | "webhook";
+        ChangedResource: "agent" | "agent_token" | "alarm" | "api_token" | "channel" | "dashboard" | "delivery" | "experiment" | "extraction_job" | "firmware" | "job" | "log_entry" | "plugin_instance" | "plugin_package" | "rule" | "transfer" | "user" | "webhook";
         /** @description An event of a story. */
         ChapterOut: components["schemas"]["LogEventOut"] & {
             /** @description What webhooks were told of it. */
@@ -3374,6 +3647,15 @@ export interface components {
          * @enum {string}
          */
         HealthStatus: "ok" | "degraded";
+        /** @description An error as clients of InfluxDB expect it: those of version 2 read `code` and `message`, those of version 1 `error`. */
+        InfluxErrorOut: {
+            /** @description Word of InfluxDB for the status. */
+            code: string;
+            /** @description The same as `message`. */
+            error: string;
+            /** @description A text for people, with the first line that was not written. */
+            message: string;
+        };
         /** @description Name and version. */
         InfoOut: {
             /** @description Path of the interface's description. */
@@ -3969,6 +4251,28 @@ export interface components {
          */
         PackageSource: "uploaded";
         /** @description A page of a list in services 2 and 3. */
+        Page_AlarmOut: {
+            /** @description Entries of this page. */
+            data: components["schemas"]["AlarmOut"][];
+            /**
+             * Format: int64
+             * @description From 1.
+             */
+            page: number;
+            /**
+             * Format: int64
+             * @description Entries of a page at most.
+             */
+            page_size: number;
+            /**
+             * Format: int64
+             * @description Rows on all pages.
+             */
+            total: number;
+            /** @description Present and true when `total` is an estimate. */
+            total_estimated?: boolean;
+        };
+        /** @description A page of a list in services 2 and 3. */
         Page_ApiTokenOut: {
             /** @description Entries of this page. */
             data: components["schemas"]["ApiTokenOut"][];
@@ -4317,6 +4621,11 @@ export interface components {
             /** @description Always `about:blank`; `code` tells kinds apart. */
             type: string;
         };
+        /** @description The answer to a question. */
+        QueryOut: {
+            /** @description One for each statement. */
+            results: components["schemas"]["ResultOut"][];
+        };
         /** @description Whether requests can be served, and what is missing. */
         ReadyOut: {
             /** @description `broker`, `commands`, `read_models`, `database`, `background_database`, `users` or `stopping`. */
@@ -4383,6 +4692,16 @@ export interface components {
              */
             version: number;
         };
+        /** @description The result of a statement. */
+        ResultOut: {
+            /** @description The tables that it shows. */
+            series?: components["schemas"]["TableOut"][];
+            /**
+             * Format: int32
+             * @description Place of the statement, from 0.
+             */
+            statement_id: number;
+        };
         /** @description How transfers are retried; absent fields have their default. */
         RetryIn: {
             /**
@@ -4422,10 +4741,17 @@ export interface components {
              */
             keep_old_seconds?: number | null;
         };
-        /** @description Changes of a rule; absent fields stay as they are, null clears the upper bound and the event type. */
+        /** @description Changes of a rule; absent fields stay as they are, null clears the upper bound, the event type and settings of alarms. */
         RuleChangesIn: {
             /** @description `log` or `webhook`. */
             action_type?: components["schemas"]["ActionType"];
+            /** @description False clears its alarms, and each value that matters fires the rule; true when one of the following is given. */
+            alarm?: boolean;
+            /**
+             * Format: double
+             * @description Once firing, an alarm stays while the value is not below it (`gt`, `gte`), or not above it (`lt`, `lte`).
+             */
+            clear_threshold?: number | null;
             /**
              * Format: int32
              * @description Least time between two firings, 60 if absent; with 0 it fires on every datapoint that matters.
@@ -4435,10 +4761,33 @@ export interface components {
             enabled?: boolean;
             /** @description The event whose datapoints it watches. */
             event_public_id?: string;
+            /**
+             * Format: int32
+             * @description How long the condition holds before an alarm fires; 0 if absent.
+             */
+            for_seconds?: number | null;
+            /**
+             * Format: int32
+             * @description How long the condition must not hold before a firing alarm is cleared; 0 if absent.
+             */
+            keep_firing_seconds?: number | null;
             /** @description Unique, 1 to 255 characters. */
             name?: string;
+            /**
+             * Format: int32
+             * @description An alarm fires when more than so long has passed since the last value, or since the rule was made, enabled or changed.
+             */
+            no_data_seconds?: number | null;
             /** @description `gt`, `lt`, `gte`, `lte`, `eq` (within 1e-9), `between` or `not_between`. */
             operator?: components["schemas"]["Operator"];
+            /**
+             * Format: int32
+             * @description The condition is on the least-squares slope per second of the values in this window, of which the newest 10,000 count. It
+             *     does not hold with fewer than two.
+             */
+            rate_window_seconds?: number | null;
+            /** @description Severity of an alarm. */
+            severity?: components["schemas"]["Severity"] | null;
             /**
              * Format: double
              * @description What values are compared with; the lower bound of a range.
@@ -4464,6 +4813,16 @@ export interface components {
             /** @description `log` or `webhook`. */
             action_type: components["schemas"]["ActionType"];
             /**
+             * @description Makes the condition a state, with the semantics of Prometheus' alerting rules. False if absent, unless one of the
+             *     following durations, windows or thresholds is given.
+             */
+            alarm?: boolean | null;
+            /**
+             * Format: double
+             * @description Once firing, an alarm stays while the value is not below it (`gt`, `gte`), or not above it (`lt`, `lte`).
+             */
+            clear_threshold?: number | null;
+            /**
              * Format: int32
              * @description Least time between two firings, 60 if absent; with 0 it fires on every datapoint that matters.
              */
@@ -4472,10 +4831,33 @@ export interface components {
             enabled?: boolean | null;
             /** @description The event whose datapoints it watches. */
             event_public_id: string;
+            /**
+             * Format: int32
+             * @description How long the condition holds before an alarm fires; 0 if absent.
+             */
+            for_seconds?: number | null;
+            /**
+             * Format: int32
+             * @description How long the condition must not hold before a firing alarm is cleared; 0 if absent.
+             */
+            keep_firing_seconds?: number | null;
             /** @description Unique, 1 to 255 characters. */
             name: string;
+            /**
+             * Format: int32
+             * @description An alarm fires when more than so long has passed since the last value, or since the rule was made, enabled or changed.
+             */
+            no_data_seconds?: number | null;
             /** @description `gt`, `lt`, `gte`, `lte`, `eq` (within 1e-9), `between` or `not_between`. */
             operator: components["schemas"]["Operator"];
+            /**
+             * Format: int32
+             * @description The condition is on the least-squares slope per second of the values in this window, of which the newest 10,000 count. It
+             *     does not hold with fewer than two.
+             */
+            rate_window_seconds?: number | null;
+            /** @description Severity of an alarm. */
+            severity?: components["schemas"]["Severity"] | null;
             /**
              * Format: double
              * @description What values are compared with; the lower bound of a range.
@@ -4493,6 +4875,13 @@ export interface components {
         RuleOut: {
             /** @description `log` or `webhook`. */
             action_type: components["schemas"]["ActionType"];
+            /** @description Whether its condition is a state: the action runs once when an alarm starts to fire, not on each value. */
+            alarm: boolean;
+            /**
+             * Format: double
+             * @description Once firing, an alarm stays up to this value.
+             */
+            clear_threshold?: number | null;
             /**
              * Format: int64
              * @description Least time between two firings.
@@ -4508,16 +4897,45 @@ export interface components {
             /** @description The event whose datapoints it watches. */
             event_public_id: string;
             /**
+             * Format: int32
+             * @description How long the condition holds before an alarm fires; null without an alarm, as the following.
+             */
+            for_seconds?: number | null;
+            /**
+             * Format: int32
+             * @description How long the condition must not hold before a firing alarm is cleared.
+             */
+            keep_firing_seconds?: number | null;
+            /**
              * Format: date-time
              * @description When the datapoint came in on which it fired last.
              */
             last_triggered_at?: string | null;
             /** @description Unique, 1 to 255 characters. */
             name: string;
+            /**
+             * Format: int32
+             * @description An alarm fires when more than so long has passed since the last value.
+             */
+            no_data_seconds?: number | null;
             /** @description `gt`, `lt`, `gte`, `lte`, `eq`, `between` or `not_between`. */
             operator: components["schemas"]["Operator"];
             /** @description Id of the resource, as paths name it. */
             public_id: string;
+            /**
+             * Format: int32
+             * @description The condition is on the slope per second of the values in this window.
+             */
+            rate_window_seconds?: number | null;
+            /** @description Severity of an alarm. */
+            severity?: components["schemas"]["Severity"] | null;
+            /** @description Why they are held back. */
+            silence_comment?: string | null;
+            /**
+             * Format: date-time
+             * @description Webhooks of its alarms are held back until then; null when they are not.
+             */
+            silenced_until?: string | null;
             /**
              * Format: double
              * @description What values are compared with; the lower bound of a range.
@@ -4589,6 +5007,33 @@ export interface components {
              */
             value: number;
         };
+        /**
+         * @description Severity of an alarm.
+         * @enum {string}
+         */
+        Severity: "info" | "warning" | "critical";
+        /** @description For how long webhooks of a rule's alarms are held back. */
+        SilenceIn: {
+            /** @description Why, 1 to 500 characters. */
+            comment?: string | null;
+            /**
+             * Format: date-time
+             * @description RFC 3339, at most a year ahead; null ends the silence.
+             */
+            until: string | null;
+        };
+        /** @description The silence of a rule. */
+        SilenceOut: {
+            /** @description Id of the rule. */
+            rule_public_id: string;
+            /** @description Why. */
+            silence_comment?: string | null;
+            /**
+             * Format: date-time
+             * @description Null when the rule is not silenced.
+             */
+            silenced_until?: string | null;
+        };
         /** @description A code that the front end was given. */
         SsoCodeIn: {
             /** @description As it stood in the address of the front end. */
@@ -4632,6 +5077,15 @@ export interface components {
          * @enum {string}
          */
         Success: "success";
+        /** @description A table of a result. */
+        TableOut: {
+            /** @description Names of the columns. */
+            columns: string[];
+            /** @description Name of the table. */
+            name: string;
+            /** @description Rows, each with a value for each column. */
+            values: string[][];
+        };
         /**
          * @description The message was taken.
          * @enum {string}
@@ -5027,7 +5481,7 @@ export interface components {
          * @description Events that webhooks can subscribe to.
          * @enum {string}
          */
-        WebhookEvent: "sensor.reading" | "sensor.threshold_exceeded" | "experiment.started" | "experiment.stopped" | "system.health_changed" | "extraction.completed" | "extraction.failed" | "transfer.completed" | "transfer.failed" | "transfer.cancelled" | "agent.online" | "agent.offline" | "firmware.completed" | "firmware.failed" | "log.entry";
+        WebhookEvent: "sensor.reading" | "sensor.threshold_exceeded" | "alarm.firing" | "alarm.cleared" | "alarm.acknowledged" | "experiment.started" | "experiment.stopped" | "system.health_changed" | "extraction.completed" | "extraction.failed" | "transfer.completed" | "transfer.failed" | "transfer.cancelled" | "agent.online" | "agent.offline" | "firmware.completed" | "firmware.failed" | "log.entry";
         /**
          * @description Filter of a webhook subscription.
          * @enum {string}
@@ -9163,6 +9617,522 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    list_alarms: {
+        parameters: {
+            query?: {
+                /** @description Number of the page. 1 to 1000000; 1 if absent. */
+                page?: number;
+                /** @description Entries of a page at most. 1 to 100; 25 if absent. */
+                page_size?: number;
+                /** @description The order of the list: `newest` or `oldest` first, or by a field, ascending or, with `-` before it, descending. Equal entries are in the order of their creation, reversed when the order is descending. */
+                sort?: "newest" | "oldest" | "created_on" | "-created_on";
+                /** @description `pending`, `firing` or `cleared`. */
+                state?: components["schemas"]["AlarmState"];
+                /** @description `info`, `warning` or `critical`. */
+                severity?: components["schemas"]["Severity"];
+                /** @description The rule that they belong to. */
+                rule_public_id?: string;
+                /** @description The event that the rule watches. */
+                event_public_id?: string;
+                /** @description Open at this time or later, RFC 3339. */
+                from?: string;
+                /** @description Started before, RFC 3339. */
+                to?: string;
+                /** @description A label as `key:value`; given several times, all of them must fit. */
+                label?: string[];
+                /**
+                 * @description A time, RFC 3339, or a position of the log: the answer is what there was then, also of what was deleted since. Now, if
+                 *     absent.
+                 */
+                at?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of a list in services 2 and 3. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "acknowledged_by": null,
+                     *           "acknowledged_on": null,
+                     *           "cleared_on": null,
+                     *           "comment": null,
+                     *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "event_public_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *           "fired_on": "2026-03-01T09:30:00Z",
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "reason": "condition",
+                     *           "rule_public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *           "severity": "critical",
+                     *           "started_on": "2026-03-01T09:30:00Z",
+                     *           "state": "firing",
+                     *           "value": 81.25
+                     *         }
+                     *       ],
+                     *       "page": 1,
+                     *       "page_size": 25,
+                     *       "total": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Page_AlarmOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    get_alarm: {
+        parameters: {
+            query?: {
+                /**
+                 * @description A time, RFC 3339, or a position of the log: the answer is what there was then, also of what was deleted since. Now, if
+                 *     absent.
+                 */
+                at?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id of the resource. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /**
+             * @description An alarm. `started_on`, `fired_on` and `cleared_on` are by the clock of its channel: the time at which the newest value was
+             *     measured, and what has passed since that value arrived.
+             */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "acknowledged_by": null,
+                     *       "acknowledged_on": null,
+                     *       "cleared_on": null,
+                     *       "comment": null,
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *       "fired_on": "2026-03-01T09:30:00Z",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "reason": "condition",
+                     *       "rule_public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *       "severity": "critical",
+                     *       "started_on": "2026-03-01T09:30:00Z",
+                     *       "state": "firing",
+                     *       "value": 81.25
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AlarmOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `not_found`: There is no alarm with this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    acknowledge_alarm: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of the version that the change is meant for */
+                "If-Match"?: string;
+                /** @description The same key makes a repetition the same request, for 24 h */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Id of the resource. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "comment": "on my way"
+                 *     }
+                 */
+                "application/json": components["schemas"]["AcknowledgeIn"];
+            };
+        };
+        responses: {
+            /**
+             * @description An alarm. `started_on`, `fired_on` and `cleared_on` are by the clock of its channel: the time at which the newest value was
+             *     measured, and what has passed since that value arrived.
+             */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "acknowledged_by": "019ca8f2-5b40-7000-8000-000000000004",
+                     *       "acknowledged_on": "2026-03-01T09:30:00Z",
+                     *       "cleared_on": null,
+                     *       "comment": "on my way",
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *       "fired_on": "2026-03-01T09:30:00Z",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "reason": "condition",
+                     *       "rule_public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *       "severity": "critical",
+                     *       "started_on": "2026-03-01T09:30:00Z",
+                     *       "state": "firing",
+                     *       "value": 81.25
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AlarmOut"];
+                };
+            };
+            /** @description `malformed`: The request cannot be parsed: correct its form. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `forbidden`: The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `not_found`: There is no alarm with this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `alarm_cleared`: The alarm has been cleared already. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `version_mismatch`: The resource has changed since the version in If-Match: read it again and repeat the change. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too_large`: The body is larger than this route takes: send less. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. `idempotency_key_reused`: The Idempotency-Key was used for another request: use a new one. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    unacknowledge_alarm: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of the version that the change is meant for */
+                "If-Match"?: string;
+                /** @description The same key makes a repetition the same request, for 24 h */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Id of the resource. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /**
+             * @description An alarm. `started_on`, `fired_on` and `cleared_on` are by the clock of its channel: the time at which the newest value was
+             *     measured, and what has passed since that value arrived.
+             */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "acknowledged_by": null,
+                     *       "acknowledged_on": null,
+                     *       "cleared_on": null,
+                     *       "comment": null,
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *       "fired_on": "2026-03-01T09:30:00Z",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "reason": "condition",
+                     *       "rule_public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *       "severity": "critical",
+                     *       "started_on": "2026-03-01T09:30:00Z",
+                     *       "state": "firing",
+                     *       "value": 81.25
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AlarmOut"];
+                };
+            };
+            /** @description `malformed`: The request cannot be parsed: correct its form. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `forbidden`: The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `not_found`: There is no alarm with this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `version_mismatch`: The resource has changed since the version in If-Match: read it again and repeat the change. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too_large`: The body is larger than this route takes: send less. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. `idempotency_key_reused`: The Idempotency-Key was used for another request: use a new one. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
         };
@@ -19245,6 +20215,113 @@ export interface operations {
             };
         };
     };
+    prometheus_write: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key makes a repetition the same request, for 24 h */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        /** @description `prometheus.WriteRequest` or `io.prometheus.write.v2.Request`, compressed by snappy. */
+        requestBody: {
+            content: {
+                "application/x-protobuf": string;
+            };
+        };
+        responses: {
+            /** @description Done; there is nothing to show. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `malformed`: The request cannot be parsed: correct its form. `invalid_series`: Some series were refused, and the others written; the detail names the first of them and says why. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `forbidden`: The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too_large`: The body is larger than this route takes: send less. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unsupported_type`: Only messages of remote write are taken, compressed by snappy; the detail names the types. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. `idempotency_key_reused`: The Idempotency-Key was used for another request: use a new one. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
     list_rules: {
         parameters: {
             query?: {
@@ -19280,14 +20357,23 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "action_type": "log",
+                     *           "alarm": false,
+                     *           "clear_threshold": null,
                      *           "cooldown_seconds": 60,
                      *           "created_on": "2026-03-01T09:30:00Z",
                      *           "enabled": true,
                      *           "event_public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "for_seconds": null,
+                     *           "keep_firing_seconds": null,
                      *           "last_triggered_at": null,
                      *           "name": "beta",
+                     *           "no_data_seconds": null,
                      *           "operator": "gt",
                      *           "public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *           "rate_window_seconds": null,
+                     *           "severity": null,
+                     *           "silence_comment": null,
+                     *           "silenced_until": null,
                      *           "threshold": 9000,
                      *           "threshold_high": null,
                      *           "updated_on": "2026-03-01T09:30:00Z",
@@ -19296,14 +20382,23 @@ export interface operations {
                      *         },
                      *         {
                      *           "action_type": "log",
+                     *           "alarm": false,
+                     *           "clear_threshold": null,
                      *           "cooldown_seconds": 60,
                      *           "created_on": "2026-03-01T09:30:00Z",
                      *           "enabled": true,
                      *           "event_public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "for_seconds": null,
+                     *           "keep_firing_seconds": null,
                      *           "last_triggered_at": null,
                      *           "name": "renamed",
+                     *           "no_data_seconds": null,
                      *           "operator": "gt",
                      *           "public_id": "019ca8f2-5b40-7000-8000-000000000004",
+                     *           "rate_window_seconds": null,
+                     *           "severity": null,
+                     *           "silence_comment": null,
+                     *           "silenced_until": null,
                      *           "threshold": 9000,
                      *           "threshold_high": null,
                      *           "updated_on": "2026-03-01T09:30:00Z",
@@ -19393,8 +20488,11 @@ export interface operations {
                  *       "cooldown_seconds": 60,
                  *       "enabled": true,
                  *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                 *       "for_seconds": 60,
                  *       "name": "new",
+                 *       "no_data_seconds": 600,
                  *       "operator": "between",
+                 *       "severity": "critical",
                  *       "threshold": 0.5,
                  *       "threshold_high": 9,
                  *       "webhook_event_type": "sensor.threshold_exceeded"
@@ -19413,15 +20511,24 @@ export interface operations {
                     /**
                      * @example {
                      *       "action_type": "webhook",
+                     *       "alarm": true,
+                     *       "clear_threshold": null,
                      *       "cooldown_seconds": 60,
                      *       "created_on": "2026-03-01T09:30:00Z",
                      *       "enabled": true,
                      *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "for_seconds": 60,
+                     *       "keep_firing_seconds": 0,
                      *       "last_triggered_at": null,
                      *       "message": "Rule successfully created.",
                      *       "name": "new",
+                     *       "no_data_seconds": 600,
                      *       "operator": "between",
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *       "rate_window_seconds": null,
+                     *       "severity": "critical",
+                     *       "silence_comment": null,
+                     *       "silenced_until": null,
                      *       "status": "success",
                      *       "threshold": 0.5,
                      *       "threshold_high": 9,
@@ -19700,14 +20807,23 @@ export interface operations {
                     /**
                      * @example {
                      *       "action_type": "webhook",
+                     *       "alarm": true,
+                     *       "clear_threshold": null,
                      *       "cooldown_seconds": 60,
                      *       "created_on": "2026-03-01T09:30:00Z",
                      *       "enabled": true,
                      *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "for_seconds": 60,
+                     *       "keep_firing_seconds": 0,
                      *       "last_triggered_at": null,
                      *       "name": "changed",
+                     *       "no_data_seconds": 600,
                      *       "operator": "between",
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *       "rate_window_seconds": null,
+                     *       "severity": "critical",
+                     *       "silence_comment": null,
+                     *       "silenced_until": null,
                      *       "threshold": 0.5,
                      *       "threshold_high": 9,
                      *       "updated_on": "2026-03-01T09:30:00Z",
@@ -19804,8 +20920,11 @@ export interface operations {
                  *       "cooldown_seconds": 60,
                  *       "enabled": true,
                  *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                 *       "for_seconds": 60,
                  *       "name": "changed",
+                 *       "no_data_seconds": 600,
                  *       "operator": "between",
+                 *       "severity": "critical",
                  *       "threshold": 0.5,
                  *       "threshold_high": 9,
                  *       "webhook_event_type": "sensor.threshold_exceeded"
@@ -19824,14 +20943,23 @@ export interface operations {
                     /**
                      * @example {
                      *       "action_type": "webhook",
+                     *       "alarm": true,
+                     *       "clear_threshold": null,
                      *       "cooldown_seconds": 60,
                      *       "created_on": "2026-03-01T09:30:00Z",
                      *       "enabled": true,
                      *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "for_seconds": 60,
+                     *       "keep_firing_seconds": 0,
                      *       "last_triggered_at": null,
                      *       "name": "changed",
+                     *       "no_data_seconds": 600,
                      *       "operator": "between",
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *       "rate_window_seconds": null,
+                     *       "severity": "critical",
+                     *       "silence_comment": null,
+                     *       "silenced_until": null,
                      *       "threshold": 0.5,
                      *       "threshold_high": 9,
                      *       "updated_on": "2026-03-01T09:30:00Z",
@@ -20205,13 +21333,20 @@ export interface operations {
                      *               "path": "",
                      *               "to": {
                      *                 "action_type": "log",
+                     *                 "alarm": false,
+                     *                 "clear_threshold": null,
                      *                 "cooldown_seconds": 60,
                      *                 "created_on": "2026-03-01T09:30:00Z",
                      *                 "enabled": true,
                      *                 "event_public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *                 "for_seconds": null,
+                     *                 "keep_firing_seconds": null,
                      *                 "name": "subject",
+                     *                 "no_data_seconds": null,
                      *                 "operator": "gt",
                      *                 "public_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *                 "rate_window_seconds": null,
+                     *                 "severity": null,
                      *                 "threshold": 9000,
                      *                 "threshold_high": null,
                      *                 "user_public_id": "019ca8f2-5b40-7000-8000-000000000001",
@@ -20350,14 +21485,23 @@ export interface operations {
                     /**
                      * @example {
                      *       "action_type": "log",
+                     *       "alarm": false,
+                     *       "clear_threshold": null,
                      *       "cooldown_seconds": 60,
                      *       "created_on": "2026-03-01T09:30:00Z",
                      *       "enabled": true,
                      *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "for_seconds": null,
+                     *       "keep_firing_seconds": null,
                      *       "last_triggered_at": "2026-03-01T09:30:00Z",
                      *       "name": "subject",
+                     *       "no_data_seconds": null,
                      *       "operator": "gt",
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *       "rate_window_seconds": null,
+                     *       "severity": null,
+                     *       "silence_comment": null,
+                     *       "silenced_until": null,
                      *       "threshold": 9000,
                      *       "threshold_high": null,
                      *       "updated_on": "2026-03-01T09:30:00Z",
@@ -20405,6 +21549,150 @@ export interface operations {
                 };
             };
             /** @description `rule_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `version_mismatch`: The resource has changed since the version in If-Match: read it again and repeat the change. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too_large`: The body is larger than this route takes: send less. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. `idempotency_key_reused`: The Idempotency-Key was used for another request: use a new one. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    silence_rule: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of the version that the change is meant for */
+                "If-Match"?: string;
+                /** @description The same key makes a repetition the same request, for 24 h */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Id of the resource. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "comment": "the boiler is being serviced",
+                 *       "until": "2026-03-01T11:30:00Z"
+                 *     }
+                 */
+                "application/json": components["schemas"]["SilenceIn"];
+            };
+        };
+        responses: {
+            /** @description The silence of a rule. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "rule_public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "silence_comment": "the boiler is being serviced",
+                     *       "silenced_until": "2026-03-01T11:30:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SilenceOut"];
+                };
+            };
+            /** @description `malformed`: The request cannot be parsed: correct its form. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `forbidden`: The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `not_found`: There is no rule, or no event, with this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rule_without_alarm`: The rule has no alarm: give it one first. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -23563,6 +24851,96 @@ export interface operations {
             };
         };
     };
+    write_lines: {
+        parameters: {
+            query?: {
+                /** @description Unit of the times: `ns`, `us`, `ms` or `s`, and in version 1 also `u`, `m` and `h`; `ns`, if it is absent. */
+                precision?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Lines: `measurement,tag=value field=1.5 time`. */
+        requestBody: {
+            content: {
+                /** @example cpu,host=server-1 user=1.5,system=0.25 1772357400000000000 */
+                "text/plain": string;
+            };
+        };
+        responses: {
+            /** @description Done; there is nothing to show. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The request cannot be parsed: correct its form. A value breaks a rule; the message names the field. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description The body is larger than this route takes: send less. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+        };
+    };
     health: {
         parameters: {
             query?: never;
@@ -23696,6 +25074,233 @@ export interface operations {
             };
         };
     };
+    ping: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is nothing to show. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+        };
+    };
+    query_databases: {
+        parameters: {
+            query?: {
+                /** @description `SHOW DATABASES` or `CREATE DATABASE …`. */
+                q?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer to a question. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "results": [
+                     *         {
+                     *           "series": [
+                     *             {
+                     *               "columns": [
+                     *                 "name"
+                     *               ],
+                     *               "name": "databases",
+                     *               "values": [
+                     *                 [
+                     *                   "signalbox"
+                     *                 ]
+                     *               ]
+                     *             }
+                     *           ],
+                     *           "statement_id": 0
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["QueryOut"];
+                };
+            };
+            /** @description The request cannot be parsed: correct its form. A value breaks a rule; the message names the field. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+        };
+    };
+    query_databases_by_form: {
+        parameters: {
+            query?: {
+                /** @description `SHOW DATABASES` or `CREATE DATABASE …`. */
+                q?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description A form with the query as `q`. */
+        requestBody: {
+            content: {
+                /** @example q=CREATE+DATABASE+%22telegraf%22 */
+                "application/x-www-form-urlencoded": string;
+            };
+        };
+        responses: {
+            /** @description The answer to a question. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "results": [
+                     *         {
+                     *           "statement_id": 0
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["QueryOut"];
+                };
+            };
+            /** @description The request cannot be parsed: correct its form. A value breaks a rule; the message names the field. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description The body is larger than this route takes: send less. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+        };
+    };
     readyz: {
         parameters: {
             query?: never;
@@ -23727,6 +25332,96 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ReadyOut"];
+                };
+            };
+        };
+    };
+    write_lines_v1: {
+        parameters: {
+            query?: {
+                /** @description Unit of the times: `ns`, `us`, `ms` or `s`, and in version 1 also `u`, `m` and `h`; `ns`, if it is absent. */
+                precision?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Lines: `measurement,tag=value field=1.5 time`. */
+        requestBody: {
+            content: {
+                /** @example cpu,host=server-1 user=1.5,system=0.25 1772357400000000000 */
+                "text/plain": string;
+            };
+        };
+        responses: {
+            /** @description Done; there is nothing to show. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The request cannot be parsed: correct its form. A value breaks a rule; the message names the field. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description The body is larger than this route takes: send less. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
                 };
             };
         };

@@ -273,23 +273,28 @@ pub fn is_label_key(key: &str) -> bool {
         && key.bytes().all(is_word)
 }
 
-/// Values stay as they were written, spaces included: other systems compare them exactly.
 fn valid_labels(labels: Labels) -> Result<Labels, Rejection> {
-    let refusal = |fault: String| Err(Rejection::field("labels", fault));
+    match label_fault(&labels) {
+        Some(fault) => Err(Rejection::field("labels", fault)),
+        None => Ok(labels),
+    }
+}
+
+/// The fault of `labels` as the rest of a sentence after their name; `None` if they may be stored. Values stay as they were
+/// written, spaces included: other systems compare them exactly.
+pub fn label_fault(labels: &Labels) -> Option<String> {
     if labels.len() > MAX_LABELS {
-        return refusal(format!("must hold at most {MAX_LABELS} pairs"));
+        return Some(format!("must hold at most {MAX_LABELS} pairs"));
     }
-    for (key, value) in &labels {
-        if !is_label_key(key) {
-            return refusal(format!(
-                "must have keys of letters, digits and _, of at most {MAX_LABEL_KEY} characters, and no digit first"
-            ));
-        }
-        if value.contains('\0') || value.chars().count() > MAX_LABEL_VALUE {
-            return refusal(format!("must have values of at most {MAX_LABEL_VALUE} characters without NUL"));
-        }
+    if !labels.keys().all(|key| is_label_key(key)) {
+        return Some(format!(
+            "must have keys of letters, digits and _, of at most {MAX_LABEL_KEY} characters, and no digit first"
+        ));
     }
-    Ok(labels)
+    let is_valid = |value: &String| !value.contains('\0') && value.chars().count() <= MAX_LABEL_VALUE;
+    let has_valid_values = labels.values().all(is_valid);
+    (!has_valid_values)
+        .then(|| format!("must have values of at most {MAX_LABEL_VALUE} characters without NUL"))
 }
 
 fn finite(field: &str, value: Option<f64>) -> Result<Option<f64>, Rejection> {

@@ -7,7 +7,7 @@ mod log_entry;
 
 pub use channel::{
     CHANNEL_CLAIM, Channel, ChannelChanges, ChannelCommand, ChannelEvent, ChannelSpec, ChannelType, Labels,
-    MAX_LABELS, NewChannel, is_label_key,
+    MAX_LABELS, NewChannel, is_label_key, label_fault,
 };
 pub use dashboard::{
     Dashboard, DashboardCommand, DashboardEvent, NewDashboard, PlacedWidget, WidgetChanges, WidgetSpec,

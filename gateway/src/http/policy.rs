@@ -57,6 +57,9 @@ impl Policy {
         is_open: false,
         is_traced: true,
     };
+    /// Routes for clients of InfluxDB.
+    pub(crate) const INFLUX: Self =
+        Self { dialect: Dialect::Influx, repetition: Repetition::ByHandler, ..Self::PROBLEMS };
     /// Most routes of service 1.
     pub(crate) const SERVICE_1: Self = Self { dialect: Dialect::Service1, ..Self::PROBLEMS };
 

@@ -27,6 +27,8 @@ pub(crate) enum Dialect {
     Service1,
     /// As problem documents.
     Problem,
+    /// As InfluxDB does, for its clients, with 400 for invalid values.
+    Influx,
 }
 
 /// What went wrong.
@@ -86,7 +88,7 @@ impl ProblemKind {
     fn status(self, dialect: Dialect) -> StatusCode {
         match self {
             Self::Malformed => StatusCode::BAD_REQUEST,
-            Self::Invalid if dialect == Dialect::Service1 => StatusCode::BAD_REQUEST,
+            Self::Invalid if dialect != Dialect::Problem => StatusCode::BAD_REQUEST,
             Self::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
             Self::Forbidden => StatusCode::FORBIDDEN,
@@ -112,6 +114,34 @@ impl ProblemKind {
 pub struct ErrorOut {
     /// What happened, why, and what to do.
     pub error: String,
+}
+
+/// An error as clients of InfluxDB expect it: those of version 2 read `code` and `message`, those of version 1 `error`.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct InfluxErrorOut {
+    /// Word of InfluxDB for the status.
+    pub code: &'static str,
+    /// A text for people, with the first line that was not written.
+    pub message: String,
+    /// The same as `message`.
+    pub error: String,
+}
+
+impl InfluxErrorOut {
+    fn new(status: StatusCode, message: String) -> Self {
+        let code = match status {
+            StatusCode::UNAUTHORIZED => "unauthorized",
+            StatusCode::FORBIDDEN => "forbidden",
+            StatusCode::NOT_FOUND => "not found",
+            StatusCode::METHOD_NOT_ALLOWED => "method not allowed",
+            StatusCode::PAYLOAD_TOO_LARGE => "request too large",
+            StatusCode::TOO_MANY_REQUESTS => "too many requests",
+            StatusCode::SERVICE_UNAVAILABLE => "unavailable",
+            status if status.is_server_error() => "internal error",
+            _ => "invalid",
+        };
+        Self { code, error: message.clone(), message }
+    }
 }
 
 /// An error of services 2 and 3, after RFC 9457.
@@ -376,6 +406,7 @@ fn write(problem: Problem, dialect: Dialect, request_id: &str, bare: Response) -
     let mut response = match dialect {
         Dialect::Service1 => (status, Json(ErrorOut { error: problem.detail })).into_response(),
         Dialect::Problem => problem_document(problem, status, request_id),
+        Dialect::Influx => (status, Json(InfluxErrorOut::new(status, problem.detail))).into_response(),
     };
     // What the layers below have already decided, such as WWW-Authenticate or Allow.
     for (name, value) in bare.headers() {

@@ -1,4 +1,5 @@
-//! Channels and experiments in memory, so that a batch is checked without asking the database.
+//! Channels and experiments in memory, so that a batch is checked without asking the database. Channels are found by their ids and
+//! by their labels.
 //!
 //! Kept fresh by the log: each use applies the changes that the read model has applied since, as far as this gateway
 //! knows. An unknown channel is looked up before it is refused.
@@ -10,6 +11,7 @@ use std::{
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
+use signalbox_domain::monitoring::Labels;
 use signalbox_projections::{
     Progress, Projection,
     monitoring::{
@@ -35,6 +37,7 @@ pub(crate) struct KnownChannel {
     pub(crate) number: i32,
     pub(crate) name: String,
     pub(crate) unit: Option<String>,
+    pub(crate) labels: Arc<Labels>,
     /// Whether it takes no more values.
     pub(crate) is_deleted: bool,
 }
@@ -44,6 +47,8 @@ pub(crate) struct KnownChannel {
 pub(crate) struct Catalog {
     by_id: HashMap<Uuid, Arc<KnownChannel>>,
     by_number: HashMap<i32, Arc<KnownChannel>>,
+    /// Numbers of channels with labels, but deleted ones, by all of their labels.
+    by_labels: HashMap<Arc<Labels>, Vec<i32>>,
     /// By start.
     experiments: Vec<ExperimentSpan>,
     /// Newest event of a channel that is known.
@@ -61,6 +66,8 @@ pub(crate) struct Catalogs {
     current: RwLock<(Arc<Catalog>, Option<Duration>)>,
     /// Held by the one who loads.
     loading: Mutex<()>,
+    /// Held by the request that makes channels for series, so that their number is counted right.
+    pub(super) making: Mutex<()>,
 }
 
 impl Catalog {
@@ -77,6 +84,19 @@ impl Catalog {
     /// The channel that `number` stands for.
     pub(crate) fn numbered(&self, number: i32) -> Option<&KnownChannel> {
         self.by_number.get(&number).map(Arc::as_ref)
+    }
+
+    /// The channel with exactly these labels, unless it was deleted; of several, the oldest.
+    pub(crate) fn labelled(&self, labels: &Labels) -> Option<&KnownChannel> {
+        let oldest = self.by_labels.get(labels)?.iter().min()?;
+        self.numbered(*oldest)
+    }
+
+    /// Channels that have the labels of a series of another system.
+    pub(crate) fn count_series(&self) -> usize {
+        let is_series = |labels: &Labels| labels.contains_key("_field") || labels.contains_key("__name__");
+        let series = self.by_labels.iter().filter(|(labels, _)| is_series(labels));
+        series.map(|(_, numbers)| numbers.len()).sum()
     }
 
     /// The experiment that ran at `time`; only one does. One that is running contains what was measured until `now`.
@@ -103,11 +123,30 @@ impl Catalog {
             number: row.number,
             name: row.name,
             unit: row.unit,
+            labels: Arc::new(row.labels.0),
             is_deleted: row.deleted_at.is_some(),
         });
         self.newest = self.newest.max(row.position);
+        self.index_labels(&channel);
         self.by_number.insert(channel.number, channel.clone());
         self.by_id.insert(channel.id, channel);
+    }
+
+    /// Has `channel` found by its labels, and no longer by those that it had.
+    fn index_labels(&mut self, channel: &KnownChannel) {
+        let number = channel.number;
+        let before = self.by_id.get(&channel.id).map(|before| Arc::clone(&before.labels));
+        if let Some(before) = before
+            && let Some(numbers) = self.by_labels.get_mut(&before)
+        {
+            numbers.retain(|known| *known != number);
+            if numbers.is_empty() {
+                self.by_labels.remove(&before);
+            }
+        }
+        if !channel.is_deleted && !channel.labels.is_empty() {
+            self.by_labels.entry(Arc::clone(&channel.labels)).or_default().push(number);
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::{
     catalog::Catalog,
-    ingest::{self, Checked, DatapointIn, Refusal},
+    ingestion::{DatapointIn, Item, Refusal, Repetition, Source, Taken, take},
 };
 use crate::{
     answer::{self, StatusOut},
@@ -102,11 +102,12 @@ pub(crate) async fn create(
     context: RequestContext,
     JsonBody(item): JsonBody<DatapointIn>,
 ) -> Result<Response, Problem> {
-    let Checked { points, refused } = ingest::check(&state, &[item], state.server_clock.now()).await?;
+    let source = Source { sender: &user, repetition: Repetition::Id(context.resource) };
+    let Taken { first, refused, .. } = take(&state, &source, &[Item::from(item)]).await?;
     if let Some((_, refusal)) = refused.first() {
         return Err(refuse(*refusal));
     }
-    let recorded = ingest::record(&state, &user, context.resource, points).await?;
+    let recorded = first.ok_or_else(|| Problem::internal(&"a datapoint was neither recorded nor refused"))?;
     let catalog = state.catalogs.fresh(&state).await?;
     let datapoint = show(&state, &catalog, &recorded);
     let location = format!("/api/v1/datapoints/{}", datapoint.public_id);
@@ -152,13 +153,12 @@ pub(crate) async fn create_batch(
     key: Option<Extension<IdempotencyKey>>,
     BatchBody(batch): BatchBody,
 ) -> Result<Response, Problem> {
-    let Checked { points, refused } =
-        ingest::check(&state, &batch.datapoints, state.server_clock.now()).await?;
-    let accepted = points.len();
-    if accepted > 0 {
-        let named = key.map(|Extension(key)| ingest::batch_id(user.id, &key.0, &batch.datapoints));
-        ingest::record(&state, &user, named.unwrap_or(context.resource), points).await?;
-    }
+    let repetition = match &key {
+        Some(Extension(key)) => Repetition::Key(&key.0),
+        None => Repetition::Id(context.resource),
+    };
+    let items: Vec<Item> = batch.datapoints.into_iter().map(Item::from).collect();
+    let Taken { accepted, refused, .. } = take(&state, &Source { sender: &user, repetition }, &items).await?;
     let mut message = format!("{accepted} datapoints successfully created.");
     if !refused.is_empty() {
         message = format!("{accepted} datapoints successfully created, {} rejected.", refused.len());

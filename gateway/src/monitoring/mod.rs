@@ -9,13 +9,15 @@ mod datapoint_reads;
 mod datapoints;
 mod experiments;
 pub(crate) mod export;
-mod ingest;
+mod ingestion;
 mod labels;
+mod line_protocol;
 pub(crate) mod live;
 pub(crate) mod living;
 mod logs;
 pub(crate) mod open_sockets;
 mod pace;
+mod prometheus;
 mod series;
 mod sockets;
 mod widgets;
@@ -25,6 +27,7 @@ pub(crate) use labels::LabelFilter;
 use axum::routing::get;
 use utoipa_axum::routes;
 
+use self::line_protocol::query;
 use crate::{
     policy::{Policy, RateClass},
     routes::Routes,
@@ -34,7 +37,7 @@ use crate::{
 pub(crate) mod limits {
     pub(crate) use super::{
         datapoints::MAX_ITEMS,
-        ingest::MAX_ID as MAX_EVENT_ID,
+        ingestion::MAX_ID as MAX_EVENT_ID,
         series::{SERIES_EVENTS, SERIES_MINUTES, SERIES_POINTS, SERIES_STEPS},
     };
 }
@@ -45,6 +48,8 @@ const MAX_BATCH_BYTES: usize = 4 << 20;
 /// The routes of monitoring.
 pub(crate) fn routes() -> Routes {
     const INGEST: Policy = Policy::PROBLEMS.rate(RateClass::Ingest);
+    const LINES: Policy = Policy::INFLUX.rate(RateClass::Ingest).max_body(line_protocol::MAX_WRITE_BYTES);
+    const SAMPLES: Policy = INGEST.max_body(prometheus::MAX_WRITE_BYTES).repeated_by_handler();
     Routes::new(Policy::PROBLEMS)
         .routes(routes!(channels::list, channels::create))
         .routes(routes!(channels::get, channels::update, channels::delete))
@@ -65,6 +70,11 @@ pub(crate) fn routes() -> Routes {
         .with(INGEST, routes!(datapoints::create))
         .with(INGEST.max_body(MAX_BATCH_BYTES), routes!(datapoints::create_batch))
         .with(Policy::PROBLEMS.read(), routes!(series::series))
+        .with(LINES, routes!(line_protocol::write))
+        .with(LINES, routes!(line_protocol::write_v1))
+        .with(Policy::INFLUX.open(), routes!(line_protocol::ping))
+        .with(Policy::INFLUX, routes!(query::query, query::query_by_form))
+        .with(SAMPLES, routes!(prometheus::write))
         .routes(routes!(datapoint_reads::latest))
         .routes(routes!(datapoints::get, datapoints::delete))
         .socket("/ws/datapoints/stream", get(sockets::stream))

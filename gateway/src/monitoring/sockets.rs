@@ -28,7 +28,7 @@ use tokio::{
 use tokio_tungstenite::tungstenite;
 
 use super::{
-    ingest::{self, DatapointIn},
+    ingestion::{self, DatapointIn, Item, Repetition, Source, Taken},
     open_sockets::{OpenSocket, OpenSockets},
     pace::Pace,
 };
@@ -366,12 +366,12 @@ async fn take(state: &AppState, user: &CurrentUser, message: &str) -> Option<Val
 }
 
 /// Results of the datapoints of a message.
-struct Taken {
+struct Received {
     accepted: usize,
     rejected: Vec<Value>,
 }
 
-impl Taken {
+impl Received {
     fn confirmation(self) -> Value {
         json!({"type": "ack", "accepted": self.accepted, "rejected": self.rejected})
     }
@@ -412,7 +412,7 @@ async fn take_items(
     user: &CurrentUser,
     id: Option<&Value>,
     items: Vec<Value>,
-) -> Result<Taken, Problem> {
+) -> Result<Received, Problem> {
     if items.len() > MAX_ITEMS {
         let count = items.len();
         let detail = format!("{count} datapoints are too many for one message: at most {MAX_ITEMS}");
@@ -426,23 +426,23 @@ async fn take_items(
     for (index, item) in items.into_iter().enumerate() {
         match serde_json::from_value::<DatapointIn>(item).ok() {
             Some(item) => {
-                readable.push(item);
+                readable.push(Item::from(item));
                 places.push(index);
             }
             None => rejected.push(json!({"index": index, "reason": "not a datapoint"})),
         }
     }
-    let checked = ingest::check(state, &readable, state.server_clock.now()).await.map_err(not_recorded)?;
-    let refused = checked.refused.iter();
+    let repetition = match &key {
+        Some(key) => Repetition::Key(key),
+        None => Repetition::Id(state.clock.new_id()),
+    };
+    let source = Source { sender: user, repetition };
+    let Taken { accepted, refused, .. } =
+        ingestion::take(state, &source, &readable).await.map_err(not_recorded)?;
+    let refused = refused.iter();
     rejected
         .extend(refused.map(|(index, refusal)| json!({"index": places[*index], "reason": refusal.reason()})));
-    let accepted = checked.points.len();
-    if accepted > 0 {
-        let batch = key.map(|key| ingest::batch_id(user.id, &key, &readable));
-        let batch = batch.unwrap_or_else(|| state.clock.new_id());
-        ingest::record(state, user, batch, checked.points).await.map_err(not_recorded)?;
-    }
-    Ok(Taken { accepted, rejected })
+    Ok(Received { accepted, rejected })
 }
 
 fn not_recorded(problem: Problem) -> Problem {

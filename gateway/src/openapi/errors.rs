@@ -34,7 +34,7 @@ const INVALID_PLUGIN: Cause = ("invalid_plugin", "What the plugin says of itself
 /// The text of an error of `status`.
 pub(super) fn text(operation: &Operation<'_>, status: &str) -> String {
     let causes = causes(operation, status);
-    if operation.is_service_1() {
+    if operation.has_plain_errors() {
         return causes.iter().map(|(_, text)| *text).collect::<Vec<_>>().join(" ");
     }
     causes.iter().map(|(code, text)| format!("`{code}`: {text}")).collect::<Vec<_>>().join(" ")
@@ -60,6 +60,10 @@ fn causes(operation: &Operation<'_>, status: &str) -> Vec<Cause> {
             "The resource has changed since the version in If-Match: read it again and repeat the change.",
         )],
         "413" => vec![("too_large", "The body is larger than this route takes: send less.")],
+        "415" if id == "prometheus_write" => vec![(
+            "unsupported_type",
+            "Only messages of remote write are taken, compressed by snappy; the detail names the types.",
+        )],
         "415" => vec![(
             "unsupported_type",
             "Documents of this type are not read; GET /api/v1/formats lists those that are.",
@@ -92,6 +96,10 @@ fn causes(operation: &Operation<'_>, status: &str) -> Vec<Cause> {
 fn malformed(operation: &Operation<'_>) -> Vec<Cause> {
     let mut causes = vec![MALFORMED];
     match operation.id() {
+        "prometheus_write" => causes.push((
+            "invalid_series",
+            "Some series were refused, and the others written; the detail names the first of them and says why.",
+        )),
         "sso_exchange" => {
             causes.push(("invalid_code", "The code is unknown, used, older than 60 s or another browser's."));
         }
@@ -107,7 +115,7 @@ fn malformed(operation: &Operation<'_>) -> Vec<Cause> {
         }
         _ => {}
     }
-    if operation.is_service_1() {
+    if operation.has_plain_errors() {
         causes.push(INVALID);
     }
     causes
@@ -115,7 +123,7 @@ fn malformed(operation: &Operation<'_>) -> Vec<Cause> {
 
 fn invalid(operation: &Operation<'_>) -> Vec<Cause> {
     let mut causes = Vec::new();
-    if !operation.is_service_1() {
+    if !operation.has_plain_errors() {
         causes.push(INVALID);
     }
     if operation.method == "post" {

@@ -34,7 +34,7 @@ use crate::{
 
 const DESCRIPTION: &str = "/api/openapi.json";
 /// Types of bodies that consist of bytes alone.
-const BYTES: [&str; 2] = ["application/octet-stream", "application/x-tar"];
+const BYTES: [&str; 3] = ["application/octet-stream", "application/x-protobuf", "application/x-tar"];
 
 /// What the description says of the whole.
 #[derive(OpenApi)]
@@ -82,7 +82,8 @@ fn describe_layers(policy: Policy, item: &mut PathItem) {
     if policy.is_probe() {
         return;
     }
-    let service_1 = policy.dialect == Dialect::Service1;
+    let dialect = policy.dialect;
+    let has_plain_errors = dialect != Dialect::Problem;
     let PathItem { get, put, post, delete, .. } = item;
     let is_post = post.is_some();
     for operation in [get, put, post, delete].into_iter().flatten() {
@@ -94,7 +95,7 @@ fn describe_layers(policy: Policy, item: &mut PathItem) {
             let refused = operation.responses.responses.get(status);
             let refused = match refused.is_some_and(is_of_a_job) {
                 true => answer_with("JobNotFoundOut", "application/problem+json", "There is no such job"),
-                false => error(service_1, "The request was refused"),
+                false => error(dialect, "The request was refused"),
             };
             operation.responses.responses.insert(status.clone(), refused);
         }
@@ -103,24 +104,28 @@ fn describe_layers(policy: Policy, item: &mut PathItem) {
             ("500", "The service failed"),
             ("503", "Not now; Retry-After says when to try again"),
         ] {
-            add_error(operation, status, service_1, description);
+            add_error(operation, status, dialect, description);
         }
         let has_query = operation.parameters.iter().flatten().any(|parameter| {
             matches!(parameter, RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query)
         });
         if operation.request_body.is_some() {
-            add_error(operation, "400", service_1, "The body cannot be read");
-            add_error(operation, "413", service_1, "The body is too large");
+            add_error(operation, "400", dialect, "The body cannot be read");
+            add_error(operation, "413", dialect, "The body is too large");
         }
-        if has_query && service_1 {
-            add_error(operation, "400", service_1, "A query parameter is not valid");
+        if has_query && has_plain_errors {
+            add_error(operation, "400", dialect, "A query parameter is not valid");
         }
     }
-    if is_post && let Some(post) = &mut item.post {
+    // Values of line protocol are recognised by themselves.
+    if is_post
+        && dialect != Dialect::Influx
+        && let Some(post) = &mut item.post
+    {
         add_header(post, "Idempotency-Key", "The same key makes a repetition the same request, for 24 h");
-        add_error(post, "400", service_1, "Idempotency-Key is not 1 to 255 visible ASCII characters");
-        add_error(post, "413", service_1, "The body is too large");
-        add_error(post, "422", service_1, "The Idempotency-Key was used for another request");
+        add_error(post, "400", dialect, "Idempotency-Key is not 1 to 255 visible ASCII characters");
+        add_error(post, "413", dialect, "The body is too large");
+        add_error(post, "422", dialect, "The Idempotency-Key was used for another request");
     }
 }
 
@@ -144,15 +149,16 @@ fn add_header(operation: &mut Operation, name: &str, description: &str) {
     operation.parameters.get_or_insert_default().push(RefOr::<Parameter>::from(parameter));
 }
 
-fn add_error(operation: &mut Operation, status: &str, service_1: bool, description: &str) {
+fn add_error(operation: &mut Operation, status: &str, dialect: Dialect, description: &str) {
     let responses = &mut operation.responses.responses;
-    responses.entry(status.to_owned()).or_insert_with(|| error(service_1, description));
+    responses.entry(status.to_owned()).or_insert_with(|| error(dialect, description));
 }
 
-fn error(service_1: bool, description: &str) -> RefOr<Response> {
-    let (media, schema) = match service_1 {
-        true => ("application/json", "ErrorOut"),
-        false => ("application/problem+json", "ProblemOut"),
+fn error(dialect: Dialect, description: &str) -> RefOr<Response> {
+    let (media, schema) = match dialect {
+        Dialect::Service1 => ("application/json", "ErrorOut"),
+        Dialect::Influx => ("application/json", "InfluxErrorOut"),
+        Dialect::Problem => ("application/problem+json", "ProblemOut"),
     };
     answer_with(schema, media, description)
 }

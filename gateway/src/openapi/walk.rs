@@ -4,6 +4,9 @@ use serde_json::{Map, Value};
 
 use crate::{paths, problem::Dialect};
 
+/// Tag of the routes for clients of InfluxDB.
+const LINE_PROTOCOL: &str = "line protocol";
+
 /// A described operation.
 pub(super) struct Operation<'a> {
     pub(super) path: &'a str,
@@ -20,8 +23,9 @@ impl Operation<'_> {
         self.value["tags"][0].as_str().unwrap_or_default()
     }
 
-    pub(super) fn is_service_1(&self) -> bool {
-        paths::dialect(self.path) == Dialect::Service1
+    /// Whether its errors are texts without codes of ours.
+    pub(super) fn has_plain_errors(&self) -> bool {
+        paths::dialect(self.path) == Dialect::Service1 || self.tag() == LINE_PROTOCOL
     }
 
     /// The statuses that it answers, ascending.

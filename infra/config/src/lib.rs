@@ -16,7 +16,7 @@ pub use identity::{ApiTokenPrefix, Identity, Sso, SsoRole};
 pub use load::ConfigError;
 pub use secret::Secret;
 pub use sections::{
-    Database, Egress, Firmware, Limits, Log, LogFormat, Monitoring, Nats, Plugins, Sandbox, Server,
+    Database, Egress, Firmware, Ingest, Limits, Log, LogFormat, Monitoring, Nats, Plugins, Sandbox, Server,
     Telemetry, Transfer, Webhooks,
 };
 pub use storage::Storage;
@@ -43,6 +43,8 @@ pub struct Config {
     pub transfer: Transfer,
     /// Channels and datapoints.
     pub monitoring: Monitoring,
+    /// Values that name their series by labels.
+    pub ingest: Ingest,
     /// Deliveries of webhooks.
     pub webhooks: Webhooks,
     /// Requests to addresses that users name.

@@ -111,6 +111,16 @@ pub struct Monitoring {
     pub retention_days: u32,
 }
 
+/// Values that name their series by labels.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ingest {
+    /// Whether channels are made for unknown series.
+    pub create_channels: bool,
+    /// Channels made this way at most.
+    pub max_channels: u32,
+}
+
 /// Requests to addresses that users name.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]

@@ -123,7 +123,7 @@ mod tests {
     /// Released before the rule covered tables of `ops` and `series`, and functions.
     const RELEASED: [i64; 2] = [34, 38];
     /// Tables that grow with use and hold millions of rows.
-    const LARGE: [&str; 28] = [
+    const LARGE: [&str; 29] = [
         "events",
         "command_outcomes",
         "snapshots",
@@ -150,6 +150,7 @@ mod tests {
         "ops.datapoint_traces",
         "ops.extraction_cache",
         "ops.idempotent_requests",
+        "ops.recent_values",
         "ops.staged_files",
         "ops.transfer_legs",
     ];

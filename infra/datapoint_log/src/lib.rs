@@ -4,6 +4,7 @@
 //! * [`Appender`] gathers the batches of concurrent senders and commits them as one row; positions are gapless and in
 //!   commit order.
 //! * [`read_after`] reads the log in order, for read models, sockets and rules; [`IdKey`] names single points.
+//! * [`reserve`] recognises values that are sent again in other batches.
 //! * [`add_days`] and [`drop_days`] make and drop its partitions.
 //!
 //! It knows channels only as integers and does not check that they exist; the gateway does.
@@ -15,6 +16,7 @@ mod id;
 mod partitions;
 mod point;
 mod read;
+mod recent;
 mod traces;
 
 pub use append::{AppendFailed, Appended, Appender, Batch};
@@ -26,4 +28,5 @@ pub use read::{
     Committed, Entry, Head, LogRow, Tombstone, UnreadableRow, append_tombstone, check_block, decode_payload,
     head, read_after, read_points_after, read_row, read_rows, recorded_times,
 };
+pub use recent::{Reserved, forget_values, reserve};
 pub use traces::{forget_traces, trace_of_point};

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     /// Tables that are derived, or of use to the processes of one system alone.
-    const NOT_CARRIED: [&str; 22] = [
+    const NOT_CARRIED: [&str; 23] = [
         "log_chain",
         "log_index",
         "log_index_progress",
@@ -95,6 +95,7 @@ mod tests {
         "ops.idempotent_requests",
         "ops.login_codes",
         "ops.plugin_claims",
+        "ops.recent_values",
         "ops.retention_runs",
         "ops.rule_evaluators",
         "ops.signing_keys",

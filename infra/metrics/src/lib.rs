@@ -42,6 +42,7 @@ pub struct Metrics {
     appends: Histogram,
     events: Counter,
     datapoints: Counter,
+    left_out: Family<LeftOutLabels, Counter>,
     attempts: Durations<AttemptLabels>,
     deliveries: Family<AttemptLabels, Counter>,
     queues: Family<QueueLabels, Gauge>,
@@ -80,6 +81,11 @@ struct CommandLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReplicaLabels {
     server: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LeftOutLabels {
+    reason: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -158,6 +164,7 @@ impl Metrics {
             appends: Histogram::new(exponential_buckets(1.0, 2.0, 9)),
             events: Counter::default(),
             datapoints: Counter::default(),
+            left_out: Family::default(),
             attempts: Family::new_with_constructor(durations),
             deliveries: Family::default(),
             queues: Family::default(),
@@ -201,6 +208,11 @@ impl Metrics {
             "datapoints_appended",
             "Datapoints that this process appended to their log",
             metrics.datapoints.clone(),
+        );
+        registry.register(
+            "values_left_out",
+            "Values that a way in took and did not record, because no channel can hold them, by reason: text for fields of line protocol, not_a_number for stale markers, NaN and infinities of remote write, histogram for its native histograms",
+            metrics.left_out.clone(),
         );
         registry.register_with_unit(
             "webhook_attempt_duration",
@@ -296,6 +308,11 @@ impl Metrics {
     /// Counts appended datapoints.
     pub fn datapoints(&self, count: u64) {
         self.datapoints.inc_by(count);
+    }
+
+    /// Counts values that were taken and not recorded.
+    pub fn left_out(&self, reason: &'static str, count: u64) {
+        self.left_out.get_or_create(&LeftOutLabels { reason }).inc_by(count);
     }
 
     /// A query that the replica may answer was answered, there or by the primary.

@@ -65,12 +65,19 @@ fn check_described(answer: &Answer, operation: &Value, name: &str, place: &str) 
     }
 }
 
-/// Service 1: `{"error": string}` and nothing else. Services 2 and 3: RFC 9457 with the id of the request.
+/// Service 1: `{"error": string}` and nothing else. Line protocol: as InfluxDB. Services 2 and 3: RFC 9457 with the id of the request.
 fn check_error_shape(answer: &Answer, path: &str, place: &str) {
     if matches!(path, "/health" | "/api/health" | "/api/v1/health" | "/readyz") {
         return;
     }
     let body: Value = serde_json::from_slice(&answer.body).expect(place);
+    if matches!(path, "/api/v2/write" | "/write" | "/query" | "/ping") {
+        assert_eq!(answer.header("content-type"), Some("application/json"), "{place}");
+        for field in ["code", "message", "error"] {
+            assert!(body[field].as_str().is_some_and(|text| !text.is_empty()), "{field} is missing: {place}");
+        }
+        return;
+    }
     if path.starts_with("/api/v1") || !(path.starts_with("/api") || path.starts_with("/ws/agent")) {
         assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{place}");
         let is_job = answer.status == 404 && path.starts_with("/api/v1/jobs/");

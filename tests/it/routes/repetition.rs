@@ -9,8 +9,8 @@ use super::{
 use crate::harness::{ADMIN, Answer, Client, PASSWORD, Receiver, World};
 
 /// Routes that are not tried here: those that end the login that repeats them, need a provider of logins, a server of
-/// releases or a bundle in force, and forms with files, which have tests of their own.
-const ELSEWHERE: [&str; 15] = [
+/// releases or a bundle in force, and forms with files and line protocol, which have tests of their own.
+const ELSEWHERE: [&str; 19] = [
     "apply_firmware",
     "change_password",
     "check_firmware",
@@ -18,6 +18,8 @@ const ELSEWHERE: [&str; 15] = [
     "extract_document",
     "extract_raw",
     "logout",
+    "prometheus_write",
+    "query_databases_by_form",
     "rollback_firmware",
     "sso_exchange",
     "submit_document",
@@ -26,6 +28,8 @@ const ELSEWHERE: [&str; 15] = [
     "test_agent",
     "upload_firmware",
     "upload_plugin_package",
+    "write_lines",
+    "write_lines_v1",
 ];
 
 fn posts() -> impl Iterator<Item = Route> {

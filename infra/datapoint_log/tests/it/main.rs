@@ -5,3 +5,4 @@
 mod append;
 mod days;
 mod plans;
+mod recent;

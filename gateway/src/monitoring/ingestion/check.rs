@@ -1,0 +1,69 @@
+use std::collections::HashSet;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use signalbox_datapoint_log::{Point, micros};
+use uuid::Uuid;
+
+use super::item::Item;
+use crate::{monitoring::catalog::Catalog, problem::Problem, state::State};
+
+/// How far in the future a device's clock may be.
+const AHEAD: TimeDelta = TimeDelta::minutes(10);
+
+/// An item that was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    UnknownEvent,
+    TooFarAhead,
+    BeforeTheEpoch,
+}
+
+impl Refusal {
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::UnknownEvent => "unknown event",
+            Self::TooFarAhead => "timestamp is more than 10 minutes in the future",
+            Self::BeforeTheEpoch => "timestamp is before 1970",
+        }
+    }
+}
+
+/// Points to be recorded, and the indexes of the other items.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    pub(super) points: Vec<Point>,
+    pub(super) refused: Vec<(usize, Refusal)>,
+}
+
+/// Checks items that arrive at `now`.
+pub(super) async fn check(state: &State, items: &[Item], now: DateTime<Utc>) -> Result<Checked, Problem> {
+    let catalog = state.catalogs.fresh(state).await?;
+    let ids: HashSet<Uuid> = items.iter().filter_map(|item| item.channel).collect();
+    let is_known = |id: &Uuid| catalog.live_channel(*id).is_some();
+    let catalog = if ids.iter().all(is_known) { catalog } else { state.catalogs.newest(state).await? };
+    let known: HashSet<Uuid> = ids.into_iter().filter(|id| catalog.live_channel(*id).is_some()).collect();
+    if known.is_empty() {
+        return Ok(check_with(&catalog, items, &known, now));
+    }
+    let living = state.living_channels.among(&state.pool, &known).await?;
+    Ok(check_with(&catalog, items, &living, now))
+}
+
+/// Checks items against the channels that are known to the catalog and are among `living`.
+fn check_with(catalog: &Catalog, items: &[Item], living: &HashSet<Uuid>, now: DateTime<Utc>) -> Checked {
+    let mut checked = Checked { points: Vec::with_capacity(items.len()), refused: Vec::new() };
+    for (index, item) in items.iter().enumerate() {
+        let id = item.channel.filter(|id| living.contains(id));
+        let channel = id.and_then(|id| catalog.live_channel(id));
+        let time = item.time.unwrap_or(now);
+        match channel {
+            _ if time > now + AHEAD => checked.refused.push((index, Refusal::TooFarAhead)),
+            _ if time < DateTime::UNIX_EPOCH => checked.refused.push((index, Refusal::BeforeTheEpoch)),
+            None => checked.refused.push((index, Refusal::UnknownEvent)),
+            Some(channel) => {
+                checked.points.push(Point { channel: channel.number, time: micros(time), value: item.value })
+            }
+        }
+    }
+    checked
+}

@@ -1,0 +1,44 @@
+//! The seam through which values enter, whatever the protocol: they are checked against the channels in memory and the claims,
+//! encoded, and sent to the log. A value that [`take`] reports as accepted is committed.
+//!
+//! A way in is an adapter: it parses its protocol into [`Item`]s, names its [`Source`], and writes what [`Taken`] says in the
+//! shape that its clients expect.
+
+mod check;
+mod item;
+mod series;
+mod source;
+
+pub(crate) use self::{
+    check::Refusal,
+    item::{DatapointIn, Item, MAX_ID},
+    series::{Series, SeriesValue, take_series},
+    source::{Repetition, Source},
+};
+
+use signalbox_projections::monitoring::series::Datapoint;
+
+use self::check::{Checked, check};
+use crate::{problem::Problem, state::State};
+
+/// The outcome of a batch.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    /// How many items are in the log.
+    pub(crate) accepted: usize,
+    /// Indexes of the others.
+    pub(crate) refused: Vec<(usize, Refusal)>,
+    /// The first accepted item with its place, if items are not recognised one by one.
+    pub(crate) first: Option<Datapoint>,
+}
+
+/// Records `items` of `source`, together; those that are wrong are left out.
+pub(crate) async fn take(state: &State, source: &Source<'_>, items: &[Item]) -> Result<Taken, Problem> {
+    let Checked { points, refused } = check(state, items, state.server_clock.now()).await?;
+    let accepted = points.len();
+    let first = match accepted {
+        0 => None,
+        _ => source.record(state, items, points).await?,
+    };
+    Ok(Taken { accepted, refused, first })
+}

@@ -1,0 +1,293 @@
+//! Values that name their series by labels.
+//!
+//! A series belongs to the channel that has exactly its labels. One that no channel has becomes a channel, as far as the
+//! settings allow. Its id follows from its labels, so that gateways that see it at the same time make one.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use futures::future::join_all;
+use sha2::{Digest, Sha256};
+use signalbox_domain::{
+    kernel::ErrorKind,
+    monitoring::{
+        Channel, ChannelCommand, ChannelSpec, ChannelType, Labels, NewChannel, label_fault,
+        limits::CHANNEL_TEXT,
+    },
+};
+use uuid::Uuid;
+
+use super::{Item, Refusal, Repetition, Source, Taken, take};
+use crate::{
+    auth::CurrentUser, context::RequestContext, monitoring::catalog::Catalog, problem::Problem, state::State,
+};
+
+/// How often values are taken anew because their channels have changed.
+const ATTEMPTS: usize = 3;
+/// Channels that one request makes at the same time; others may make theirs in between.
+const MADE_AT_ONCE: usize = 32;
+/// Names the ids of channels that are made for series.
+const SERIES_IDS: Uuid = Uuid::from_u128(0x7e0c_2f6b_2d0f_5a53_9a39_0b6f_5d5c_61d4);
+/// Characters of a digest at the end of a name.
+const DIGEST: usize = 16;
+
+/// Labels as a sender gives them, and the name of a channel that is made for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Series {
+    pub(crate) labels: Labels,
+    pub(crate) name: String,
+}
+
+/// A value of a series.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct SeriesValue {
+    /// Index of its series.
+    pub(crate) series: usize,
+    /// When it was measured; the time of arrival if the sender does not say.
+    pub(crate) time: Option<DateTime<Utc>>,
+    /// Finite.
+    pub(crate) value: f64,
+}
+
+/// Indexes of values that were not recorded, and why.
+pub(crate) type RefusedValues = BTreeMap<usize, String>;
+
+/// Records `values` of `series`, each of which is recognised when it is sent again. The values of series without a channel and
+/// those with wrong times are left out.
+pub(crate) async fn take_series(
+    state: &State,
+    user: &CurrentUser,
+    context: &RequestContext,
+    series: &[Series],
+    values: &[SeriesValue],
+) -> Result<RefusedValues, Problem> {
+    // Once for all attempts, so that values without a time are recognised.
+    let arrived = state.server_clock.now();
+    for _ in 0..ATTEMPTS {
+        let found = channels(state, user, context, series).await?;
+        if let Some(refused) = take_found(state, user, &found, values, arrived).await? {
+            return Ok(refused);
+        }
+        state.catalogs.newest(state).await?;
+    }
+    Err(Problem::unavailable(
+        "channels were deleted or made while their values were written: send them again",
+    ))
+}
+
+/// Records values of the series whose channels were `found`; `None` if a channel was deleted a moment ago, or is so new that this
+/// gateway does not see it. The values of the others are recorded then, and recognised when they are taken again.
+async fn take_found(
+    state: &State,
+    user: &CurrentUser,
+    found: &[Found],
+    values: &[SeriesValue],
+    arrived: DateTime<Utc>,
+) -> Result<Option<RefusedValues>, Problem> {
+    let mut refused = RefusedValues::new();
+    let (mut items, mut indexes) = (Vec::with_capacity(values.len()), Vec::with_capacity(values.len()));
+    for (index, value) in values.iter().enumerate() {
+        match &found[value.series] {
+            Ok(channel) => {
+                let time = value.time.or(Some(arrived));
+                items.push(Item { channel: Some(*channel), time, value: value.value });
+                indexes.push(index);
+            }
+            Err(not_taken) => drop(refused.insert(index, not_taken.reason())),
+        }
+    }
+    let source = Source { sender: user, repetition: Repetition::Value };
+    let Taken { refused: wrong, .. } = take(state, &source, &items).await?;
+    for (index, refusal) in wrong {
+        if refusal == Refusal::UnknownEvent {
+            return Ok(None);
+        }
+        refused.insert(indexes[index], refusal.reason().to_owned());
+    }
+    Ok(Some(refused))
+}
+
+/// Why a series has no channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum NotTaken {
+    /// Its labels cannot be stored; the rest of a sentence after their name.
+    Labels(String),
+    /// Channels are made by users only.
+    Unknown,
+    /// As many channels as may be have been made.
+    TooMany { most: u32 },
+    /// The channel was refused.
+    Refused(String),
+}
+
+impl NotTaken {
+    fn reason(&self) -> String {
+        match self {
+            Self::Labels(fault) => format!("labels {fault}"),
+            Self::Unknown => {
+                "no channel has these labels, and ingest.create_channels is off: create the channel first"
+                    .to_owned()
+            }
+            Self::TooMany { most } => format!(
+                "the series is new, and {most} channels were made for series: raise ingest.max_channels, or delete some"
+            ),
+            Self::Refused(why) => format!("no channel could be made for the series: {why}"),
+        }
+    }
+}
+
+type Found = Result<Uuid, NotTaken>;
+
+/// The channel of each of `series`.
+async fn channels(
+    state: &State,
+    user: &CurrentUser,
+    context: &RequestContext,
+    series: &[Series],
+) -> Result<Vec<Found>, Problem> {
+    let mut found: Vec<Option<Found>> =
+        series.iter().map(|one| label_fault(&one.labels).map(|fault| Err(NotTaken::Labels(fault)))).collect();
+    let catalog = state.catalogs.fresh(state).await?;
+    let mut missing = look_up(&catalog, series, &mut found);
+    if !missing.is_empty() {
+        let catalog = state.catalogs.newest(state).await?;
+        missing = look_up(&catalog, series, &mut found);
+    }
+    if state.config.ingest.create_channels {
+        for part in missing.chunks(MADE_AT_ONCE) {
+            make(state, user, context, series, part, &mut found).await?;
+        }
+    }
+    Ok(found.into_iter().map(|found| found.unwrap_or(Err(NotTaken::Unknown))).collect())
+}
+
+/// Adds to `found` the channels that `catalog` knows; returns the indexes of the others.
+fn look_up(catalog: &Catalog, series: &[Series], found: &mut [Option<Found>]) -> Vec<usize> {
+    let mut missing = Vec::new();
+    for (index, one) in series.iter().enumerate() {
+        if found[index].is_none() {
+            found[index] = catalog.labelled(&one.labels).map(|channel| Ok(channel.id));
+        }
+        if found[index].is_none() {
+            missing.push(index);
+        }
+    }
+    missing
+}
+
+/// Makes channels for those of `series` that `missing` names.
+async fn make(
+    state: &State,
+    user: &CurrentUser,
+    context: &RequestContext,
+    series: &[Series],
+    missing: &[usize],
+    found: &mut [Option<Found>],
+) -> Result<(), Problem> {
+    let _making = state.catalogs.making.lock().await;
+    let catalog = state.catalogs.newest(state).await?;
+    let most = state.config.ingest.max_channels;
+    let mut room = (most as usize).saturating_sub(catalog.count_series());
+    let mut new = Vec::new();
+    for index in missing {
+        // Another request may have made it meanwhile.
+        found[*index] = match catalog.labelled(&series[*index].labels) {
+            Some(channel) => Some(Ok(channel.id)),
+            None if room == 0 => Some(Err(NotTaken::TooMany { most })),
+            None => {
+                room -= 1;
+                new.push(*index);
+                None
+            }
+        };
+    }
+    let made: Vec<_> =
+        new.iter().map(|index| make_one(state, user, context, &catalog, &series[*index])).collect();
+    for (index, made) in new.iter().zip(join_all(made).await) {
+        found[*index] = Some(made?);
+    }
+    Ok(())
+}
+
+async fn make_one(
+    state: &State,
+    user: &CurrentUser,
+    context: &RequestContext,
+    catalog: &Catalog,
+    series: &Series,
+) -> Result<Found, Problem> {
+    let labels = serde_json::to_vec(&series.labels).map_err(|error| Problem::internal(&error))?;
+    let id = free_id(catalog, &labels).unwrap_or_else(|| state.clock.new_id());
+    let mut refusal = String::new();
+    // Different labels may make the same name, and users choose names, too.
+    for name in [fitting(&series.name, &labels), with_digest(&series.name, &labels)] {
+        let metadata = context.metadata(user.actor(), &format!("create channel {id} {name}"));
+        let spec = ChannelSpec {
+            name,
+            kind: ChannelType::Sensor,
+            unit: None,
+            min_value: None,
+            max_value: None,
+            labels: series.labels.clone(),
+            description: None,
+        };
+        let command = ChannelCommand::Create(NewChannel { number: 0, owner: user.id, spec });
+        let Err(rejection) = state.write::<Channel>(id, None, &metadata, &command).await else {
+            return Ok(Ok(id));
+        };
+        match (rejection.kind, rejection.code.as_str()) {
+            (ErrorKind::Unavailable, _) => return Err(rejection.into()),
+            (_, "event_exists") => {
+                state.gate.shows::<Channel>(id).await?;
+                return Ok(Ok(id));
+            }
+            (_, "event_name_taken") => refusal = rejection.message,
+            _ => return Ok(Err(NotTaken::Refused(rejection.message))),
+        }
+    }
+    Ok(Err(NotTaken::Refused(refusal)))
+}
+
+/// The id of a new channel with `labels`: the first that no channel has. Those before it were deleted, or have other labels now.
+fn free_id(catalog: &Catalog, labels: &[u8]) -> Option<Uuid> {
+    let id = |generation: u32| {
+        let mut name = labels.to_vec();
+        name.extend_from_slice(&generation.to_le_bytes());
+        Uuid::new_v5(&SERIES_IDS, &name)
+    };
+    (0..u32::MAX).map(id).find(|id| catalog.channel(*id).is_none())
+}
+
+/// `name`, if it is short enough; else cut, with a digest of the labels.
+fn fitting(name: &str, labels: &[u8]) -> String {
+    if name.chars().count() <= CHANNEL_TEXT { name.to_owned() } else { with_digest(name, labels) }
+}
+
+/// The beginning of `name`, and a digest of the labels at its end.
+fn with_digest(name: &str, labels: &[u8]) -> String {
+    let digest = hex::encode(Sha256::digest(labels));
+    let begin: String = name.chars().take(CHANNEL_TEXT - DIGEST - 1).collect();
+    format!("{begin}-{}", &digest[..DIGEST])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_name_is_cut_and_ends_in_a_digest() {
+        assert_eq!(fitting("cpu.user{host=a}", b"x"), "cpu.user{host=a}");
+        assert_eq!(fitting(&"ä".repeat(255), b"x"), "ä".repeat(255));
+        let cut = fitting(&"ä".repeat(256), b"x");
+        assert_eq!(cut.chars().count(), 255);
+        assert!(cut.starts_with(&"ä".repeat(238)) && cut.is_char_boundary(cut.len() - DIGEST));
+        assert_ne!(cut, fitting(&"ä".repeat(256), b"y"));
+    }
+
+    #[test]
+    fn the_id_of_a_channel_follows_from_its_labels() {
+        let catalog = Catalog::default();
+        assert_eq!(free_id(&catalog, b"a"), free_id(&catalog, b"a"));
+        assert_ne!(free_id(&catalog, b"a"), free_id(&catalog, b"b"));
+    }
+}

@@ -1,0 +1,136 @@
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use signalbox_datapoint_log::{ChunkPoint, Origin, Point, Reserved, codec::encode_block, micros, reserve};
+use signalbox_domain::kernel::UserId;
+use signalbox_messaging::IngestMessage;
+use signalbox_projections::monitoring::series::Datapoint;
+use uuid::Uuid;
+
+use super::item::Item;
+use crate::{
+    auth::{Credential, CurrentUser},
+    problem::Problem,
+    state::State,
+};
+
+/// The sender of a batch, and how the batch is recognised when it arrives again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) sender: &'a CurrentUser,
+    pub(crate) repetition: Repetition<'a>,
+}
+
+/// Values that are reserved and sent together.
+const SENT_TOGETHER: usize = 10_000;
+
+/// How a batch that arrives again is recognised.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Repetition<'a> {
+    /// By this id, which the adapter has made for the request.
+    Id(Uuid),
+    /// By the sender's name for it and its items: it is the same batch whenever and on whatever way it arrives.
+    Key(&'a str),
+    /// Value by value, for senders that put them together anew: the same value of a channel at the same time is recorded once in
+    /// 24 h.
+    Value,
+}
+
+impl Source<'_> {
+    /// Appends `points`, those of `items` that were accepted, to the log; returns the first of them with its place, unless
+    /// they are recognised one by one.
+    pub(super) async fn record(
+        &self,
+        state: &State,
+        items: &[Item],
+        points: Vec<Point>,
+    ) -> Result<Option<Datapoint>, Problem> {
+        state.reach_bus().await?;
+        match self.repetition {
+            Repetition::Id(id) => self.send(state, id, points).await,
+            Repetition::Key(key) => self.send(state, batch_id(self.sender.id, key, items), points).await,
+            Repetition::Value => self.send_new(state, &points).await.map(|()| None),
+        }
+    }
+
+    /// Appends `points` as batch `batch_id`.
+    async fn send(
+        &self,
+        state: &State,
+        batch_id: Uuid,
+        mut points: Vec<Point>,
+    ) -> Result<Option<Datapoint>, Problem> {
+        let block = encode_block(self.origin(), &mut points);
+        let message = IngestMessage { batch_id, points: points.len() as u32, block: Bytes::from(block) };
+        let outcome = state.bus.ingest(&message).await?;
+        Ok(points.first().map(|first| {
+            let (position, index) = (outcome.position, outcome.first_index);
+            let point = ChunkPoint { time: first.time, value: first.value, position, index };
+            Datapoint { channel: first.channel, day: outcome.day, point }
+        }))
+    }
+
+    /// Appends those of `points` that have not been recorded in the last 24 h.
+    async fn send_new(&self, state: &State, points: &[Point]) -> Result<(), Problem> {
+        for part in points.chunks(SENT_TOGETHER) {
+            let batch = state.clock.new_id();
+            let Reserved { new, unfinished } =
+                reserve(&state.pool, batch, part, state.server_clock.now()).await?;
+            // A sender that was cut off has repeated its values before the log had them, or a process crashed.
+            for (batch, points) in unfinished {
+                self.send(state, batch, points).await?;
+            }
+            if !new.is_empty() {
+                self.send(state, batch, new).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn origin(&self) -> Origin {
+        match self.sender.credential {
+            Credential::ApiToken(token) => Origin::Token(token),
+            Credential::Session(_) => Origin::User(self.sender.id.0),
+        }
+    }
+}
+
+/// Names the batch of `items` that `sender` calls `key`. Stored ids were made like this: the bytes must not change.
+fn batch_id(sender: UserId, key: &str, items: &[Item]) -> Uuid {
+    let mut hasher = Sha256::new();
+    hasher.update(key);
+    for item in items {
+        hasher.update(b"\0");
+        hasher.update(item.value.to_le_bytes());
+        hasher.update(item.channel.unwrap_or_default());
+        hasher.update(item.time.map_or(i64::MIN, micros).to_le_bytes());
+    }
+    Uuid::new_v5(&sender.0, &hasher.finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+
+    #[test]
+    fn a_keyed_batch_is_named_by_sender_key_and_items() {
+        let sender = UserId(Uuid::from_u128(1));
+        let item = Item {
+            channel: Some(Uuid::from_u128(2)),
+            time: DateTime::from_timestamp_micros(1_800_000_000_000_000),
+            value: 21.5,
+        };
+        let id = batch_id(sender, "key", &[item]);
+        assert_eq!(id.to_string(), "e04d1ee8-d9e6-5dbb-96be-4b4c0024fdd6");
+        let others = [
+            batch_id(UserId(Uuid::from_u128(3)), "key", &[item]),
+            batch_id(sender, "other", &[item]),
+            batch_id(sender, "key", &[item, item]),
+            batch_id(sender, "key", &[Item { channel: None, ..item }]),
+            batch_id(sender, "key", &[Item { time: None, ..item }]),
+            batch_id(sender, "key", &[Item { value: 21.6, ..item }]),
+        ];
+        assert!(others.iter().all(|other| *other != id), "{others:?}");
+    }
+}

@@ -1,0 +1,304 @@
+//! The lines of a request as values of series.
+
+use std::{collections::HashMap, io::Read};
+
+use chrono::{DateTime, Utc};
+use flate2::read::MultiGzDecoder;
+use signalbox_domain::monitoring::Labels;
+
+use super::line::{Field, Line, parse, split_line};
+use crate::{
+    monitoring::ingestion::{Series, SeriesValue},
+    problem::Problem,
+};
+
+/// Bytes of a request's lines at most, decompressed.
+pub(super) const MAX_BYTES: usize = 16 << 20;
+/// Lines of a request, and values in them, at most.
+const MAX_LINES: usize = 100_000;
+/// Series of a request at most.
+const MAX_SERIES: usize = 20_000;
+
+/// The unit of times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Precision {
+    Nanoseconds,
+    Microseconds,
+    Milliseconds,
+    Seconds,
+    Minutes,
+    Hours,
+}
+
+impl Precision {
+    /// The unit that a client calls `word`.
+    pub(super) fn named(word: Option<&str>) -> Option<Self> {
+        Some(match word {
+            None | Some("" | "ns" | "n") => Self::Nanoseconds,
+            Some("us" | "u" | "µ") => Self::Microseconds,
+            Some("ms") => Self::Milliseconds,
+            Some("s") => Self::Seconds,
+            Some("m") => Self::Minutes,
+            Some("h") => Self::Hours,
+            Some(_) => return None,
+        })
+    }
+
+    /// The moment `units` after 1970, to the microsecond; `None` if no calendar has it.
+    fn moment(self, units: i64) -> Option<DateTime<Utc>> {
+        const SECOND: i64 = 1_000_000;
+        let micros = match self {
+            Self::Nanoseconds => Some(units.div_euclid(1000)),
+            Self::Microseconds => Some(units),
+            Self::Milliseconds => units.checked_mul(1000),
+            Self::Seconds => units.checked_mul(SECOND),
+            Self::Minutes => units.checked_mul(60 * SECOND),
+            Self::Hours => units.checked_mul(3600 * SECOND),
+        };
+        micros.and_then(DateTime::from_timestamp_micros)
+    }
+}
+
+/// The lines of a request.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Batch {
+    pub(super) series: Vec<Series>,
+    pub(super) values: Vec<SeriesValue>,
+    /// Number of the line of each value, from 1.
+    pub(super) lines_of_values: Vec<usize>,
+    /// Lines that are neither empty nor comments.
+    pub(super) lines: usize,
+    /// Fields that hold a text.
+    pub(super) texts: u64,
+    /// Numbers of lines that are not written, in order, and why.
+    pub(super) faults: Vec<(usize, &'static str)>,
+}
+
+/// The lines of a body compressed by gzip.
+pub(super) fn unzipped(body: &[u8]) -> Result<Vec<u8>, Problem> {
+    let mut lines = Vec::new();
+    let most = MAX_BYTES as u64 + 1;
+    let read = MultiGzDecoder::new(body).take(most).read_to_end(&mut lines);
+    read.map_err(|_| Problem::malformed("the body is not compressed by gzip, as Content-Encoding says"))?;
+    if lines.len() > MAX_BYTES {
+        return Err(Problem::too_large(format!("the decompressed body is larger than {MAX_BYTES} bytes")));
+    }
+    Ok(lines)
+}
+
+impl Batch {
+    /// Reads the lines of `body`.
+    pub(super) fn read(mut body: &[u8], precision: Precision) -> Result<Self, Problem> {
+        let mut batch = Self::default();
+        // By measurement and tags as they are written, and field.
+        let mut known = HashMap::new();
+        let mut number = 0;
+        while !body.is_empty() {
+            let (line, rest) = split_line(body);
+            number += 1;
+            let next = number + line.iter().filter(|byte| **byte == b'\n').count();
+            body = rest;
+            let line = line.trim_ascii();
+            if !line.is_empty() && !line.starts_with(b"#") {
+                batch.lines += 1;
+                if let Err(fault) = batch.add(line, number, precision, &mut known) {
+                    batch.faults.push((number, fault));
+                }
+            }
+            number = next;
+            if batch.lines > MAX_LINES || batch.values.len() > MAX_LINES {
+                let detail =
+                    format!("the body has more than {MAX_LINES} lines or values: send fewer at once");
+                return Err(Problem::too_large(detail));
+            }
+        }
+        Ok(batch)
+    }
+
+    fn add<'a>(
+        &mut self,
+        line: &'a [u8],
+        number: usize,
+        precision: Precision,
+        known: &mut HashMap<(&'a str, String), usize>,
+    ) -> Result<(), &'static str> {
+        let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8")?;
+        let line = parse(text)?;
+        let time = match line.time {
+            None => None,
+            Some(units) => Some(precision.moment(units).ok_or("its time is outside of 1970 to 9999")?),
+        };
+        let head = head(text);
+        let mut tags = None;
+        let (mut values, mut texts) = (Vec::with_capacity(line.fields.len()), 0);
+        for (field, value) in &line.fields {
+            let Field::Number(value) = *value else {
+                texts += 1;
+                continue;
+            };
+            let key = (head, field.clone().into_owned());
+            let series = match known.get(&key) {
+                Some(series) => *series,
+                None if self.series.len() == MAX_SERIES => {
+                    return Err("the request has too many series before it");
+                }
+                None => {
+                    let tags: &Labels = match &mut tags {
+                        Some(tags) => tags,
+                        none => none.insert(labels_of_tags(&line)?),
+                    };
+                    self.series.push(series(&line.measurement, field, tags));
+                    known.insert(key, self.series.len() - 1);
+                    self.series.len() - 1
+                }
+            };
+            values.push(SeriesValue { series, time, value });
+        }
+        self.lines_of_values.extend(values.iter().map(|_| number));
+        self.values.extend(values);
+        self.texts += texts;
+        Ok(())
+    }
+}
+
+/// Measurement and tags of `line`, as they are written.
+fn head(line: &str) -> &str {
+    let mut is_escaped = false;
+    let end = line.bytes().position(|byte| {
+        let is_end = byte == b' ' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_end
+    });
+    end.map_or(line, |end| &line[..end])
+}
+
+/// Tags of `line` as labels. Other characters of a key than letters, digits and `_` become `_`.
+fn labels_of_tags(line: &Line<'_>) -> Result<Labels, &'static str> {
+    let mut labels = Labels::new();
+    for (key, value) in &line.tags {
+        let as_label = |(index, letter): (usize, char)| {
+            let is_kept =
+                letter == '_' || letter.is_ascii_alphabetic() || (index > 0 && letter.is_ascii_digit());
+            if is_kept { letter } else { '_' }
+        };
+        let key: String = key.chars().enumerate().map(as_label).collect();
+        let is_taken = key == MEASUREMENT || key == FIELD;
+        if labels.insert(key, value.clone().into_owned()).is_some() || is_taken {
+            return Err("two of its tags have the same key as labels, where other characters are _");
+        }
+    }
+    Ok(labels)
+}
+
+const MEASUREMENT: &str = "_measurement";
+const FIELD: &str = "_field";
+
+fn series(measurement: &str, field: &str, tags: &Labels) -> Series {
+    let mut labels = tags.clone();
+    labels.insert(MEASUREMENT.to_owned(), measurement.to_owned());
+    labels.insert(FIELD.to_owned(), field.to_owned());
+    let mut name = format!("{measurement}.{field}");
+    if !tags.is_empty() {
+        let pairs: Vec<_> = tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        name.push_str(&format!("{{{}}}", pairs.join(",")));
+    }
+    Series { labels, name }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::*;
+
+    fn read(body: &str) -> Batch {
+        Batch::read(body.as_bytes(), Precision::Seconds).unwrap()
+    }
+
+    #[test]
+    fn lines_of_the_same_series_share_it() {
+        let batch =
+            read("cpu,host=a user=1,system=2 1\n# comment\n\ncpu,host=a user=3 2\r\ncpu,host=b user=4 3\n");
+        let names: Vec<_> = batch.series.iter().map(|series| series.name.as_str()).collect();
+        assert_eq!(names, ["cpu.user{host=a}", "cpu.system{host=a}", "cpu.user{host=b}"]);
+        let values: Vec<_> = batch.values.iter().map(|value| (value.series, value.value)).collect();
+        assert_eq!(values, [(0, 1.0), (1, 2.0), (0, 3.0), (2, 4.0)]);
+        assert_eq!(batch.lines_of_values, [1, 1, 4, 5]);
+        assert_eq!((batch.lines, batch.faults.len()), (3, 0));
+        let labels = [("_field", "user"), ("_measurement", "cpu"), ("host", "a")];
+        assert_eq!(batch.series[0].labels, labels.map(|(key, value)| (key.into(), value.into())).into());
+    }
+
+    #[test]
+    fn keys_of_tags_become_keys_of_labels() {
+        let batch = read("m,host.name=a,1st=b,größe=c v=1\nm v=2");
+        assert_eq!(batch.series[0].name, "m.v{_st=b,gr__e=c,host_name=a}");
+        assert_eq!(batch.series[1].name, "m.v");
+        let batch = read("m,host.name=a,host-name=b v=1\nm,_field=x v=1\nm,a=1,a=1 v=1\nm v=1");
+        assert_eq!(batch.faults.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!((batch.values.len(), batch.lines_of_values[0]), (1, 4));
+    }
+
+    #[test]
+    fn a_broken_line_is_the_only_one_that_is_refused() {
+        let batch = read("m v=1\nm v=\nm t=\"a\nb\",v=2\nm v=3 soon\nm v=4\nm v=\"open\nm v=5");
+        let faults = [(2, "missing field value"), (5, "bad timestamp"), (7, "unbalanced quotes")];
+        assert_eq!(batch.faults, faults);
+        assert_eq!((batch.lines, batch.values.len()), (7, 4));
+    }
+
+    #[test]
+    fn texts_are_counted_and_left_out() {
+        let batch = read("m t=\"x\",v=1\nm t=\"y\"");
+        assert_eq!((batch.texts, batch.values.len(), batch.faults.len()), (2, 1, 0));
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf_8_are_refused_line_by_line() {
+        let batch = Batch::read(b"m v=1\nm,a=\xff v=1\nm v=2", Precision::Seconds).unwrap();
+        assert_eq!((batch.faults, batch.values.len()), (vec![(2, "it is not UTF-8")], 2));
+    }
+
+    #[test]
+    fn times_have_the_unit_of_the_request() {
+        let micros = |word: &str, units| {
+            let moment = Precision::named(Some(word)).unwrap().moment(units);
+            moment.map(|moment| moment.timestamp_micros())
+        };
+        assert_eq!(micros("ns", 1_999), Some(1));
+        assert_eq!(micros("ns", -1), Some(-1));
+        assert_eq!(micros("u", 5), Some(5));
+        assert_eq!(micros("ms", 5), Some(5_000));
+        assert_eq!(micros("s", 5), Some(5_000_000));
+        assert_eq!(micros("m", 5), Some(300_000_000));
+        assert_eq!(micros("h", 5), Some(18_000_000_000));
+        assert_eq!(micros("s", i64::MAX), None);
+        assert_eq!(Precision::named(Some("week")), None);
+        assert_eq!(read("m v=1 9223372036854775807").faults.len(), 1);
+    }
+
+    #[test]
+    fn too_many_lines_are_refused() {
+        let most = "m v=1\n".repeat(MAX_LINES);
+        assert_eq!(read(&most).values.len(), MAX_LINES);
+        assert!(Batch::read(format!("{most}m v=1").as_bytes(), Precision::Seconds).is_err());
+    }
+
+    #[test]
+    fn a_bomb_is_not_unpacked() {
+        let zipped = |bytes: &[u8]| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        };
+        assert_eq!(unzipped(&zipped(b"m v=1")).unwrap(), b"m v=1");
+        assert!(unzipped(&zipped(&vec![b'\n'; MAX_BYTES])).is_ok());
+        let bomb = unzipped(&zipped(&vec![b'\n'; MAX_BYTES + 1])).unwrap_err();
+        assert!(bomb.detail().contains("larger than"), "{bomb:?}");
+        for broken in [&b"m v=1"[..], &zipped(b"m v=1")[..12]] {
+            assert!(unzipped(broken).is_err());
+        }
+    }
+}

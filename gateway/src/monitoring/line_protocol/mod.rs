@@ -1,0 +1,166 @@
+//! Values from clients of InfluxDB, versions 1 and 2: Telegraf, collectors, devices.
+//!
+//! An adapter of the seam in [`super::ingestion`]. Every numeric or boolean field is a value of the channel whose labels are
+//! `_measurement`, `_field` and the tags. Lines that are wrong are left out and the others written: 400 says so, and names the
+//! first; 204 says that all are committed.
+
+mod batch;
+mod line;
+pub(super) mod query;
+
+use std::collections::BTreeMap;
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+use signalbox_metrics::metrics;
+use tokio::task::spawn_blocking;
+use utoipa::IntoParams;
+
+use self::batch::{Batch, MAX_BYTES, Precision, unzipped};
+use super::ingestion::take_series;
+use crate::{
+    auth::{CurrentUser, Writer},
+    context::RequestContext,
+    extract::{Params, read_body},
+    problem::{InfluxErrorOut, Problem, ProblemKind},
+    state::{AppState, State as Services},
+};
+
+/// Largest body of lines, compressed or not.
+pub(super) const MAX_WRITE_BYTES: usize = MAX_BYTES;
+
+const VERSION: HeaderName = HeaderName::from_static("x-influxdb-version");
+/// The version whose write interfaces are served here, both of them.
+const SERVED: HeaderValue = HeaderValue::from_static("1.8.10-signalbox");
+
+/// How lines are written. Other parameters of InfluxDB, such as `org`, `bucket`, `db` and `rp`, are accepted and without effect.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct WriteParams {
+    /// Unit of the times: `ns`, `us`, `ms` or `s`, and in version 1 also `u`, `m` and `h`; `ns`, if it is absent.
+    precision: Option<String>,
+}
+
+/// Write values as line protocol, as clients of InfluxDB 2 do. `Authorization: Token …` presents an API token; the body may be
+/// compressed by gzip.
+#[utoipa::path(post, path = "/api/v2/write", tag = "line protocol", security(("jwt" = [])), params(WriteParams), operation_id = "write_lines",
+    request_body(content = String, content_type = "text/plain", description = "Lines: `measurement,tag=value field=1.5 time`."),
+    responses((status = 204), (status = 400, body = InfluxErrorOut), (status = 401, body = InfluxErrorOut), (status = 403, body = InfluxErrorOut)))]
+pub(super) async fn write(
+    State(state): State<AppState>,
+    Writer(user): Writer,
+    context: RequestContext,
+    Params(params): Params<WriteParams>,
+    request: Request,
+) -> Result<Response, Problem> {
+    write_lines(&state, &user, &context, params.precision.as_deref(), request).await
+}
+
+/// Write values as line protocol, as clients of InfluxDB 1 do. The API token is the password of Basic authentication or `p`; the
+/// body may be compressed by gzip.
+#[utoipa::path(post, path = "/write", tag = "line protocol", security(("jwt" = [])), params(WriteParams), operation_id = "write_lines_v1",
+    request_body(content = String, content_type = "text/plain", description = "Lines: `measurement,tag=value field=1.5 time`."),
+    responses((status = 204), (status = 400, body = InfluxErrorOut), (status = 401, body = InfluxErrorOut), (status = 403, body = InfluxErrorOut)))]
+pub(super) async fn write_v1(
+    State(state): State<AppState>,
+    Writer(user): Writer,
+    context: RequestContext,
+    Params(params): Params<WriteParams>,
+    request: Request,
+) -> Result<Response, Problem> {
+    write_lines(&state, &user, &context, params.precision.as_deref(), request).await
+}
+
+/// Whether line protocol is taken here, as clients of InfluxDB ask first. `X-Influxdb-Version` has the version that is served.
+#[utoipa::path(get, path = "/ping", tag = "line protocol", operation_id = "ping", responses((status = 204)))]
+pub(super) async fn ping() -> Response {
+    (StatusCode::NO_CONTENT, [(VERSION, SERVED)]).into_response()
+}
+
+async fn write_lines(
+    state: &Services,
+    user: &CurrentUser,
+    context: &RequestContext,
+    precision: Option<&str>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let precision = Precision::named(precision).ok_or_else(|| {
+        Problem::field("precision", "must be ns, us, ms or s, and for /write also u, m or h")
+    })?;
+    let is_zipped = is_zipped(request.headers())?;
+    let body = read_body(request).await?;
+    let read = spawn_blocking(move || match is_zipped {
+        true => Batch::read(&unzipped(&body)?, precision),
+        false => Batch::read(&body, precision),
+    });
+    let batch = read.await.map_err(|error| Problem::internal(&error))??;
+    metrics().left_out("text", batch.texts);
+    let mut refused: Refused =
+        batch.faults.iter().map(|(line, fault)| (*line, (*fault).to_owned())).collect();
+    for (index, reason) in take_series(state, user, context, &batch.series, &batch.values).await? {
+        refused.entry(batch.lines_of_values[index]).or_insert(reason);
+    }
+    match refusal(&refused, batch.lines) {
+        Some(problem) => Err(problem),
+        None => Ok(StatusCode::NO_CONTENT.into_response()),
+    }
+}
+
+fn is_zipped(headers: &HeaderMap) -> Result<bool, Problem> {
+    match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+        None | Some(b"" | b"identity") => Ok(false),
+        Some(b"gzip" | b"x-gzip") => Ok(true),
+        Some(_) => Err(Problem::malformed("Content-Encoding must be gzip or identity")),
+    }
+}
+
+/// Numbers of lines that were not written, or not all of their fields, and why.
+type Refused = BTreeMap<usize, String>;
+
+/// The answer if any of `lines` lines was refused.
+fn refusal(refused: &Refused, lines: usize) -> Option<Problem> {
+    let (line, reason) = refused.first_key_value()?;
+    let count = refused.len();
+    // Clients of version 1 recognise a partial write by these words.
+    let begin = if count < lines { "partial write: " } else { "" };
+    let detail = format!(
+        "{begin}unable to write line {line}: {reason}; {} of {lines} lines were written dropped={count}",
+        lines.saturating_sub(count)
+    );
+    Some(Problem::new(ProblemKind::Malformed, "invalid_lines", detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(lines: &[usize]) -> Refused {
+        lines.iter().map(|line| (*line, format!("reason {line}"))).collect()
+    }
+
+    #[test]
+    fn the_first_refused_line_is_named() {
+        assert_eq!(refusal(&refused(&[]), 3), None);
+        let some = refusal(&refused(&[7, 3]), 3).unwrap();
+        assert_eq!(
+            some.detail(),
+            "partial write: unable to write line 3: reason 3; 1 of 3 lines were written dropped=2"
+        );
+        let all = refusal(&refused(&[1]), 1).unwrap();
+        assert_eq!(all.detail(), "unable to write line 1: reason 1; 0 of 1 lines were written dropped=1");
+    }
+
+    #[test]
+    fn other_encodings_than_gzip_are_refused() {
+        let zipped = |encoding: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
+            is_zipped(&headers).ok()
+        };
+        assert_eq!(["gzip", "identity", "br"].map(zipped), [Some(true), Some(false), None]);
+    }
+}

@@ -1,0 +1,117 @@
+//! Values from Prometheus and from agents that speak its remote write, versions 1.0 and 2.0.
+//!
+//! An adapter of the seam in [`super::ingestion`]. A series is the channel with exactly its labels. Senders drop what is answered by
+//! 4xx and repeat what is answered by 5xx or 429, so a request with bad series is answered by 400 when the others are committed.
+
+mod batch;
+mod messages;
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use signalbox_metrics::metrics;
+use tokio::task::spawn_blocking;
+
+use self::batch::{Batch, MAX_BYTES, Version};
+use super::ingestion::take_series;
+use crate::{
+    auth::Writer,
+    context::RequestContext,
+    extract::read_body,
+    problem::{Problem, ProblemKind, ProblemOut},
+    state::AppState,
+};
+
+/// Largest compressed body.
+pub(super) const MAX_WRITE_BYTES: usize = MAX_BYTES;
+
+const SAMPLES: HeaderName = HeaderName::from_static("x-prometheus-remote-write-samples-written");
+const HISTOGRAMS: HeaderName = HeaderName::from_static("x-prometheus-remote-write-histograms-written");
+const EXEMPLARS: HeaderName = HeaderName::from_static("x-prometheus-remote-write-exemplars-written");
+
+/// Write values as Prometheus does by remote write, 1.0 or 2.0: a message of Protocol Buffers, compressed by snappy. Native histograms
+/// and exemplars are not taken.
+#[utoipa::path(post, path = "/api/v1/prometheus/write", tag = "prometheus", security(("jwt" = [])), operation_id = "prometheus_write",
+    request_body(content = Vec<u8>, content_type = "application/x-protobuf", description = "`prometheus.WriteRequest` or `io.prometheus.write.v2.Request`, compressed by snappy."),
+    responses((status = 204), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 415, body = ProblemOut)))]
+pub(super) async fn write(
+    State(state): State<AppState>,
+    Writer(user): Writer,
+    context: RequestContext,
+    request: Request,
+) -> Result<Response, Problem> {
+    let version = version(request.headers())?;
+    let body = read_body(request).await?;
+    let read = spawn_blocking(move || Batch::read(&body, version));
+    let batch = read.await.map_err(|error| Problem::internal(&error))??;
+    metrics().left_out("not_a_number", batch.not_numbers);
+    metrics().left_out("histogram", batch.histograms);
+    let mut refused = batch.faults;
+    let wrong = take_series(&state, &user, &context, &batch.series, &batch.values).await?;
+    let written = batch.values.len() - wrong.len();
+    for (index, reason) in wrong {
+        refused.entry(batch.places[index]).or_insert(reason);
+    }
+    let mut response = match refused.first_key_value() {
+        None => StatusCode::NO_CONTENT.into_response(),
+        Some((place, reason)) => {
+            let (bad, samples) = (refused.len(), batch.values.len());
+            let detail = format!(
+                "series {place} of the request was not written: {reason}; {bad} series were refused, {written} of {samples} samples written"
+            );
+            Problem::new(ProblemKind::Malformed, "invalid_series", detail).into_response()
+        }
+    };
+    if version == Version::Two {
+        for (name, count) in [(SAMPLES, written), (HISTOGRAMS, 0), (EXEMPLARS, 0)] {
+            response.headers_mut().insert(name, HeaderValue::from(count));
+        }
+    }
+    Ok(response)
+}
+
+/// The version of a request, by its type.
+fn version(headers: &HeaderMap) -> Result<Version, Problem> {
+    let unsupported = |detail: &str| Problem::new(ProblemKind::UnsupportedType, "unsupported_type", detail);
+    let text =
+        |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
+    if !text(header::CONTENT_ENCODING).eq_ignore_ascii_case("snappy") {
+        return Err(unsupported("Content-Encoding must be snappy"));
+    }
+    let mut parts = text(header::CONTENT_TYPE).split(';').map(str::trim);
+    let is_protobuf = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/x-protobuf"));
+    let message = parts.find_map(|part| part.strip_prefix("proto="));
+    match message {
+        None | Some("prometheus.WriteRequest") if is_protobuf => Ok(Version::One),
+        Some("io.prometheus.write.v2.Request") if is_protobuf => Ok(Version::Two),
+        _ => Err(unsupported(
+            "Content-Type must be application/x-protobuf of prometheus.WriteRequest or io.prometheus.write.v2.Request",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_content_type_names_the_version() {
+        let of = |kind: &'static str, encoding: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
+            version(&headers).ok()
+        };
+        assert_eq!(of("application/x-protobuf", "snappy"), Some(Version::One));
+        assert_eq!(of("application/x-protobuf;proto=prometheus.WriteRequest", "snappy"), Some(Version::One));
+        assert_eq!(
+            of("application/x-protobuf; proto=io.prometheus.write.v2.Request", "snappy"),
+            Some(Version::Two)
+        );
+        assert_eq!(of("application/x-protobuf;proto=other", "snappy"), None);
+        assert_eq!(of("application/json", "snappy"), None);
+        assert_eq!(of("application/x-protobuf", "gzip"), None);
+    }
+}

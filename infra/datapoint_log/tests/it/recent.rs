@@ -1,0 +1,74 @@
+use chrono::TimeDelta;
+use signalbox_clock::Clock;
+use signalbox_datapoint_log::{Point, Reserved, forget_values, reserve};
+use uuid::Uuid;
+
+use crate::append::{appender, batch, database, noon};
+
+fn point(time: i64, value: f64) -> Point {
+    Point { channel: 1, time, value }
+}
+
+fn id(number: u128) -> Uuid {
+    Uuid::from_u128(number)
+}
+
+#[tokio::test]
+async fn a_value_is_reserved_for_one_batch() {
+    let pool = database().await;
+    let given = [point(3, 0.5), point(1, 2.5), point(3, 0.5), point(1, 1.5)];
+    let first = reserve(&pool, id(1), &given, noon()).await.unwrap();
+    let new = vec![point(3, 0.5), point(1, 2.5), point(1, 1.5)];
+    assert_eq!(first, Reserved { new: new.clone(), unfinished: Vec::new() });
+    let second = reserve(&pool, id(2), &[point(1, 1.5), point(4, 1.5)], noon()).await.unwrap();
+    assert_eq!(second, Reserved { new: vec![point(4, 1.5)], unfinished: vec![(id(1), new)] });
+}
+
+#[tokio::test]
+async fn a_batch_in_the_log_is_finished() {
+    let pool = database().await;
+    let (appender, _committed) = appender(&pool, &Clock::manual(noon()));
+    reserve(&pool, id(1), &[point(0, 0.5)], noon()).await.unwrap();
+    appender.append(batch(1, &[0.5])).await.unwrap();
+    let again = reserve(&pool, id(2), &[point(0, 0.5)], noon()).await.unwrap();
+    assert_eq!(again, Reserved::default());
+}
+
+#[tokio::test]
+async fn both_zeros_are_one_value() {
+    let pool = database().await;
+    let first = reserve(&pool, id(1), &[point(0, 0.0), point(0, -0.0)], noon()).await.unwrap();
+    assert_eq!(first.new.len(), 1);
+    let second = reserve(&pool, id(2), &[point(0, -0.0)], noon()).await.unwrap();
+    assert_eq!((second.new.len(), second.unfinished.len()), (0, 1));
+}
+
+#[tokio::test]
+async fn a_value_is_recognised_for_24_hours() {
+    let pool = database().await;
+    reserve(&pool, id(1), &[point(0, 0.5)], noon()).await.unwrap();
+    let day = TimeDelta::hours(24);
+    let within = reserve(&pool, id(2), &[point(0, 0.5)], noon() + day).await.unwrap();
+    assert!(within.new.is_empty());
+    let after = noon() + day + TimeDelta::seconds(1);
+    let beyond = reserve(&pool, id(3), &[point(0, 0.5)], after).await.unwrap();
+    assert_eq!(beyond, Reserved { new: vec![point(0, 0.5)], unfinished: Vec::new() });
+    forget_values(&pool, after + day).await.unwrap();
+    let count = "SELECT count(*) FROM ops.recent_values";
+    assert_eq!(sqlx::query_scalar::<_, i64>(count).fetch_one(&pool).await.unwrap(), 1);
+    forget_values(&pool, after + day + TimeDelta::seconds(1)).await.unwrap();
+    assert_eq!(sqlx::query_scalar::<_, i64>(count).fetch_one(&pool).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn concurrent_batches_of_the_same_values_reserve_each_once() {
+    let pool = database().await;
+    let given: Vec<_> = (0..1000).map(|time| point(time, 1.5)).collect();
+    let backwards: Vec<_> = given.iter().rev().copied().collect();
+    let batches = (1..=8).map(|number| {
+        let (pool, points) = (pool.clone(), if number % 2 == 0 { given.clone() } else { backwards.clone() });
+        async move { reserve(&pool, id(number), &points, noon()).await.unwrap().new.len() }
+    });
+    let reserved = futures::future::join_all(batches).await;
+    assert_eq!(reserved.iter().sum::<usize>(), 1000, "{reserved:?}");
+}

@@ -1,0 +1,132 @@
+//! Values from Prometheus by remote write. The messages are written here from the published schemas.
+
+use prost::Message;
+use reqwest::Method;
+
+use super::v1::datapoints::listed;
+use crate::harness::{Answer, Client, World};
+
+const WRITE: &str = "/api/v1/prometheus/write";
+const VERSION_1: &str = "application/x-protobuf";
+const VERSION_2: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
+
+#[derive(Clone, PartialEq, Message)]
+struct WriteRequest {
+    #[prost(message, repeated, tag = "1")]
+    timeseries: Vec<TimeSeries>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TimeSeries {
+    #[prost(message, repeated, tag = "1")]
+    labels: Vec<Label>,
+    #[prost(message, repeated, tag = "2")]
+    samples: Vec<Sample>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Label {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "2")]
+    value: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Sample {
+    #[prost(double, tag = "1")]
+    value: f64,
+    #[prost(int64, tag = "2")]
+    timestamp: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RequestV2 {
+    #[prost(string, repeated, tag = "4")]
+    symbols: Vec<String>,
+    #[prost(message, repeated, tag = "5")]
+    timeseries: Vec<TimeSeriesV2>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TimeSeriesV2 {
+    #[prost(uint32, repeated, tag = "1")]
+    labels_refs: Vec<u32>,
+    #[prost(message, repeated, tag = "2")]
+    samples: Vec<Sample>,
+}
+
+fn series(labels: &[(&str, &str)], samples: &[(f64, i64)]) -> TimeSeries {
+    let label = |(name, value): &(&str, &str)| Label { name: (*name).into(), value: (*value).into() };
+    let sample = |(value, timestamp): &(f64, i64)| Sample { value: *value, timestamp: *timestamp };
+    TimeSeries { labels: labels.iter().map(label).collect(), samples: samples.iter().map(sample).collect() }
+}
+
+async fn send(client: &Client, kind: &str, message: &impl Message) -> Answer {
+    let body = snap::raw::Encoder::new().compress_vec(&message.encode_to_vec()).unwrap();
+    let request = client.request(Method::POST, WRITE).header("content-type", kind);
+    client.send(request.header("content-encoding", "snappy").body(body)).await
+}
+
+async fn write(client: &Client, timeseries: Vec<TimeSeries>) -> Answer {
+    send(client, VERSION_1, &WriteRequest { timeseries }).await
+}
+
+#[tokio::test]
+async fn series_become_channels_with_their_labels() {
+    let world = World::start().await;
+    let up = |samples: &[(f64, i64)]| series(&[("__name__", "up"), ("job", "a"), ("none", "")], samples);
+    let stale = f64::from_bits(0x7ff0_0000_0000_0002);
+    let first = write(&world.admin, vec![up(&[(1.0, 1000), (stale, 1500), (0.0, 2000)])]).await;
+    assert_eq!((first.status, first.text()), (204, String::new()));
+    // Put together anew, and out of order.
+    let again = write(&world.admin, vec![up(&[(0.0, 2000), (0.5, 500)]), up(&[(1.0, 1000)])]).await;
+    assert_eq!(again.status, 204);
+    let events = world.admin.get("/api/v1/events?label=__name__:up").await.expect(200);
+    assert_eq!(events["total"], 1);
+    assert_eq!(events["data"][0]["name"], "up{job=\"a\"}");
+    assert_eq!(events["data"][0]["labels"].as_object().unwrap().len(), 2);
+    assert_eq!(listed(&world.admin, "").await, (vec![0.0, 1.0, 0.5], 3));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn bad_series_are_named_and_the_others_written() {
+    let world = World::start().await;
+    let far = world.clock.now().timestamp_millis() + 1_000_000;
+    let long = "x".repeat(256);
+    for (bad, reason) in [
+        (series(&[("job", "a")], &[(1.0, 1)]), "it has no label __name__"),
+        (series(&[("__name__", "a"), ("x", long.as_str())], &[(1.0, 1)]), "labels must have values"),
+        (series(&[("__name__", "a")], &[(1.0, far)]), "timestamp is more than 10 minutes"),
+        (series(&[("__name__", "a")], &[(1.0, -1)]), "timestamp is before 1970"),
+    ] {
+        let good = series(&[("__name__", "good")], &[(1.0, 1000)]);
+        let message = write(&world.admin, vec![good, bad]).await.error(400);
+        assert!(
+            message.starts_with(&format!("series 1 of the request was not written: {reason}")),
+            "{message}"
+        );
+    }
+    assert_eq!(listed(&world.admin, "").await, (vec![1.0], 1));
+    let other = world.admin.request(Method::POST, WRITE).header("content-type", VERSION_1).body("x");
+    world.admin.send(other).await.error(415);
+    let viewer = world.user("viewer", "viewer").await;
+    write(&viewer, Vec::new()).await.error(403);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn version_2_reads_how_much_was_written() {
+    let world = World::start().await;
+    let symbols = ["", "__name__", "up", "job", "a"].map(str::to_owned).to_vec();
+    let samples = vec![Sample { value: 1.0, timestamp: 1000 }, Sample { value: 2.0, timestamp: 2000 }];
+    let timeseries = vec![TimeSeriesV2 { labels_refs: vec![1, 2, 3, 4], samples }];
+    let answer = send(&world.admin, VERSION_2, &RequestV2 { symbols, timeseries }).await;
+    assert_eq!(answer.status, 204, "{}", answer.text());
+    let counts = ["samples", "histograms", "exemplars"]
+        .map(|what| answer.header(&format!("x-prometheus-remote-write-{what}-written")).unwrap().to_owned());
+    assert_eq!(counts, ["2", "0", "0"]);
+    assert_eq!(listed(&world.admin, "").await, (vec![2.0, 1.0], 2));
+    world.finish().await;
+}
