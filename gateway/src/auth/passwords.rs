@@ -5,6 +5,7 @@ use argon2::{
     Algorithm, Argon2, Block, Params, Version,
     password_hash::phc::{Output, ParamsString, PasswordHash, Salt},
 };
+use signalbox_confinement::run_in_idle_time;
 use tokio::{sync::oneshot, task::spawn_blocking};
 
 use super::turns::Turns;
@@ -13,8 +14,6 @@ use crate::client_address::Network;
 /// Bytes. The C library keeps freed memory of up to 32 MiB for itself, and gives back at once what was larger; of what is
 /// asked for beyond the need, no page is ever touched.
 const LARGE: usize = 40 << 20;
-/// Added to a thread's priority value, the lowest priority.
-const LOWEST: i32 = 19;
 
 /// Why a password could not be hashed or checked.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +80,7 @@ impl Passwords {
     ) -> Result<T, HashError> {
         let turn = self.turns.take(network).await.map_err(|_| HashError::Busy)?;
         if turn.is_guesser() {
-            return run_in_idle_time(work).await;
+            return run_aside(work).await;
         }
         spawn_blocking(work)
             .await
@@ -90,14 +89,15 @@ impl Passwords {
     }
 }
 
-/// Runs `work` in a thread of its own with the lowest priority: a thread that has given way cannot take its priority back.
-async fn run_in_idle_time<T: Send + 'static>(
+/// Runs `work` in idle time, in a thread of its own: a thread that has given way cannot take its priority back.
+async fn run_aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, HashError> {
     let (sender, result) = oneshot::channel();
     let thread = thread::Builder::new().name("guessed password".to_owned());
     let started = thread.spawn(move || {
-        let _ = rustix::process::nice(LOWEST);
+        // A failure is harmless.
+        let _ = run_in_idle_time(None);
         // Without a receiver, the request has ended.
         let _ = sender.send(work());
     });

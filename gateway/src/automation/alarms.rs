@@ -113,7 +113,7 @@ pub(crate) struct SilenceOut {
     rule_public_id: String,
     /// Null when the rule is not silenced.
     silenced_until: Option<DateTime<Utc>>,
-    /// Why.
+    /// The comment of the user who silenced it.
     silence_comment: Option<String>,
 }
 

@@ -66,6 +66,9 @@ fn allowed(becomes_another: bool, opening: Opening) -> Result<BpfProgram, Error>
     let own_priority =
         vec![condition(0, SeccompCmpOp::Eq, libc::PRIO_PROCESS.into())?, condition(1, SeccompCmpOp::Eq, 0)?];
     rules.insert(libc::SYS_setpriority, vec![SeccompRule::new(own_priority)?]);
+    let idle =
+        vec![condition(0, SeccompCmpOp::Eq, 0)?, condition(1, SeccompCmpOp::Eq, libc::SCHED_IDLE as u64)?];
+    rules.insert(libc::SYS_sched_setscheduler, vec![SeccompRule::new(idle)?]);
     // Not F_SETOWN, which has signals sent to another process.
     rules.insert(libc::SYS_fcntl, any_of(1, FCNTL)?);
     // Whether a descriptor is a terminal, how much can be read from it, and its close-on-exec flag.

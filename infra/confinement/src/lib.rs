@@ -5,6 +5,7 @@
 //! whether that is enough.
 
 mod calls;
+mod idle;
 
 use std::{fs, io, path::PathBuf};
 
@@ -16,6 +17,7 @@ use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal,
 use serde::{Deserialize, Serialize};
 
 use crate::calls::Opening;
+pub use crate::idle::run_in_idle_time;
 
 /// Where libraries lie.
 const SYSTEM: [&str; 5] = ["/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/proc/self"];
@@ -216,6 +218,9 @@ mod tests {
         // As parsers do: threads, some of them with a lower priority.
         thread::spawn(|| rustix::process::nice(5).unwrap()).join().unwrap();
         refused(rustix::process::setpriority_user(rustix::process::getuid(), 19).unwrap_err().into());
+        thread::spawn(|| run_in_idle_time(None).unwrap()).join().unwrap();
+        let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
+        refused(run_in_idle_time(Some(parent)).unwrap_err());
         println!("everything was refused");
     }
 

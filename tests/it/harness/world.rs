@@ -343,10 +343,16 @@ impl World {
     }
 
     /// How many events there are, those apart that a login leaves for people to read, failed ones too.
-    pub async fn head(&self) -> i64 {
-        let head = "SELECT count(*) FROM events
+    pub async fn count_events(&self) -> i64 {
+        let count = "SELECT count(*) FROM events
              WHERE NOT (event_type = 'log_entry_written' AND payload->>'source' = 'auth')";
-        sqlx::query_scalar(head).fetch_one(&self.servers.pool).await.unwrap()
+        sqlx::query_scalar(count).fetch_one(&self.servers.pool).await.unwrap()
+    }
+
+    /// The position of the newest event.
+    pub async fn position(&self) -> i64 {
+        let newest = "SELECT max(position) FROM events";
+        sqlx::query_scalar(newest).fetch_one(&self.servers.pool).await.unwrap()
     }
 
     /// Drops the answers that the service keeps for repeated requests, as if their gateways had crashed before they

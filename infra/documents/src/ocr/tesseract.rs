@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use signalbox_confinement::run_in_idle_time;
 use signalbox_pdf::GrayImage;
 use tesseract_rs::{TessPageSegMode, TesseractAPI};
 
@@ -21,8 +22,6 @@ const UNSURE: f32 = 0.5;
 const TURN_CONFIDENCE: f32 = 1.0;
 const ORIENTATION: &str = "osd";
 const STACK_BYTES: usize = 8 << 20;
-/// By how much its threads stand back behind others; of this thread alone, as Linux has it.
-const NICE: i32 = 10;
 
 /// Time for one page on the clock; Tesseract takes seconds for a page of text, and minutes for some drawings.
 pub(super) const PAGE_LIMIT: Duration = Duration::from_secs(30);
@@ -222,8 +221,8 @@ impl Recogniser for Tesseract {
 
 /// A thread of the pool: an interface stays as long as the language does.
 fn work(orders: &Mutex<Receiver<Order>>, events: &Sender<Event>, tessdata: &Path) {
-    // Pages keep every core busy for seconds, so short work gets priority. A failure is harmless.
-    let _ = rustix::process::nice(NICE);
+    // Pages keep every core busy for seconds, so all other work is preferred. A failure is harmless.
+    let _ = run_in_idle_time(None);
     let mut ready: Option<(String, TesseractAPI)> = None;
     let mut orientation = Orientation { tessdata, loaded: None };
     loop {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::future::try_join_all;
-use rustix::process::{Pid, setpriority_process};
+use signalbox_confinement::run_in_idle_time;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -37,8 +37,6 @@ const END: Duration = Duration::from_secs(2);
 /// Most documents are read in this time. One that takes longer, such as a large picture that is prepared for recognition, gives
 /// way to everything that takes milliseconds.
 const QUICK: Duration = Duration::from_millis(250);
-/// The priority that its main thread then has; its other threads inherit it.
-const NICE: i32 = 10;
 
 /// How often a stopped clock is looked at.
 const CHECK: Duration = Duration::from_secs(1);
@@ -198,10 +196,10 @@ impl Worker {
     }
 }
 
-/// Lowers the priority of a child's main thread, for good: each child reads one document.
+/// Has a child's main thread run in idle time, for good: each child reads one document.
 fn give_way(id: Option<u32>) {
-    if let Some(id) = id.and_then(|id| Pid::from_raw(id.cast_signed()))
-        && let Err(error) = setpriority_process(Some(id), NICE)
+    if let Some(id) = id
+        && let Err(error) = run_in_idle_time(Some(id.cast_signed()))
     {
         tracing::debug!(%error, "the priority of a parser was not lowered");
     }

@@ -176,10 +176,10 @@ async fn alarms_are_shown_as_they_were() {
     let world = standing().await;
     let boiler = event(&world, "boiler").await;
     rule(&world, &boiler, json!({"for_seconds": 60})).await;
-    let before = world.head().await;
+    let before = world.position().await;
     send(&world.admin, &boiler, [11.0]).await;
     let pending = until(&world, "pending").await;
-    let then = world.head().await;
+    let then = world.position().await;
     world.clock.advance(TimeDelta::seconds(60));
     until(&world, "firing").await;
     world.clock.advance(TimeDelta::seconds(1));

@@ -29,10 +29,6 @@ fn body(answer: &Answer) -> Value {
     if answer.body.is_empty() { Value::Null } else { serde_json::from_slice(&answer.body).unwrap() }
 }
 
-async fn head(world: &World) -> i64 {
-    sqlx::query_scalar("SELECT max(position) FROM events").fetch_one(&world.servers.pool).await.unwrap()
-}
-
 impl<'w> Diary<'w> {
     fn new(world: &'w World, paths: Vec<String>) -> Self {
         Self { world, paths, seen: Vec::new() }
@@ -42,10 +38,10 @@ impl<'w> Diary<'w> {
     async fn note(&mut self) {
         for path in self.paths.clone() {
             loop {
-                let position = head(self.world).await;
+                let position = self.world.position().await;
                 self.world.read_models.show(position).await;
                 let answer = self.world.admin.get(&path).await;
-                if head(self.world).await == position {
+                if self.world.position().await == position {
                     let (status, etag) = (answer.status, answer.header("etag").map(str::to_owned));
                     let body = body(&answer);
                     self.seen.push(Seen { path: path.clone(), position, status, etag, body });
@@ -93,7 +89,7 @@ fn id(made: &Value) -> String {
 async fn every_resource_is_shown_as_it_was() {
     let world = World::start().await;
     let admin = &world.admin;
-    let before = head(&world).await;
+    let before = world.position().await;
     let subjects = routes::subjects(&world).await;
     let job = format!("/api/jobs/{}", subjects.job);
     let agent = format!("/api/agents/{}", subjects.agent.id);
@@ -218,7 +214,7 @@ async fn past_states_need_the_permission_for_the_present_one() {
     let world = World::start().await;
     let subjects = routes::subjects(&world).await;
     let (viewer, stranger) = (world.user("viewer", "viewer").await, world.user("stranger", "operator").await);
-    let now = head(&world).await;
+    let now = world.position().await;
     let at = |path: String| format!("{path}?at={now}");
     for path in [
         format!("/api/jobs/{}", subjects.job),
@@ -266,9 +262,9 @@ async fn a_dashboard_shows_others_what_everybody_saw_and_sees() {
     let (owner, other) = (world.user("owner", "operator").await, world.user("other", "operator").await);
     let made = owner.post("/api/v1/dashboards", json!({"name": "private"})).await.expect(201);
     let path = format!("/api/v1/dashboards/{}", id(&made));
-    let private = head(&world).await;
+    let private = world.position().await;
     make_global(&owner, &path, true).await;
-    let global = head(&world).await;
+    let global = world.position().await;
     let (then, now) = (format!("{path}?at={private}"), format!("{path}?at={global}"));
     other.get(&then).await.error(403);
     assert_eq!(other.get(&now).await.expect(200)["is_global"], true);
