@@ -27,8 +27,12 @@ def make_client(description: Path, folder: Path) -> None:
         package_name_override="signalbox_client",
         # Formatting the code would need another tool.
         post_hooks=[],
-        # The generator knows no OpenMetrics, which is text.
-        content_type_overrides={"application/openmetrics-text": "text/plain"},
+        # The generator knows no OpenMetrics, which is text, and no bodies of the programs that send values of their own.
+        content_type_overrides={
+            "application/openmetrics-text": "text/plain",
+            "application/x-protobuf": "application/octet-stream",
+            "text/plain": "application/octet-stream",
+        },
     )
     config = Config.from_sources(
         config_file=file,
