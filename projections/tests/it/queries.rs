@@ -189,6 +189,31 @@ async fn presence_of_the_present_session_counts_as_a_sign_of_life() {
     world.servers.finish().await;
 }
 
+#[tokio::test]
+async fn an_absence_is_found_until_it_is_recorded_or_over() {
+    let world = World::start().await;
+    let agents = two_agents(&world).await;
+    let session = Uuid::from_u128(3);
+    for (second, agent) in (1..).zip(agents) {
+        world.go_to(second);
+        connect(&world, agent, session).await;
+        let disconnect = AgentCommand::Disconnect { session, reason: "closed".to_owned() };
+        world.writer.run::<Agent>(agent.id.0, disconnect).await;
+    }
+    world.fold().await;
+    let [press, store] = agents.map(|agent| agent.id.0);
+    let absent = async |second| transfer::absent_agents(world.pool(), at(second)).await.unwrap();
+    assert_eq!(absent(0).await, []);
+    assert_eq!(absent(2).await, [(press, at(1)), (store, at(2))]);
+    world.writer.run::<Agent>(press, AgentCommand::ReportAbsence { since: at(1) }).await;
+    world.fold().await;
+    assert_eq!(absent(2).await, [(store, at(2))]);
+    connect(&world, agents[1], STRANGER).await;
+    world.fold().await;
+    assert_eq!(absent(2).await, []);
+    world.servers.finish().await;
+}
+
 async fn token(world: &World, number: i64, agent: AgentRef, expires: Option<i64>) -> Uuid {
     let id = world.clock.new_id();
     let new = NewAgentToken {
