@@ -100,6 +100,29 @@ export async function guardSensor(stage: Stage, visitor: Visitor): Promise<void>
   await page.getByText('Version 1').waitFor();
 }
 
+export async function answerAlarm(stage: Stage, visitor: Visitor): Promise<void> {
+  const { page } = visitor;
+  await stage.go(visitor, '/rules/new');
+  await page.getByLabel('Name').fill('Hot for long');
+  await page.getByLabel('Channel').selectOption({ label: 'Boiler' });
+  await page.getByLabel(/^Threshold/).fill('20');
+  await page.getByLabel('Raise alarms').check();
+  await page.getByLabel('Severity').selectOption({ label: 'critical' });
+  await page.getByText(/\d alarms?$/).waitFor();
+  await page.getByRole('button', { name: 'Create' }).click();
+  await page.getByRole('heading', { name: 'Hot for long', level: 1 }).waitFor();
+  console.log('values Boiler');
+  await stage.go(visitor, '/alarms');
+  await page.getByRole('row', { name: /Boiler.*Firing · critical/ }).getByRole('link', { name: 'Boiler' }).click();
+  await page.getByRole('heading', { name: 'Boiler', level: 1 }).waitFor();
+  await page.getByRole('img', { name: 'Boiler, °C' }).waitFor();
+  await page.getByRole('button', { name: 'Acknowledge' }).click();
+  await page.getByRole('dialog').getByLabel('Comment').fill('The valve is closed.');
+  await page.getByRole('dialog').getByRole('button', { name: 'Acknowledge' }).click();
+  await page.getByText('The valve is closed.').waitFor();
+  await page.getByRole('button', { name: 'Take back the acknowledgement' }).waitFor();
+}
+
 export async function makeDashboard(stage: Stage, visitor: Visitor): Promise<void> {
   const { page } = visitor;
   await stage.go(visitor, '/dashboards');

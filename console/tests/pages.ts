@@ -39,6 +39,8 @@ export async function addresses({ page }: Visitor, base: string): Promise<[strin
     [await first('/sensors/experiments', '/sensors/experiments/'), 'First heating'],
     ['/dashboards', 'Dashboards'],
     [await first('/dashboards', '/dashboards/'), 'Boiler room'],
+    ['/alarms', 'Alarms'],
+    [await first('/alarms', '/alarms/'), 'Boiler'],
     ['/rules', 'Rules'],
     ['/rules/new', 'New rule'],
     [await first('/rules', '/rules/0'), 'Too hot'],

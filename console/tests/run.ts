@@ -5,7 +5,7 @@
  * start it again at its address. PICTURES names a folder for pictures of every page. Ends with 0, or with 1 and what did
  * not hold.
  */
-import { addUser, guardSensor, makeDashboard, moveFile, notifyOthers, readDocument, sendFile, watchSensor } from './jobs.ts';
+import { addUser, answerAlarm, guardSensor, makeDashboard, moveFile, notifyOthers, readDocument, sendFile, watchSensor } from './jobs.ts';
 import { sweep } from './pages.ts';
 import { sizes } from './sizes.ts';
 import { ADMIN, Stage, type Visitor } from './stage.ts';
@@ -34,6 +34,7 @@ await step('move a file', () => moveFile(stage, admin), admin);
 await step('send a file', () => sendFile(stage, admin), admin);
 await step('watch a sensor', () => watchSensor(stage, admin), admin);
 await step('guard a sensor', () => guardSensor(stage, admin), admin);
+await step('answer an alarm', () => answerAlarm(stage, admin), admin);
 await step('make a dashboard', () => makeDashboard(stage, admin), admin);
 await step('read a document', () => readDocument(stage, admin), admin);
 await step('notify others', () => notifyOthers(stage, admin), admin);

@@ -5,6 +5,7 @@ import { queries } from './query';
 
 /** Types of resources, and the first words of the keys under which pages ask for them. */
 const KEYS: Record<string, string[]> = {
+  alarm: ['alarms', 'attention'],
   agent: ['agents', 'attention'],
   agent_token: ['agent-tokens'],
   api_token: ['api-tokens'],

@@ -18,6 +18,7 @@ export const sections: Section[] = [
   { path: 'files', text: 'nav.files', icon: 'files', letter: 'f', role: 'viewer', load: () => import('../pages/files/Files.svelte') },
   { path: 'sensors', text: 'nav.sensors', icon: 'sensors', letter: 's', role: 'viewer', load: () => import('../pages/sensors/Sensors.svelte') },
   { path: 'dashboards', text: 'nav.dashboards', icon: 'dashboards', letter: 'd', role: 'viewer', load: () => import('../pages/dashboards/Dashboards.svelte') },
+  { path: 'alarms', text: 'nav.alarms', icon: 'alert', letter: 'm', role: 'viewer', load: () => import('../pages/alarms/Alarms.svelte') },
   { path: 'rules', text: 'nav.rules', icon: 'rules', letter: 'r', role: 'admin', load: () => import('../pages/rules/Rules.svelte') },
   { path: 'webhooks', text: 'nav.webhooks', icon: 'webhooks', letter: 'w', role: 'admin', load: () => import('../pages/webhooks/Webhooks.svelte') },
   { path: 'documents', text: 'nav.documents', icon: 'documents', letter: 'c', role: 'viewer', load: () => import('../pages/documents/Documents.svelte') },

@@ -1,7 +1,7 @@
 /** The time that is looked at: the last so many minutes, which move with the time, or from one moment to another. */
 import { router } from './router.svelte';
 
-export const PRESETS = ['15m', '1h', '6h', '1d', '7d'] as const;
+export const PRESETS = ['15m', '1h', '6h', '1d', '7d', '30d', '365d'] as const;
 const SECONDS: Record<string, number> = { m: 60, h: 3_600, d: 86_400 };
 const DEFAULT = '1h';
 

@@ -4,6 +4,7 @@ import { session } from '../../api/session.svelte';
 import { t, word } from '../../lib/i18n.svelte';
 import { changed } from '../../lib/query';
 import type { IconName } from '../../ui/Icon.svelte';
+import { acknowledge, reasonOf } from '../alarms/alarm';
 
 export interface Trouble {
   key: string;
@@ -19,7 +20,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 const EACH = 20;
 
 export async function troubles(signal: AbortSignal): Promise<Trouble[]> {
-  const sources = [faults, transfers, plugins, documents, ...(session.can('admin') ? [firmware, webhooks] : [])];
+  const sources = [faults, alarms, transfers, plugins, documents, ...(session.can('admin') ? [firmware, webhooks] : [])];
   const found = await Promise.all(sources.map((source) => source(signal)));
   return found.flat();
 }
@@ -28,6 +29,27 @@ async function faults(signal: AbortSignal): Promise<Trouble[]> {
   const health = await ask((http) => http.GET('/health', { signal }));
   return health.faults.map(({ part, since }) => ({
     key: `fault ${part}`, icon: 'admin', title: part, cause: t('overview.cause.fault'), since, href: '/admin/health',
+  }));
+}
+
+/** Alarms that fire and are not acknowledged. */
+async function alarms(signal: AbortSignal): Promise<Trouble[]> {
+  const query = { state: 'firing' as const, page_size: EACH };
+  const [firing, channels] = await Promise.all([
+    ask((http) => http.GET('/api/v1/alarms', { params: { query }, signal })),
+    ask((http) => http.GET('/api/v1/events', { params: { query: { page_size: 100 } }, signal })),
+  ]);
+  const names = new Map(channels.data.map(({ public_id, name }) => [public_id, name]));
+  return firing.data.filter(({ acknowledged_on }) => !acknowledged_on).map((alarm) => ({
+    key: `alarm ${alarm.public_id}`, icon: 'alert', title: names.get(alarm.event_public_id) ?? t('alarms.one'),
+    cause: `${word(alarm.severity)}: ${reasonOf(alarm)}`, since: alarm.fired_on ?? null, href: `/alarms/${alarm.public_id}`,
+    mend: {
+      label: t('alarms.acknowledge'), done: t('alarms.acknowledged'), role: 'operator',
+      run: async () => {
+        await acknowledge(alarm.public_id);
+        await changed('attention', 'alarms');
+      },
+    },
   }));
 }
 

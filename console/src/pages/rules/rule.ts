@@ -15,10 +15,30 @@ export interface Draft {
   webhook_event_type: Schemas['RuleWebhookEvent'] | null;
   cooldown_seconds: number;
   enabled: boolean;
+  alarm: boolean;
+  severity: Schemas['Severity'] | null;
+  for_seconds: number | null;
+  keep_firing_seconds: number | null;
+  clear_threshold: number | null;
+  no_data_seconds: number | null;
+  rate_window_seconds: number | null;
 }
+
+/** The settings of a rule without alarms. */
+const NO_ALARM = { severity: null, for_seconds: null, keep_firing_seconds: null, clear_threshold: null, no_data_seconds: null, rate_window_seconds: null } as const;
+
+export const NEW: Draft = {
+  name: '', event_public_id: '', operator: 'gt', threshold: Number.NaN, threshold_high: null, action_type: 'log', webhook_event_type: null,
+  cooldown_seconds: 60, enabled: true, alarm: false, ...NO_ALARM,
+};
 
 export function isRange(operator: string): boolean {
   return operator === 'between' || operator === 'not_between';
+}
+
+/** Whether an alarm on this condition may end at another threshold. */
+export function hasEnd(operator: string): boolean {
+  return ['gt', 'gte', 'lt', 'lte'].includes(operator);
 }
 
 /** The condition in words: `> 200 °C`. */
@@ -36,7 +56,9 @@ export function draftOf(rule: Schemas['RuleOut']): Draft {
   return {
     name: rule.name, event_public_id: rule.event_public_id, operator: rule.operator, threshold: rule.threshold,
     threshold_high: rule.threshold_high ?? null, action_type: rule.action_type, webhook_event_type: (rule.webhook_event_type ?? null) as Draft['webhook_event_type'],
-    cooldown_seconds: rule.cooldown_seconds, enabled: rule.enabled,
+    cooldown_seconds: rule.cooldown_seconds, enabled: rule.enabled, alarm: rule.alarm, severity: rule.severity ?? null,
+    for_seconds: rule.for_seconds ?? null, keep_firing_seconds: rule.keep_firing_seconds ?? null, clear_threshold: rule.clear_threshold ?? null,
+    no_data_seconds: rule.no_data_seconds ?? null, rate_window_seconds: rule.rate_window_seconds ?? null,
   };
 }
 
@@ -46,5 +68,7 @@ export function bodyOf(draft: Draft): Draft {
     ...draft,
     threshold_high: isRange(draft.operator) ? (draft.threshold_high ?? draft.threshold) : null,
     webhook_event_type: draft.action_type === 'webhook' ? (draft.webhook_event_type ?? EVENT_TYPES[0] ?? null) : null,
+    ...(draft.alarm ? {} : NO_ALARM),
+    ...(draft.alarm && !hasEnd(draft.operator) ? { clear_threshold: null } : {}),
   };
 }
