@@ -37,6 +37,7 @@ test: ## Check format, layers, words and lints, and run all tests
 lint: bootstrap ## Check lints, layers and words
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	tools/check-layers
+	tools/check-circles
 	tools/check-words
 
 fmt: ## Format all Rust code

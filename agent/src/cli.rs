@@ -7,7 +7,7 @@ use crate::{
     manual,
     terminal::Terminal,
 };
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use std::{
     io::{self, IsTerminal},
@@ -115,8 +115,12 @@ impl Cli {
         match self.command {
             Some(Command::Enroll(settings)) => settings.enroll().await,
             Some(Command::Run(settings)) => settings.run().await,
-            Some(Command::Completions { shell }) => manual::complete(shell).map_err(CliError::Write),
-            Some(Command::Man { out }) => manual::write(out.as_deref()).map_err(CliError::Write),
+            Some(Command::Completions { shell }) => {
+                manual::complete(Cli::command(), shell).map_err(CliError::Write)
+            }
+            Some(Command::Man { out }) => {
+                manual::write(Cli::command(), out.as_deref()).map_err(CliError::Write)
+            }
             None => self.run.run().await,
         }
     }

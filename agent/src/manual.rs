@@ -1,7 +1,6 @@
 //! Shell completions and manual pages, generated from the same definitions as `--help`.
 
-use crate::cli::Cli;
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::{Shell, generate};
 use clap_mangen::{Man, generate_to};
 use std::{
@@ -10,20 +9,20 @@ use std::{
     path::Path,
 };
 
-/// Prints the completions of `shell`.
-pub fn complete(shell: Shell) -> io::Result<()> {
+/// Prints the completions of `program` for `shell`.
+pub fn complete(mut program: Command, shell: Shell) -> io::Result<()> {
     let mut script = Vec::new();
-    generate(shell, &mut Cli::command(), "signalbox-agent", &mut script);
+    generate(shell, &mut program, "signalbox-agent", &mut script);
     io::stdout().write_all(&script)
 }
 
-/// Prints the manual page, or writes one for each command to `folder`.
-pub fn write(folder: Option<&Path>) -> io::Result<()> {
+/// Prints the manual page of `program`, or writes one for each of its commands to `folder`.
+pub fn write(program: Command, folder: Option<&Path>) -> io::Result<()> {
     let Some(folder) = folder else {
         let mut page = Vec::new();
-        Man::new(Cli::command()).render(&mut page)?;
+        Man::new(program).render(&mut page)?;
         return io::stdout().write_all(&page);
     };
     fs::create_dir_all(folder)?;
-    generate_to(Cli::command(), folder)
+    generate_to(program, folder)
 }

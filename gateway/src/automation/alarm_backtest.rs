@@ -13,13 +13,26 @@ use signalbox_projections::monitoring::series::Datapoint;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::backtest::{BacktestFiringOut, MAX_FIRINGS};
 use crate::{problem::Problem, state::State as Gateway};
 
+/// Firings that are shown at most.
+pub(crate) const MAX_FIRINGS: usize = 1000;
 /// Intervals that are shown at most.
 pub(crate) const MAX_INTERVALS: usize = 1000;
 /// Datapoints that are judged before the task yields.
 const AT_ONCE: usize = 1000;
+
+/// A firing that would have been.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct BacktestFiringOut {
+    pub(super) datapoint_public_id: String,
+    pub(super) value: f64,
+    /// When the value was measured; of an alarm rule, when an alarm would have fired.
+    pub(super) time: DateTime<Utc>,
+    /// When the datapoint arrived, which is what the cooldown counts from; of an alarm rule, that time of firing on the clock of
+    /// the service.
+    pub(super) received: DateTime<Utc>,
+}
 
 /// A time in which an alarm would have had a state.
 #[derive(Debug, Serialize, ToSchema)]

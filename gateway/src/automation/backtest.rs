@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
 use super::{
-    alarm_backtest::{self, BacktestIntervalOut, Tested},
+    alarm_backtest::{self, BacktestFiringOut, BacktestIntervalOut, MAX_FIRINGS, Tested},
     rules::{RuleIn, find},
 };
 use crate::{
@@ -33,8 +33,6 @@ use crate::{
 
 /// Datapoints that one back-test judges at most.
 const MAX_POINTS: usize = 1_000_000;
-/// Firings that are shown at most.
-pub(crate) const MAX_FIRINGS: usize = 1000;
 
 /// Which datapoints a rule is tested on.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -77,18 +75,6 @@ pub(crate) struct BacktestOut {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     intervals: Option<Vec<BacktestIntervalOut>>,
-}
-
-/// A firing that would have been.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct BacktestFiringOut {
-    pub(super) datapoint_public_id: String,
-    pub(super) value: f64,
-    /// When the value was measured; of an alarm rule, when an alarm would have fired.
-    pub(super) time: DateTime<Utc>,
-    /// When the datapoint arrived, which is what the cooldown counts from; of an alarm rule, that time of firing on the clock of
-    /// the service.
-    pub(super) received: DateTime<Utc>,
 }
 
 /// Show when the rule as it is now, enabled, would have fired on recorded datapoints of its event. `from`, `to` and `time` are

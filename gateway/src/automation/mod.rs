@@ -9,6 +9,7 @@ mod rule_history;
 mod rules;
 mod webhook_history;
 mod webhook_keys;
+mod webhook_rotation;
 mod webhook_trials;
 mod webhooks;
 
@@ -20,9 +21,9 @@ use crate::{policy::Policy, routes::Routes};
 /// Limits that the description of the interface shows.
 pub(crate) mod limits {
     pub(crate) use super::{
-        alarm_backtest::MAX_INTERVALS,
-        backtest::MAX_FIRINGS,
-        webhook_keys::{MAX_KEEP_SECONDS, MAX_SECRET},
+        alarm_backtest::{MAX_FIRINGS, MAX_INTERVALS},
+        webhook_keys::MAX_SECRET,
+        webhook_rotation::MAX_KEEP_SECONDS,
         webhook_trials::SHOWN,
     };
 }
@@ -45,7 +46,7 @@ pub(crate) fn routes() -> Routes {
         .routes(routes!(webhooks::list, webhooks::create))
         .routes(routes!(webhooks::get, webhooks::update, webhooks::delete))
         .routes(routes!(event_types::list))
-        .routes(routes!(webhook_keys::rotate))
+        .routes(routes!(webhook_rotation::rotate))
         .routes(routes!(webhook_history::history))
         .routes(routes!(webhook_history::restore))
         .routes(routes!(webhook_trials::test))

@@ -1,30 +1,15 @@
 //! The secrets and keys of a webhook subscription: set, made, replaced, and shown once.
 
-use axum::{extract::State, response::Response};
-use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
-use signalbox_domain::automation::{KeyChange, SigningKey, Webhook, WebhookCommand};
+use signalbox_domain::automation::{KeyChange, SigningKey};
 use signalbox_projections::automation::WebhookRow;
 use signalbox_standard_webhooks::{PrivateKey, is_standard_secret, secret_of};
-use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::webhooks::{WebhookOut, find, find_at};
-use crate::{
-    answer,
-    auth::Admin,
-    context::RequestContext,
-    extract::{JsonBody, Text},
-    problem::{Problem, ProblemOut},
-    state::{AppState, State as Gateway},
-};
+use crate::{context::RequestContext, problem::Problem, state::State as Gateway};
 
 /// Longest secret, in characters.
 pub(crate) const MAX_SECRET: usize = 255;
-/// Longest time that a replaced secret signs too, in seconds.
-pub(crate) const MAX_KEEP_SECONDS: u32 = 30 * 24 * 3600;
-/// That time if the request names none.
-const DEFAULT_KEEP_SECONDS: u32 = 24 * 3600;
 const OTHER_FORM: &str = "The secret has not the form whsec_ and base64 that the libraries of Standard Webhooks need. \
     Deliveries are signed with its bytes as they are; generate_secret makes one that those libraries accept.";
 
@@ -146,72 +131,4 @@ pub(super) async fn key_change(
         Some(Scheme::V1) => KeyChange::Clear,
         Some(Scheme::V1a) => KeyChange::Provide(new_key(state, context, webhook).await?),
     })
-}
-
-/// How long the replaced secret signs too.
-#[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct RotateSecretIn {
-    /// Seconds, at most 2,592,000 (30 days); a day if absent. With 0 the old secret is void at once.
-    keep_old_seconds: Option<u32>,
-}
-
-/// A changed webhook subscription.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct WebhookChangedOut {
-    #[serde(flatten)]
-    webhook: WebhookOut,
-    /// The secret that was made; shown this once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    secret: Option<String>,
-    /// Faults of the secret for some receivers, in sentences.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    warnings: Vec<String>,
-}
-
-/// The answer to a change of `row` by a request that set `secret`.
-pub(super) async fn changed(
-    state: &Gateway,
-    written: crate::state::Written,
-    row: WebhookRow,
-    secret: Option<NewSecret>,
-) -> Result<Response, Problem> {
-    let version = row.version;
-    let warnings = NewSecret::warnings(secret.as_ref());
-    let secret = NewSecret::shown(secret, state, &row).await?;
-    let is_secret = secret.is_some();
-    let out = WebhookChangedOut { webhook: row.into(), secret, warnings };
-    let response = answer::changed(written, version, &out);
-    Ok(if is_secret { answer::unstored(response) } else { response })
-}
-
-/// Replace the secret by a new one, which the answer shows this once, and the key pair of a subscription that signs by `v1a`.
-/// For a while deliveries are signed with both: `webhook-signature` carries both, the new one first; `X-Webhook-Signature` is by
-/// the old secret until then, and by the new one afterwards.
-#[utoipa::path(post, path = "/api/v1/webhooks/{id}/rotate-secret", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), request_body = RotateSecretIn, operation_id = "rotate_webhook_secret",
-    responses((status = 200, body = WebhookChangedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
-        (status = 422, body = ProblemOut)))]
-pub(crate) async fn rotate(
-    State(state): State<AppState>,
-    Admin(user): Admin,
-    Text(id): Text,
-    context: RequestContext,
-    JsonBody(RotateSecretIn { keep_old_seconds }): JsonBody<RotateSecretIn>,
-) -> Result<Response, Problem> {
-    let seconds = keep_old_seconds.unwrap_or(DEFAULT_KEEP_SECONDS);
-    if seconds > MAX_KEEP_SECONDS {
-        return Err(Problem::field("keep_old_seconds", format!("must be at most {MAX_KEEP_SECONDS}")));
-    }
-    let webhook = find(&state, &id).await?.id;
-    let keep_until = match seconds {
-        0 => None,
-        seconds => Some(state.server_time().await? + TimeDelta::seconds(seconds.into())),
-    };
-    let secret = NewSecret::of(&state, &context, webhook, None, true).await?;
-    let sealed_secret = secret.as_ref().map(|secret| secret.sealed.clone()).unwrap_or_default();
-    let key = new_key(&state, &context, webhook).await?;
-    let command = WebhookCommand::RotateSecret { sealed_secret, key, keep_until };
-    let metadata = context.metadata(user.actor(), "rotate webhook secret");
-    let written = state.write::<Webhook>(webhook, None, &metadata, &command).await?;
-    let row = find_at(&state, &id, written.unseen).await?;
-    changed(&state, written, row, secret).await
 }

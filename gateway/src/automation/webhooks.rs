@@ -18,7 +18,7 @@ use signalbox_projections::{
 };
 use utoipa::{IntoParams, ToSchema};
 
-use super::webhook_keys::{NewSecret, Scheme, WebhookChangedOut, changed, key_change, one_of, valid_secret};
+use super::webhook_keys::{NewSecret, Scheme, key_change, one_of, valid_secret};
 use crate::{
     answer::{self, Page, StatusOut},
     auth::Admin,
@@ -27,7 +27,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, not_null, present},
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
-    state::{AppState, State as Gateway},
+    state::{AppState, State as Gateway, Written},
     target,
 };
 
@@ -355,4 +355,33 @@ impl From<WebhookRow> for WebhookOut {
             updated_on: row.updated_at,
         }
     }
+}
+
+/// A changed webhook subscription.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WebhookChangedOut {
+    #[serde(flatten)]
+    webhook: WebhookOut,
+    /// The secret that was made; shown this once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+    /// Faults of the secret for some receivers, in sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
+/// The answer to a change of `row` by a request that set `secret`.
+pub(super) async fn changed(
+    state: &Gateway,
+    written: Written,
+    row: WebhookRow,
+    secret: Option<NewSecret>,
+) -> Result<Response, Problem> {
+    let version = row.version;
+    let warnings = NewSecret::warnings(secret.as_ref());
+    let secret = NewSecret::shown(secret, state, &row).await?;
+    let is_secret = secret.is_some();
+    let out = WebhookChangedOut { webhook: row.into(), secret, warnings };
+    let response = answer::changed(written, version, &out);
+    Ok(if is_secret { answer::unstored(response) } else { response })
 }

@@ -24,7 +24,6 @@ use uuid::Uuid;
 use super::{
     channels, classes,
     instance_config::{changed_config, seal, unseal},
-    mappings::MappingOut,
     own_events::{self, NamedOut, Removed},
     redaction::Secrets,
 };
@@ -41,6 +40,22 @@ use crate::{
 
 /// A status that no controller has confirmed for so long is no longer believed.
 const BELIEVED: TimeDelta = TimeDelta::seconds(60);
+
+/// A channel of a plugin instance, and the event that it feeds or obeys.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MappingOut {
+    public_id: String,
+    /// What the plugin calls it.
+    channel_id: String,
+    channel_name: String,
+    /// `input`, `output` or `bidirectional`.
+    #[schema(value_type = crate::openapi::Direction)]
+    direction: String,
+    unit: String,
+    /// The linked event; null when there is none, also after the event was deleted.
+    event_public_id: Option<String>,
+    created_on: DateTime<Utc>,
+}
 
 /// A plugin at work on one device.
 #[derive(Debug, Serialize, ToSchema)]
@@ -463,5 +478,20 @@ impl InstanceOut {
             user_public_id: row.owner_id.to_string(),
             channel_mappings: mappings.into_iter().map(Into::into).collect(),
         })
+    }
+}
+
+impl From<MappingRow> for MappingOut {
+    fn from(row: MappingRow) -> Self {
+        let MappingRow { id, channel_id, channel_name, direction, unit, event_id, created_at, .. } = row;
+        Self {
+            public_id: id.to_string(),
+            channel_id,
+            channel_name,
+            direction,
+            unit,
+            event_public_id: event_id.map(|event| event.to_string()),
+            created_on: created_at,
+        }
     }
 }

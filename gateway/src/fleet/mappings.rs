@@ -14,7 +14,7 @@ use signalbox_projections::{
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::instances::{find as find_instance, find_past as find_past_instance};
+use super::instances::{MappingOut, find as find_instance, find_past as find_past_instance};
 use crate::{
     answer::{self, StatusOut},
     auth::{Reader, Writer},
@@ -28,22 +28,6 @@ use crate::{
 };
 
 const WHAT: &str = "Channel mapping";
-
-/// A channel of a plugin instance, and the event that it feeds or obeys.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct MappingOut {
-    public_id: String,
-    /// What the plugin calls it.
-    channel_id: String,
-    channel_name: String,
-    /// `input`, `output` or `bidirectional`.
-    #[schema(value_type = crate::openapi::Direction)]
-    direction: String,
-    unit: String,
-    /// The linked event; null when there is none, also after the event was deleted.
-    event_public_id: Option<String>,
-    created_on: DateTime<Utc>,
-}
 
 /// A created channel mapping.
 #[derive(Debug, Serialize, ToSchema)]
@@ -208,19 +192,4 @@ async fn find_at(state: &Gateway, instance: Uuid, id: Uuid, at: Option<At>) -> R
         }
     };
     row.filter(|row| row.instance_id == instance).ok_or_else(|| Problem::not_found(WHAT))
-}
-
-impl From<MappingRow> for MappingOut {
-    fn from(row: MappingRow) -> Self {
-        let MappingRow { id, channel_id, channel_name, direction, unit, event_id, created_at, .. } = row;
-        Self {
-            public_id: id.to_string(),
-            channel_id,
-            channel_name,
-            direction,
-            unit,
-            event_public_id: event_id.map(|event| event.to_string()),
-            created_on: created_at,
-        }
-    }
 }

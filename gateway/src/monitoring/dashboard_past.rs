@@ -12,10 +12,7 @@ use signalbox_projections::{
     register::{self, At},
 };
 
-use super::{
-    dashboards::{DashboardOut, WHAT, find_own, find_seen, show_at},
-    datapoints::{self, DatapointOut},
-};
+use super::dashboard_views::{DashboardOut, WHAT, find_own, find_seen, show_at};
 use crate::{
     answer::{self, Page},
     auth::{CurrentUser, Reader, Writer},
@@ -26,38 +23,6 @@ use crate::{
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
-
-/// Those who do not own it see what everybody saw then and, unless it is deleted, sees now.
-pub(super) async fn find_past(
-    state: &Gateway,
-    user: &CurrentUser,
-    id: &str,
-    at: At,
-) -> Result<(i64, DashboardOut), Problem> {
-    let id = key(WHAT, id)?;
-    let (row, widgets) = there(WHAT, past_dashboard(&state.pool, id, at).await?)?;
-    if row.owner_id != user.id.0 {
-        let now = dashboards::dashboard(&state.pool, id).await?;
-        let is_private = !row.is_global || !now.is_some_and(|now| now.is_global);
-        if is_private {
-            return Err(Problem::forbidden());
-        }
-    }
-    let (version, values) = (row.version, values(state, &widgets, at).await?);
-    Ok((version, DashboardOut::new(row, widgets).with(values)))
-}
-
-/// The newest datapoint of each event that `widgets` show.
-async fn values(state: &Gateway, widgets: &[WidgetRow], at: At) -> Result<Vec<DatapointOut>, Problem> {
-    let channels: Vec<_> = widgets.iter().filter_map(|widget| widget.channel_id).collect();
-    if channels.is_empty() {
-        return Ok(Vec::new());
-    }
-    let numbers = queries::channel_numbers(&state.pool, &channels).await?;
-    let points = newest_until(&state.pool, &numbers, at.time).await?;
-    let catalog = state.catalogs.fresh(state).await?;
-    Ok(points.iter().map(|point| datapoints::show(state, &catalog, point)).collect())
-}
 
 /// The versions of a dashboard, newest first, each with what is different from the one before. Of versions that only its
 /// owner saw, others see no content.

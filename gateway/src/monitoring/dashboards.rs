@@ -14,7 +14,7 @@ use signalbox_projections::{
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::{dashboard_past::find_past, datapoints::DatapointOut, widgets::WidgetOut};
+use super::dashboard_views::{DashboardOut, WHAT, find_own, find_past, find_seen, show, show_at};
 use crate::{
     answer::{self, Page, StatusOut},
     auth::{CurrentUser, Reader, Writer},
@@ -25,25 +25,6 @@ use crate::{
     problem::{Problem, ProblemOut},
     state::{AppState, State as Gateway},
 };
-
-pub(super) const WHAT: &str = "Dashboard";
-
-/// A dashboard with its widgets.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct DashboardOut {
-    public_id: String,
-    name: String,
-    /// Whether everybody sees it.
-    is_global: bool,
-    created_on: DateTime<Utc>,
-    /// Who made it, and alone may change it.
-    user_public_id: String,
-    /// In the order in which they were added.
-    widgets: Vec<WidgetOut>,
-    /// Only with `at`: the newest datapoint of each event shown that was measured by then, as far as is known now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    values: Option<Vec<DatapointOut>>,
-}
 
 /// A created dashboard.
 #[derive(Debug, Serialize, ToSchema)]
@@ -187,61 +168,4 @@ pub(crate) async fn delete(
     let metadata = context.metadata(user.actor(), "delete dashboard");
     let written = state.write::<Dashboard>(row.id, version, &metadata, &DashboardCommand::Delete).await?;
     Ok(answer::success(written, "Dashboard successfully deleted."))
-}
-
-async fn find(state: &Gateway, id: &str) -> Result<DashboardRow, Problem> {
-    let id = key(WHAT, id)?;
-    let row = state.read(|pool| dashboards::dashboard(pool, id)).await?;
-    row.ok_or_else(|| Problem::not_found(WHAT))
-}
-
-/// The dashboard `id`, if it is `who`'s or everybody's to see.
-pub(super) async fn find_seen(
-    state: &Gateway,
-    user: &CurrentUser,
-    id: &str,
-) -> Result<DashboardRow, Problem> {
-    let row = find(state, id).await?;
-    if row.is_global || row.owner_id == user.id.0 { Ok(row) } else { Err(Problem::forbidden()) }
-}
-
-/// The dashboard `id`, if it is `who`'s to change. The owner of a dashboard never changes.
-pub(super) async fn find_own(state: &Gateway, user: &CurrentUser, id: &str) -> Result<DashboardRow, Problem> {
-    let row = find(state, id).await?;
-    if row.owner_id == user.id.0 { Ok(row) } else { Err(Problem::forbidden()) }
-}
-
-/// A dashboard as clients see it, and its version.
-async fn show(state: &Gateway, row: DashboardRow) -> Result<(i64, DashboardOut), Problem> {
-    let widgets = state.read(|pool| dashboards::widgets(pool, slice::from_ref(&row.id))).await?;
-    Ok((row.version, DashboardOut::new(row, widgets)))
-}
-
-/// The dashboard `id` as it was `at`, or as it is.
-pub(super) async fn show_at(
-    state: &Gateway,
-    id: Uuid,
-    at: Option<At>,
-) -> Result<(i64, DashboardOut), Problem> {
-    let Some(at) = at else { return show(state, find(state, &id.to_string()).await?).await };
-    let (row, widgets) = there(WHAT, past_dashboard(&state.pool, id, at).await?)?;
-    Ok((row.version, DashboardOut::new(row, widgets)))
-}
-
-impl DashboardOut {
-    pub(super) fn new(row: DashboardRow, widgets: Vec<WidgetRow>) -> Self {
-        Self {
-            public_id: row.id.to_string(),
-            name: row.name,
-            is_global: row.is_global,
-            created_on: row.created_at,
-            user_public_id: row.owner_id.to_string(),
-            widgets: widgets.into_iter().map(Into::into).collect(),
-            values: None,
-        }
-    }
-
-    pub(super) fn with(self, values: Vec<DatapointOut>) -> Self {
-        Self { values: Some(values), ..self }
-    }
 }

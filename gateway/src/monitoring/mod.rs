@@ -4,6 +4,7 @@
 pub(crate) mod catalog;
 pub(crate) mod channels;
 mod dashboard_past;
+mod dashboard_views;
 mod dashboards;
 mod datapoint_reads;
 mod datapoints;

@@ -14,7 +14,10 @@ use signalbox_projections::{
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{channels::optional_channel, dashboards::find_own};
+use super::{
+    channels::optional_channel,
+    dashboard_views::{WidgetOut, find_own},
+};
 use crate::{
     answer::{self, StatusOut},
     auth::Writer,
@@ -25,24 +28,6 @@ use crate::{
     problem::{Problem, ProblemKind, ProblemOut},
     state::{AppState, State as Gateway},
 };
-
-/// A widget.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct WidgetOut {
-    public_id: String,
-    /// `line_chart`, `gauge`, `stat_card` or `actuator_toggle`.
-    #[schema(value_type = crate::openapi::WidgetType)]
-    widget_type: String,
-    title: String,
-    /// The event shown; null when there is none, also after the event was deleted.
-    event_public_id: Option<String>,
-    x: i32,
-    y: i32,
-    w: i32,
-    h: i32,
-    /// What the client wants to remember of it.
-    config_json: Option<String>,
-}
 
 /// A created widget.
 #[derive(Debug, Serialize, ToSchema)]
@@ -221,21 +206,4 @@ async fn find_at(state: &Gateway, dashboard: Uuid, id: Uuid, at: Option<At>) -> 
 
 fn missing() -> Problem {
     Problem::new(ProblemKind::NotFound, "not_found", "Widget not on this dashboard")
-}
-
-impl From<WidgetRow> for WidgetOut {
-    fn from(row: WidgetRow) -> Self {
-        let WidgetRow { id, widget_type, title, channel_id, x, y, w, h, config, .. } = row;
-        Self {
-            public_id: id.to_string(),
-            widget_type,
-            title,
-            event_public_id: channel_id.map(|channel| channel.to_string()),
-            x,
-            y,
-            w,
-            h,
-            config_json: config,
-        }
-    }
 }

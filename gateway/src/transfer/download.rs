@@ -44,7 +44,7 @@ use crate::{
     problem::{ErrorOut, Problem, ProblemKind},
     revocation::cut_answer,
     state::AppState,
-    transfer::manifest::{MAX_ENTRIES, tar_stream},
+    transfer::staged_tree::{MAX_ENTRIES, tar_stream},
 };
 
 /// How often the bytes of a download are told to the log.

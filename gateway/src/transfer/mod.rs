@@ -16,6 +16,7 @@ mod polling;
 mod progress;
 pub(crate) mod requests;
 mod socket;
+mod staged_tree;
 mod tokens;
 mod transfers;
 mod upload;

@@ -2,10 +2,10 @@
 
 use toml::{Table, Value};
 
-use crate::{
-    ConfigError,
-    load::{PREFIX, invalid},
-};
+use crate::{ConfigError, error::invalid};
+
+/// How the names of our own variables begin.
+pub(crate) const PREFIX: &str = "SIGNALBOX_";
 
 /// The values of a TOML text.
 pub(crate) fn parse(text: &str) -> Result<Table, ConfigError> {

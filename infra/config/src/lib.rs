@@ -1,6 +1,7 @@
 //! Configuration: one struct per concern, all defaults in one commented TOML compiled in, a file and the environment
 //! over them.
 
+mod error;
 mod extraction;
 mod identity;
 mod layers;
@@ -11,9 +12,9 @@ mod storage;
 
 use serde::{Deserialize, Serialize};
 
+pub use error::ConfigError;
 pub use extraction::Extraction;
 pub use identity::{ApiTokenPrefix, Identity, Sso, SsoRole};
-pub use load::ConfigError;
 pub use secret::Secret;
 pub use sections::{
     Database, Egress, Firmware, Ingest, Limits, Log, LogFormat, Monitoring, Nats, Plugins, Sandbox, Server,

@@ -1,33 +1,14 @@
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-};
+use std::{collections::HashMap, path::Path};
 
 use toml::Value;
 
 use crate::{
-    Config,
-    layers::{merge, parse, set_from_environment},
+    Config, ConfigError,
+    error::invalid,
+    layers::{PREFIX, merge, parse, set_from_environment},
 };
 
 const DEFAULTS: &str = include_str!("signalbox.default.toml");
-pub(crate) const PREFIX: &str = "SIGNALBOX_";
-
-/// Why the configuration cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("the configuration file {path} cannot be read: {source}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A part of it does not parse or has the wrong type.
-    #[error("the configuration is not valid: {0}")]
-    Invalid(String),
-}
 
 impl Config {
     /// Defaults, then the file at `path`, then `environment`.
@@ -118,10 +99,6 @@ impl Config {
 fn is_origin(text: &str) -> bool {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or_default();
     !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:[]".contains(&byte))
-}
-
-pub(crate) fn invalid(message: &str) -> ConfigError {
-    ConfigError::Invalid(message.trim().to_owned())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 use signalbox_domain::kernel::{Claim, ClaimOp};
 use uuid::Uuid;
 
-use crate::append::Append;
+use crate::request::Append;
 
 /// Most commands of one transaction; more would only delay the first one.
 pub(crate) const MAX_COMMANDS: usize = 256;

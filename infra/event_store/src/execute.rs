@@ -5,11 +5,7 @@ use signalbox_domain::kernel::{CommandOutcome, Decider, Metadata, Rejection};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use crate::{
-    append::{AppendOutcome, Appender},
-    root::Root,
-    store::CommandStore,
-};
+use crate::{append::Appender, request::AppendOutcome, root::Root, store::CommandStore};
 
 /// How often a command is decided again after a conflict. While two processes have commands for one aggregate, about
 /// every second attempt conflicts; this many in a row are very unlikely (ADR 25).

@@ -18,6 +18,7 @@ mod execute;
 mod index;
 mod read;
 mod recorded;
+mod request;
 mod root;
 mod search;
 mod slice;
@@ -26,7 +27,7 @@ mod store;
 mod stream_slice;
 mod upcast;
 
-pub use append::{AppendError, AppendOutcome, Appender, Heads};
+pub use append::{Appender, Heads};
 pub use cause::{trace_at, trace_of_cause, trace_of_stream, traces_at};
 pub use chain::{
     ChainError, Fault, Hash, Head, HeadError, SignedHead, Verification, chain_head, extend_chain,
@@ -42,6 +43,7 @@ pub use read::{
     read_streams, stream_keys, stream_position, traces_between,
 };
 pub use recorded::{DecodeError, RecordedEvent};
+pub use request::{AppendError, AppendOutcome};
 pub use search::{LogFilter, LogOrder, SearchError, search};
 pub use slice::{EventKey, LogSlice, UnreadableEvent};
 pub use stream_slice::{StreamSlice, read_kinds, time_of, version_position};

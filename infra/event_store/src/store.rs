@@ -12,8 +12,9 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::{
-    append::{Append, AppendError, AppendOutcome, Appender, NewEvent},
+    append::Appender,
     cause::complete,
+    request::{Append, AppendError, AppendOutcome, NewEvent},
     root::Root,
     snapshot,
     upcast::upcast_builtin,

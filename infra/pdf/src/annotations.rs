@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_ulong, c_void};
 
 use pdfium_render::prelude::PdfiumLibraryBindings;
 
-use crate::{Area, document::Form, page::Frame};
+use crate::{Area, document::Form, frame::Frame};
 
 /// Kinds of annotations, as in `fpdf_annot.h`.
 const LINK: c_int = 2;

@@ -21,6 +21,7 @@ mod annotations;
 pub mod direction;
 mod document;
 mod error;
+mod frame;
 mod gaps;
 mod library;
 mod objects;

@@ -10,8 +10,8 @@ use unicode_normalization::UnicodeNormalization;
 use crate::{
     Page,
     direction::{self, Letter},
+    frame::Frame,
     gaps,
-    page::Frame,
     scripts::{self, Run},
 };
 

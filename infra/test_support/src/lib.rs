@@ -25,6 +25,7 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers fail the test")]
 
+mod administration;
 mod eventually;
 mod home;
 mod leftovers;

@@ -8,7 +8,12 @@ use signalbox_embedded::{Postgres, PostgresOptions};
 use sqlx::{Connection, Executor, PgConnection};
 use tokio::{runtime, sync::OnceCell, time::sleep};
 
-use crate::{home, replicated::TestReplicatedPostgres, setup::Setup};
+use crate::{
+    administration::{administer, migrated_database},
+    home,
+    replicated::TestReplicatedPostgres,
+    setup::Setup,
+};
 
 const TEMPLATE: &str = "signalbox_template";
 
@@ -61,15 +66,6 @@ async fn start() -> Shared {
     shared
 }
 
-/// Makes the database `name`, whose address is `url`, and migrates it.
-pub(crate) async fn migrated_database(server: &str, url: &str, name: &str) {
-    administer(server, &format!("CREATE DATABASE {name}")).await;
-    let pool = signalbox_database::connect(url, 1).await.expect("open the database");
-    signalbox_database::migrate(&pool).await.expect("migrate the database");
-    // A database that somebody is connected to cannot be copied.
-    pool.close().await;
-}
-
 /// Nothing here has to outlive a crash of the machine, so nothing waits for the disk. Databases live for seconds: hundreds that were
 /// left would have one looked after every tenth of a second, and each is made by logging its pages.
 async fn start_alone() -> Postgres {
@@ -105,10 +101,4 @@ fn kill_replica_every(period: Duration) {
 pub(crate) fn assert_killer_lives() {
     let has_ended = KILLER.get().is_some_and(JoinHandle::is_finished);
     assert!(!has_ended, "the replica is not killed any more: it did not start again");
-}
-
-async fn administer(url: &str, statement: &str) {
-    let mut connection = PgConnection::connect(url).await.expect("reach PostgreSQL");
-    connection.execute(statement).await.expect(statement);
-    connection.close().await.expect("close the connection");
 }

@@ -5,7 +5,7 @@ use signalbox_embedded::{Postgres, PostgresOptions};
 use sqlx::{Connection, Executor, PgConnection};
 use tokio::sync::Mutex;
 
-use crate::{home, postgres::migrated_database};
+use crate::{administration::migrated_database, home};
 
 /// A PostgreSQL with a streaming replica, which may be killed and restarted.
 #[derive(Debug)]

@@ -10,10 +10,7 @@ use signalbox_projections::fleet::firmware::{FirmwareRow, running_firmware};
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
-use super::{
-    download::{BUNDLE, bundle_of, fetch},
-    runner::{FirmwareRunner, MAX_ATTEMPTS},
-};
+use super::download::{BUNDLE, bundle_of, fetch};
 use crate::{Context, Worker, WorkerError};
 
 /// One attempt to apply an update or to roll it back, under a claim and the lock on this machine's versions.
@@ -189,7 +186,10 @@ impl Attempt<'_> {
     }
 }
 
-const NAME: &str = FirmwareRunner::NAME;
+/// The name of the worker that makes attempts.
+pub(super) const NAME: &str = "firmware";
+/// How often an update is begun at most, whatever ends the attempts.
+pub(super) const MAX_ATTEMPTS: i32 = 3;
 
 fn failure(code: &str, message: impl std::fmt::Display) -> FirmwareFailure {
     FirmwareFailure { code: code.to_owned(), message: message.to_string() }

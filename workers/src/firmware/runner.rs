@@ -19,8 +19,6 @@ use signalbox_projections::fleet::firmware::{FirmwareRow, deleted_firmware, firm
 use super::attempt::Attempt;
 use crate::{Context, Worker, WorkerError, failures::Failures, worker::REMOVAL};
 
-/// How often an update is begun at most, whatever ends the attempts.
-pub(super) const MAX_ATTEMPTS: i32 = 3;
 /// Deleted updates of one step.
 const BATCH: i64 = 100;
 
@@ -31,7 +29,7 @@ pub struct FirmwareRunner {
 }
 
 impl Worker for FirmwareRunner {
-    const NAME: &'static str = "firmware";
+    const NAME: &'static str = NAME;
 
     fn period(&self) -> Duration {
         Duration::from_secs(2)

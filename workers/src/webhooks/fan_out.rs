@@ -55,7 +55,7 @@ struct Following {
 }
 
 impl Worker for WebhookFanOut {
-    const NAME: &'static str = "webhook-fan-out";
+    const NAME: &'static str = notices::NAME;
 
     fn period(&self) -> Duration {
         Duration::from_millis(500)

@@ -12,9 +12,10 @@ use signalbox_event_store::RecordedEvent;
 use signalbox_metrics::metrics;
 use uuid::Uuid;
 
-use super::fan_out::WebhookFanOut;
 use crate::{Context, Worker, WorkerError, skipped::skip_or_fail};
 
+/// The name of the worker that writes notices, and queues deliveries.
+pub(super) const NAME: &str = "webhook-fan-out";
 const ATTEMPTS_ENDED: &str = "attempts_ended";
 /// Kinds of events that are written to the users' log.
 pub(super) const NOTICED: [&str; 7] = [
@@ -36,12 +37,12 @@ pub(super) async fn write(context: &Context, events: &[RecordedEvent]) -> Result
     for recorded in events.iter().filter(|event| NOTICED.contains(&event.event_type.as_str())) {
         match about(context, recorded).await {
             Ok(about) => entries.extend(about.into_iter().map(|(id, entry)| (recorded.position, id, entry))),
-            Err(error) => skip_or_fail(&context.pool, WebhookFanOut::NAME, recorded, error).await?,
+            Err(error) => skip_or_fail(&context.pool, NAME, recorded, error).await?,
         }
     }
     let written = stream::iter(entries).map(|(cause, id, entry)| async move {
         let command = LogEntryCommand::Write(entry);
-        context.send_because::<LogEntry>(WebhookFanOut::NAME, cause, id, "write", &command).await.map(|_| ())
+        context.send_because::<LogEntry>(NAME, cause, id, "write", &command).await.map(|_| ())
     });
     written.buffer_unordered(CONCURRENT).try_collect().await
 }

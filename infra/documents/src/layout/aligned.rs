@@ -5,8 +5,7 @@ use std::ops::Range;
 use signalbox_pdf::{Area, Word};
 
 use super::{
-    alignment::{self, Column, Row},
-    columns::median,
+    alignment::{self, Column, Row, median},
     hyphens::Words,
     line::Line,
 };

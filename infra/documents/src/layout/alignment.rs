@@ -5,9 +5,8 @@ use std::ops::Range;
 use signalbox_pdf::Word;
 
 use super::{
-    columns::median,
     line::{Line, MARKER_GAP},
-    list,
+    marker,
 };
 
 /// Words of one cell are closer to each other than this, in sizes of the font.
@@ -147,9 +146,9 @@ fn fragments(words: &[&Word], size: f32) -> Vec<Fragment> {
 /// Whether `fragment` is the marker of an item whose text starts at `left`. A dash within a row is an empty cell.
 fn marks(words: &[&Word], fragment: &Fragment, left: f32, size: f32) -> bool {
     let word = &words[fragment.words.start].text;
-    let is_marker = match list::marker(word) {
-        Some(list::Marker::Bullet) => !list::is_dash(word) || fragment.words.start == 0,
-        Some(list::Marker::Number(_)) => fragment.words.start == 0,
+    let is_marker = match marker::marker(word) {
+        Some(marker::Marker::Bullet) => !marker::is_dash(word) || fragment.words.start == 0,
+        Some(marker::Marker::Number(_)) => fragment.words.start == 0,
         None => false,
     };
     is_marker && fragment.words.len() == 1 && left - fragment.right < MARKER_GAP * size
@@ -274,4 +273,13 @@ fn is_between(rows: &[&Row<'_>], edge: f32, size: f32) -> bool {
     let least = gaps.iter().copied().fold(f32::MAX, f32::min);
     let usual = if gaps.len() < 4 { least } else { median(gaps.into_iter()) };
     usual >= APART * size
+}
+
+pub(crate) fn median(values: impl Iterator<Item = f32>) -> f32 {
+    let mut values: Vec<f32> = values.collect();
+    if values.is_empty() {
+        return 0.0;
+    }
+    let middle = values.len() / 2;
+    *values.select_nth_unstable_by(middle, f32::total_cmp).1
 }

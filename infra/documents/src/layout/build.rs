@@ -8,7 +8,7 @@ use super::{
     flow::{Group, Kind, Usual},
     hyphens::Words,
     line::Line,
-    list::{self, Marker},
+    marker::{self, Marker},
 };
 use crate::block::{Block, BlockPlace, Content, Item};
 
@@ -167,7 +167,7 @@ impl<'a> Builder<'a> {
         let words = &mut lines[0].words;
         words.remove(0);
         // An inner list at the start of its item has its marker beside the outer one.
-        while words.len() > 1 && list::marker(&words[0].text) == Some(Marker::Bullet) {
+        while words.len() > 1 && marker::marker(&words[0].text) == Some(Marker::Bullet) {
             left = words.remove(0).area.left;
         }
         let mut text = String::new();

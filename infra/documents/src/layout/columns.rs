@@ -2,7 +2,7 @@
 
 use signalbox_pdf::Area;
 
-use super::{aligned, line::Line};
+use super::{aligned, alignment::median, line::Line};
 
 /// A gutter is at least this wide, in points and in sizes of the font.
 const GUTTER: f32 = 8.0;
@@ -228,15 +228,6 @@ fn rows_of<'a>(lines: impl Iterator<Item = &'a Line>) -> Vec<(Area, usize)> {
         (area, row.iter().map(|line| line.letters()).sum())
     };
     sorted.chunk_by(|one, other| one.is_level_with(other)).map(of_row).collect()
-}
-
-pub(crate) fn median(values: impl Iterator<Item = f32>) -> f32 {
-    let mut values: Vec<f32> = values.collect();
-    if values.is_empty() {
-        return 0.0;
-    }
-    let middle = values.len() / 2;
-    *values.select_nth_unstable_by(middle, f32::total_cmp).1
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use super::{
     columns::median,
     line::Line,
-    list::{self, Marker},
+    list,
+    marker::{self, Marker},
 };
 
 /// Lines of one style that are further apart than this many usual distances belong to different groups.
@@ -102,7 +103,7 @@ impl Usual {
     /// The marker of `line`, unless its look is that of a heading with a number.
     fn item_marker(&self, line: &Line) -> Option<Marker> {
         let marker = list::marker_of(line)?;
-        let is_dash = line.words.first().is_some_and(|word| list::is_dash(&word.text));
+        let is_dash = line.words.first().is_some_and(|word| marker::is_dash(&word.text));
         let is_item = match marker {
             Marker::Bullet => !is_dash || !self.is_large(line),
             Marker::Number(_) => !self.is_larger(line),

@@ -2,6 +2,8 @@
 
 use signalbox_pdf::{Area, Word, scripts};
 
+use super::marker::marker;
+
 /// A gap from which on words belong to different pieces, in sizes of the font. Justified text may be split, too; what is
 /// in one column is put together again.
 const WIDE_GAP: f32 = 1.0;
@@ -180,7 +182,18 @@ pub(crate) fn rows(lines: Vec<Line>) -> Vec<Vec<Line>> {
 fn belong_together(before: &Line, line: &Line, gap: f32) -> bool {
     let size = before.size.max(line.size).max(1.0);
     let distance = line.area.left - before.area.right;
-    distance < gap * size || (distance < MARKER_GAP * size && super::list::is_marker(before, line))
+    distance < gap * size || (distance < MARKER_GAP * size && is_marker(before, line))
+}
+
+/// Whether `before` stands alone as a marker of what `line` says: of an item, or the number of a heading.
+fn is_marker(before: &Line, line: &Line) -> bool {
+    let [word] = before.words.as_slice() else { return false };
+    if marker(&word.text).is_some() {
+        return true;
+    }
+    let is_number = word.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+        && word.text.starts_with(|first: char| first.is_ascii_digit());
+    is_number && before.bold && line.bold
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod hyphens;
 mod line;
 mod list;
 mod margins;
+mod marker;
 mod ruled;
 
 use signalbox_pdf::{Area, Rule, Word};

@@ -3,6 +3,7 @@
 mod child;
 mod fair;
 mod frames;
+mod job;
 mod pool;
 mod restrict;
 mod worker;
@@ -11,8 +12,10 @@ use serde::{Deserialize, Serialize};
 
 pub use child::run as run_child;
 pub use fair::{FairPlaces, Full, Place, Share, Sizes};
-pub(crate) use pool::{Job, Pool, PoolOptions};
-pub use pool::{PoolError, Progress};
+pub use job::Progress;
+pub(crate) use job::{Job, PoolOptions};
+pub(crate) use pool::Pool;
+pub use pool::PoolError;
 
 use crate::{
     engines::Places,

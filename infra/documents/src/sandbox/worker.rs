@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{
     FromChild, Full, Hello, Place, Share, ToChild, frames,
-    pool::{Job, PoolOptions, Recognition},
+    job::{Job, PoolOptions, Recognition},
 };
 use crate::{
     extraction::Parsed,

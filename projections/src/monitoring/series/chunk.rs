@@ -9,7 +9,7 @@ use signalbox_datapoint_log::{
 };
 use sqlx::{FromRow, PgConnection};
 
-use super::{SeriesError, incomplete::note_damaged};
+use super::{Datapoint, SeriesError, incomplete::note_damaged};
 
 /// Points of a row at most.
 pub(super) const MAX_ROW: usize = 65_536;
@@ -203,4 +203,58 @@ pub(super) async fn insert(
         .execute(connection)
         .await?;
     Ok(())
+}
+
+/// The newest point of `channel` in the chunks of days since `oldest` that is not among `deleted`.
+pub(super) async fn newest_in_chunks(
+    connection: &mut PgConnection,
+    schema: &str,
+    channel: i32,
+    (oldest, deleted): (NaiveDate, &HashSet<(i64, u32)>),
+) -> Result<Option<Datapoint>, SeriesError> {
+    let mut before = i32::MAX;
+    loop {
+        let sql = format!(
+            "SELECT hour, day, points FROM {schema}.chunks WHERE channel = $1 AND day >= $3
+                AND hour = (SELECT max(hour) FROM {schema}.chunks WHERE channel = $1 AND hour < $2 AND day >= $3)"
+        );
+        let rows: Vec<(i32, NaiveDate, Vec<u8>)> =
+            sqlx::query_as(&sql).bind(channel).bind(before).bind(oldest).fetch_all(&mut *connection).await?;
+        let Some((hour, ..)) = rows.first() else { return Ok(None) };
+        before = *hour;
+        let mut newest: Option<Datapoint> = None;
+        for (hour, day, bytes) in rows {
+            let points = readable(decode_chunk(&bytes), channel, hour).unwrap_or_default().into_iter();
+            let kept = points.filter(|point| !deleted.contains(&(point.position, point.index)));
+            for point in kept.map(|point| Datapoint { channel, day, point }) {
+                if newest.is_none_or(|known| known.point.order() < point.point.order()) {
+                    newest = Some(point);
+                }
+            }
+        }
+        if newest.is_some() {
+            return Ok(newest);
+        }
+    }
+}
+
+/// The points that [`channels_of`] passes to a statement.
+pub(super) const DELETED: &str = "unnest($1::int[], $2::bigint[], $3::int[]) AS d (channel, position, index)";
+
+/// The channels that `statement` returns for the points `deleted`, which it calls [`DELETED`].
+pub(super) async fn channels_of(
+    connection: &mut PgConnection,
+    statement: &str,
+    deleted: &[(i32, i64, u32)],
+) -> Result<Vec<i32>, SeriesError> {
+    if deleted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let channels = sqlx::query_scalar(statement)
+        .bind(deleted.iter().map(|place| place.0).collect::<Vec<_>>())
+        .bind(deleted.iter().map(|place| place.1).collect::<Vec<_>>())
+        .bind(deleted.iter().map(|place| place.2 as i32).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await?;
+    Ok(channels)
 }

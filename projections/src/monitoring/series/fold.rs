@@ -8,95 +8,16 @@ use sqlx::PgConnection;
 
 use super::{
     Datapoint, SeriesError,
-    chunk::{self, ChunkKey, MAX_ROW, Names, NewRow, RowHead},
-    current::{self, Ranked, current_of},
-    hour_of,
-    incomplete::Skipped,
-    latest::newest_in_chunks,
+    batch::{Batch, Changes},
+    chunk::{self, ChunkKey, DELETED, MAX_ROW, Names, NewRow, RowHead, channels_of, newest_in_chunks},
+    current,
+    ranked::current_of,
     rollups::Additions,
 };
 
 /// A row is merged with the following ones unless it is this many times as large: an hour keeps few rows, and no
 /// point is rewritten more often than the logarithm of their number.
 const LARGER: usize = 4;
-
-/// Contents of log rows, by chunk.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
-    pub(super) chunks: BTreeMap<ChunkKey, Changes>,
-    /// When rows of points arrived, by position, in microseconds since 1970.
-    pub(super) arrivals: HashMap<i64, i64>,
-    /// Rows that cannot be decoded.
-    pub(super) skipped: Vec<Skipped>,
-}
-
-/// Points added to a chunk, and deletions from it.
-#[derive(Debug, Default)]
-pub(super) struct Changes {
-    pub(super) points: Vec<ChunkPoint>,
-    pub(super) deleted: HashSet<(i64, u32)>,
-}
-
-impl Batch {
-    /// Groups the contents of `rows`; those that cannot be decoded are left out.
-    pub(super) fn of(rows: &[LogRow]) -> Self {
-        let mut batch = Self::default();
-        for row in rows {
-            match row.entry() {
-                Err(error) => batch.skipped.push(Skipped::new(row.day, error)),
-                Ok(Entry::Points(points)) => {
-                    batch.arrivals.insert(row.position, micros(row.recorded_at));
-                    for (point, index) in points.into_iter().zip(0..) {
-                        let key =
-                            ChunkKey { channel: point.channel, hour: hour_of(point.time), day: row.day };
-                        let place = (row.position, index);
-                        let (position, index) = place;
-                        let point = ChunkPoint { time: point.time, value: point.value, position, index };
-                        batch.chunks.entry(key).or_default().points.push(point);
-                    }
-                }
-                Ok(Entry::Deleted(tombstone)) => {
-                    let changes = batch.chunks.entry(key_of(&tombstone)).or_default();
-                    changes.deleted.insert((tombstone.position, tombstone.index));
-                }
-            }
-        }
-        for changes in batch.chunks.values_mut() {
-            let Changes { points, deleted } = changes;
-            points.retain(|point| !deleted.contains(&(point.position, point.index)));
-            points.sort_unstable_by_key(ChunkPoint::order);
-        }
-        batch
-    }
-
-    /// The added points, in no order.
-    pub(super) fn points(&self) -> impl Iterator<Item = Datapoint> {
-        self.chunks.iter().flat_map(|(key, changes)| {
-            changes.points.iter().map(|point| Datapoint { channel: key.channel, day: key.day, point: *point })
-        })
-    }
-
-    /// The points with when they arrived.
-    pub(super) fn ranked(&self) -> impl Iterator<Item = Ranked> {
-        let arrived = |point: &Datapoint| self.arrivals.get(&point.point.position).copied();
-        self.points().map(move |point| Ranked::new(point, arrived(&point)))
-    }
-
-    /// Days of the log with added points.
-    pub(super) fn days(&self) -> HashSet<NaiveDate> {
-        self.chunks.keys().map(|key| key.day).collect()
-    }
-
-    fn names(&self) -> Names {
-        let mut names = Names::default();
-        self.chunks.keys().for_each(|key| names.push(*key, 0));
-        names
-    }
-}
-
-fn key_of(tombstone: &Tombstone) -> ChunkKey {
-    ChunkKey { channel: tombstone.channel, hour: hour_of(tombstone.time), day: tombstone.day }
-}
 
 /// Writes `batch` into the tables in `schema`.
 pub(super) async fn apply(
@@ -229,27 +150,6 @@ async fn forget_deleted(
     );
     let channels = channels_of(connection, &statement, deleted).await?;
     renew_latest(connection, schema, &channels, NaiveDate::default()).await
-}
-
-/// The points that [`channels_of`] passes to a statement.
-pub(super) const DELETED: &str = "unnest($1::int[], $2::bigint[], $3::int[]) AS d (channel, position, index)";
-
-/// The channels that `statement` returns for the points `deleted`, which it calls [`DELETED`].
-pub(super) async fn channels_of(
-    connection: &mut PgConnection,
-    statement: &str,
-    deleted: &[(i32, i64, u32)],
-) -> Result<Vec<i32>, SeriesError> {
-    if deleted.is_empty() {
-        return Ok(Vec::new());
-    }
-    let channels = sqlx::query_scalar(statement)
-        .bind(deleted.iter().map(|place| place.0).collect::<Vec<_>>())
-        .bind(deleted.iter().map(|place| place.1).collect::<Vec<_>>())
-        .bind(deleted.iter().map(|place| place.2 as i32).collect::<Vec<_>>())
-        .fetch_all(connection)
-        .await?;
-    Ok(channels)
 }
 
 /// Looks up the newest points of `channels`, which have none now, in rows of the log since `oldest`.

@@ -16,8 +16,10 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    SeriesError, current,
-    fold::{Batch, apply, ensure_days},
+    SeriesError,
+    batch::Batch,
+    current,
+    fold::{apply, ensure_days},
     incomplete::{record_skipped, report_skipped},
     rollups,
     snapshot::{Progress, begin_fold},

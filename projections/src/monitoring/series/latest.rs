@@ -6,11 +6,9 @@ use signalbox_datapoint_log::{ChunkPoint, codec::decode_chunk, micros, moment};
 use sqlx::{FromRow, PgConnection, PgPool};
 
 use super::{
-    Datapoint, HOUR, SeriesError,
-    chunk::readable,
-    current::{self, Ranked, current_of},
-    hour_of,
+    Datapoint, HOUR, SeriesError, current, hour_of,
     hours::{Range, newest_of_hour},
+    ranked::{Ranked, current_of},
     snapshot::Snapshot,
 };
 
@@ -115,39 +113,6 @@ async fn hours_before(
 #[boxed]
 pub async fn last_time(pool: &PgPool) -> Result<Option<DateTime<Utc>>, SeriesError> {
     Ok(latest(pool).await?.iter().map(|point| point.point.time).max().map(moment))
-}
-
-/// The newest point of `channel` in the chunks of days since `oldest` that is not among `deleted`.
-pub(super) async fn newest_in_chunks(
-    connection: &mut PgConnection,
-    schema: &str,
-    channel: i32,
-    (oldest, deleted): (NaiveDate, &HashSet<(i64, u32)>),
-) -> Result<Option<Datapoint>, SeriesError> {
-    let mut before = i32::MAX;
-    loop {
-        let sql = format!(
-            "SELECT hour, day, points FROM {schema}.chunks WHERE channel = $1 AND day >= $3
-                AND hour = (SELECT max(hour) FROM {schema}.chunks WHERE channel = $1 AND hour < $2 AND day >= $3)"
-        );
-        let rows: Vec<(i32, NaiveDate, Vec<u8>)> =
-            sqlx::query_as(&sql).bind(channel).bind(before).bind(oldest).fetch_all(&mut *connection).await?;
-        let Some((hour, ..)) = rows.first() else { return Ok(None) };
-        before = *hour;
-        let mut newest: Option<Datapoint> = None;
-        for (hour, day, bytes) in rows {
-            let points = readable(decode_chunk(&bytes), channel, hour).unwrap_or_default().into_iter();
-            let kept = points.filter(|point| !deleted.contains(&(point.position, point.index)));
-            for point in kept.map(|point| Datapoint { channel, day, point }) {
-                if newest.is_none_or(|known| known.point.order() < point.point.order()) {
-                    newest = Some(point);
-                }
-            }
-        }
-        if newest.is_some() {
-            return Ok(newest);
-        }
-    }
 }
 
 /// The newest folded points of `channels`.

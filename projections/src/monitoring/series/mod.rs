@@ -5,6 +5,7 @@
 //! A row of a chunk is merged with its neighbours as they grow, so an hour has a few rows, and each point is rewritten a
 //! few times. Large rows carry samples of 8 and 64 parts, so that a long window costs what it returns.
 
+mod batch;
 mod buckets;
 mod chunk;
 mod current;
@@ -15,6 +16,7 @@ mod hours;
 mod incomplete;
 mod latest;
 mod list;
+mod ranked;
 mod rebuild;
 mod recorded;
 mod retention;

@@ -15,8 +15,8 @@ use sqlx::{Executor, FromRow, PgConnection, PgPool, Row};
 
 use super::{
     SeriesError,
+    batch::Batch,
     chunk::{self, ChunkKey, Names, bytes_of, readable},
-    fold::Batch,
     snapshot::{Progress, begin_fold},
     summary::{Sum, Summary, summarised},
 };

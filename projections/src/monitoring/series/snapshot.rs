@@ -7,7 +7,7 @@ use signalbox_database::Class;
 use signalbox_datapoint_log::{ChunkPoint, head, read_points_after};
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, Transaction};
 
-use super::{Datapoint, SeriesError, first_day_since, fold::Batch, incomplete::note_skipped};
+use super::{Datapoint, SeriesError, batch::Batch, first_day_since, incomplete::note_skipped};
 
 /// Limit of the points that a query folds by itself; beyond it, it waits for the projection.
 const MAX_TAIL: i64 = 2_000_000;

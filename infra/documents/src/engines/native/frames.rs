@@ -79,7 +79,7 @@ impl<'a> Frames<'a> {
         }
         self.next += 1;
         let (width, height) = self.decoder.dimensions().map_err(|_| damaged())?;
-        super::images::check_size(width, height, self.max_pixels)?;
+        check_size(width, height, self.max_pixels)?;
         let turned = self.decoder.find_tag_unsigned(Tag::Orientation).map_err(|_| damaged())?;
         let orientation = turned.and_then(Orientation::from_exif).unwrap_or(Orientation::NoTransforms);
         if let Some(coding) = self.fax_coding()? {
@@ -342,6 +342,16 @@ fn ink(pixel: &[u8]) -> u8 {
 fn on_white(light: u8, alpha: u8) -> u8 {
     let alpha = u16::from(alpha);
     ((u16::from(light) * alpha + 255 * (255 - alpha)) / 255) as u8
+}
+
+pub(super) fn check_size(width: u32, height: u32, most: u32) -> Result<(), Failure> {
+    if u64::from(width) * u64::from(height) <= u64::from(most) {
+        return Ok(());
+    }
+    let millions = most / 1_000_000;
+    Err(Failure::too_much(format!(
+        "the picture has {width} × {height} pixels, but at most {millions} million are read"
+    )))
 }
 
 #[cfg(test)]

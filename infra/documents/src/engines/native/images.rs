@@ -7,7 +7,7 @@ use signalbox_pdf::GrayImage;
 
 use super::{
     super::{Body, Input, Reading},
-    frames::{Frame, Frames},
+    frames::{Frame, Frames, check_size},
 };
 use crate::{
     detect,
@@ -77,16 +77,6 @@ fn picture(input: &Input) -> Result<GrayImage, Failure> {
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let image = DynamicImage::from_decoder(decoder).map_err(damaged)?;
     Ok(gray(image, orientation))
-}
-
-pub(super) fn check_size(width: u32, height: u32, most: u32) -> Result<(), Failure> {
-    if u64::from(width) * u64::from(height) <= u64::from(most) {
-        return Ok(());
-    }
-    let millions = most / 1_000_000;
-    Err(Failure::too_much(format!(
-        "the picture has {width} × {height} pixels, but at most {millions} million are read"
-    )))
 }
 
 fn gray(image: DynamicImage, orientation: Orientation) -> GrayImage {

@@ -1,0 +1,162 @@
+//! Dashboards and their widgets as clients see them, and who may see and change them.
+
+use std::slice;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use signalbox_projections::{
+    monitoring::{
+        dashboards::{self, DashboardRow, WidgetRow},
+        past_dashboard, queries,
+        series::newest_until,
+    },
+    register::At,
+};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::datapoints::{self, DatapointOut};
+use crate::{auth::CurrentUser, extract::key, past::there, problem::Problem, state::State as Gateway};
+
+pub(super) const WHAT: &str = "Dashboard";
+
+/// A dashboard with its widgets.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DashboardOut {
+    public_id: String,
+    name: String,
+    /// Whether everybody sees it.
+    is_global: bool,
+    created_on: DateTime<Utc>,
+    /// Who made it, and alone may change it.
+    user_public_id: String,
+    /// In the order in which they were added.
+    widgets: Vec<WidgetOut>,
+    /// Only with `at`: the newest datapoint of each event shown that was measured by then, as far as is known now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<Vec<DatapointOut>>,
+}
+
+/// A widget.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WidgetOut {
+    public_id: String,
+    /// `line_chart`, `gauge`, `stat_card` or `actuator_toggle`.
+    #[schema(value_type = crate::openapi::WidgetType)]
+    widget_type: String,
+    title: String,
+    /// The event shown; null when there is none, also after the event was deleted.
+    event_public_id: Option<String>,
+    x: i32,
+    y: i32,
+    w: i32,
+    h: i32,
+    /// What the client wants to remember of it.
+    config_json: Option<String>,
+}
+
+async fn find(state: &Gateway, id: &str) -> Result<DashboardRow, Problem> {
+    let id = key(WHAT, id)?;
+    let row = state.read(|pool| dashboards::dashboard(pool, id)).await?;
+    row.ok_or_else(|| Problem::not_found(WHAT))
+}
+
+/// The dashboard `id`, if it is `who`'s or everybody's to see.
+pub(super) async fn find_seen(
+    state: &Gateway,
+    user: &CurrentUser,
+    id: &str,
+) -> Result<DashboardRow, Problem> {
+    let row = find(state, id).await?;
+    if row.is_global || row.owner_id == user.id.0 { Ok(row) } else { Err(Problem::forbidden()) }
+}
+
+/// The dashboard `id`, if it is `who`'s to change. The owner of a dashboard never changes.
+pub(super) async fn find_own(state: &Gateway, user: &CurrentUser, id: &str) -> Result<DashboardRow, Problem> {
+    let row = find(state, id).await?;
+    if row.owner_id == user.id.0 { Ok(row) } else { Err(Problem::forbidden()) }
+}
+
+/// A dashboard as clients see it, and its version.
+pub(super) async fn show(state: &Gateway, row: DashboardRow) -> Result<(i64, DashboardOut), Problem> {
+    let widgets = state.read(|pool| dashboards::widgets(pool, slice::from_ref(&row.id))).await?;
+    Ok((row.version, DashboardOut::new(row, widgets)))
+}
+
+/// The dashboard `id` as it was `at`, or as it is.
+pub(super) async fn show_at(
+    state: &Gateway,
+    id: Uuid,
+    at: Option<At>,
+) -> Result<(i64, DashboardOut), Problem> {
+    let Some(at) = at else { return show(state, find(state, &id.to_string()).await?).await };
+    let (row, widgets) = there(WHAT, past_dashboard(&state.pool, id, at).await?)?;
+    Ok((row.version, DashboardOut::new(row, widgets)))
+}
+
+impl DashboardOut {
+    pub(super) fn new(row: DashboardRow, widgets: Vec<WidgetRow>) -> Self {
+        Self {
+            public_id: row.id.to_string(),
+            name: row.name,
+            is_global: row.is_global,
+            created_on: row.created_at,
+            user_public_id: row.owner_id.to_string(),
+            widgets: widgets.into_iter().map(Into::into).collect(),
+            values: None,
+        }
+    }
+
+    pub(super) fn with(self, values: Vec<DatapointOut>) -> Self {
+        Self { values: Some(values), ..self }
+    }
+}
+
+impl From<WidgetRow> for WidgetOut {
+    fn from(row: WidgetRow) -> Self {
+        let WidgetRow { id, widget_type, title, channel_id, x, y, w, h, config, .. } = row;
+        Self {
+            public_id: id.to_string(),
+            widget_type,
+            title,
+            event_public_id: channel_id.map(|channel| channel.to_string()),
+            x,
+            y,
+            w,
+            h,
+            config_json: config,
+        }
+    }
+}
+
+/// Those who do not own it see what everybody saw then and, unless it is deleted, sees now.
+pub(super) async fn find_past(
+    state: &Gateway,
+    user: &CurrentUser,
+    id: &str,
+    at: At,
+) -> Result<(i64, DashboardOut), Problem> {
+    let id = key(WHAT, id)?;
+    let (row, widgets) = there(WHAT, past_dashboard(&state.pool, id, at).await?)?;
+    if row.owner_id != user.id.0 {
+        let now = dashboards::dashboard(&state.pool, id).await?;
+        let is_private = !row.is_global || !now.is_some_and(|now| now.is_global);
+        if is_private {
+            return Err(Problem::forbidden());
+        }
+    }
+    let (version, values) = (row.version, values(state, &widgets, at).await?);
+    Ok((version, DashboardOut::new(row, widgets).with(values)))
+}
+
+/// The newest datapoint of each event that `widgets` show.
+async fn values(state: &Gateway, widgets: &[WidgetRow], at: At) -> Result<Vec<DatapointOut>, Problem> {
+    let channels: Vec<_> = widgets.iter().filter_map(|widget| widget.channel_id).collect();
+    if channels.is_empty() {
+        return Ok(Vec::new());
+    }
+    let numbers = queries::channel_numbers(&state.pool, &channels).await?;
+    let points = newest_until(&state.pool, &numbers, at.time).await?;
+    let catalog = state.catalogs.fresh(state).await?;
+    Ok(points.iter().map(|point| datapoints::show(state, &catalog, point)).collect())
+}

@@ -1,0 +1,52 @@
+//! Documents to be read, and the settings of those that read them.
+
+use std::{path::PathBuf, time::Duration};
+
+use super::{FairPlaces, Share};
+use crate::{engines::Places, options::Options, reader::Limits, services::GoogleVision};
+
+/// The settings of a pool.
+#[derive(Debug, Clone)]
+pub(crate) struct PoolOptions {
+    /// The program that parses.
+    pub(crate) program: PathBuf,
+    /// The arguments that make the program a parser.
+    pub(crate) arguments: Vec<String>,
+    /// Where its libraries are.
+    pub(crate) places: Places,
+    /// Limits of one document.
+    pub(crate) limits: Limits,
+    /// Children, and so documents, at the same time.
+    pub(crate) children: usize,
+    /// How long a document may wait for a child.
+    pub(crate) queue_timeout: Duration,
+}
+
+/// Called with the number of pages done and of all pages.
+pub type Progress<'a> = &'a mut (dyn FnMut(usize, usize) + Send);
+
+/// A document to be read.
+pub(crate) struct Job<'a, R> {
+    /// Its bytes.
+    pub(crate) bytes: R,
+    /// How many.
+    pub(crate) length: u64,
+    /// Name of the file.
+    pub(crate) name: &'a str,
+    /// The type of the bytes, if it cannot be detected.
+    pub(crate) mime_type: Option<&'static str>,
+    pub(crate) options: &'a Options,
+    /// The service that recognises, if the options name one.
+    pub(crate) recognise: Option<&'a GoogleVision>,
+    /// The principal that holds the place.
+    pub(crate) share: &'a Share,
+    pub(crate) progress: Progress<'a>,
+}
+
+/// The places of documents whose pages are recognised: seconds a page.
+pub(super) struct Recognition {
+    pub(super) places: FairPlaces,
+    /// For those that wait for one. Each keeps its process and its bytes meanwhile; when these are taken too, a document
+    /// waits at its place for reading.
+    pub(super) waiting: FairPlaces,
+}
