@@ -1,7 +1,6 @@
 use std::slice;
 
 use axum::{Json, extract::State, http::StatusCode, response::Response};
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     fleet::{Direction, MappingChanges, MappingSpec, PluginInstance, PluginInstanceCommand},

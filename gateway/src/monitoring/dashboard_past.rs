@@ -5,23 +5,22 @@ use serde_json::{Map, Value};
 use signalbox_domain::monitoring::{Dashboard, DashboardCommand};
 use signalbox_projections::{
     monitoring::{
-        dashboards::{self, DashboardRow, WidgetRow},
+        dashboards::{DashboardRow, WidgetRow},
         past_dashboard, queries,
-        series::newest_until,
     },
-    register::{self, At},
+    register,
 };
 
 use super::dashboard_views::{DashboardOut, WHAT, find_own, find_seen, show_at};
 use crate::{
     answer::{self, Page},
-    auth::{CurrentUser, Reader, Writer},
+    auth::{Reader, Writer},
     context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text},
     history::{RestoreIn, VersionOut, content, place, restoring},
     past::there,
     problem::{Problem, ProblemOut},
-    state::{AppState, State as Gateway},
+    state::AppState,
 };
 
 /// The versions of a dashboard, newest first, each with what is different from the one before. Of versions that only its

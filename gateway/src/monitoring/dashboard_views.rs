@@ -23,7 +23,7 @@ pub(super) const WHAT: &str = "Dashboard";
 /// A dashboard with its widgets.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DashboardOut {
-    public_id: String,
+    pub(super) public_id: String,
     name: String,
     /// Whether everybody sees it.
     is_global: bool,

@@ -1,29 +1,19 @@
-use std::slice;
-
 use axum::{Json, extract::State, response::Response};
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::monitoring::{Dashboard, DashboardCommand, NewDashboard};
-use signalbox_projections::{
-    monitoring::{
-        dashboards::{self, DashboardFilter, DashboardRow, WidgetRow},
-        past_dashboard,
-    },
-    register::At,
-};
+use signalbox_projections::monitoring::dashboards::{self, DashboardFilter, DashboardRow};
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
-use super::dashboard_views::{DashboardOut, WHAT, find_own, find_past, find_seen, show, show_at};
+use super::dashboard_views::{DashboardOut, find_own, find_past, find_seen, show, show_at};
 use crate::{
     answer::{self, Page, StatusOut},
-    auth::{CurrentUser, Reader, Writer},
+    auth::{Reader, Writer},
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, not_null},
-    past::{AsOf, AtParams, there},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, not_null},
+    past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    state::{AppState, State as Gateway},
+    state::AppState,
 };
 
 /// A created dashboard.

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ConfigError, Secret, load::invalid};
+use crate::{ConfigError, Secret, error::invalid};
 
 /// Allowed schemes of a bucket's address.
 const BUCKETS: [&str; 3] = ["s3://", "gs://", "az://"];

@@ -6,17 +6,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde_json::Value;
 use signalbox_clock::Clock;
 use signalbox_database::{OwnConnection, is_refusal};
-use signalbox_domain::kernel::{Claim, ClaimOp};
+use signalbox_domain::kernel::ClaimOp;
 use signalbox_metrics::metrics;
 use sqlx::{PgConnection, PgPool, Row, postgres::PgRow};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::yield_now,
 };
-use uuid::Uuid;
 
 use crate::{
     batch::{Batch, MAX_COMMANDS},

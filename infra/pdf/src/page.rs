@@ -1,8 +1,6 @@
 use std::ffi::{c_int, c_void};
 
-use crate::{
-    Annotations, Area, Document, Objects, PdfError, Word, annotations, frame::Frame, objects, words,
-};
+use crate::{Annotations, Document, Objects, PdfError, Word, annotations, frame::Frame, objects, words};
 
 /// `FPDFBitmap_Gray` of `fpdfview.h`: one byte per pixel.
 const GRAY: c_int = 1;

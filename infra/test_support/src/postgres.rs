@@ -5,7 +5,6 @@ use std::{
 };
 
 use signalbox_embedded::{Postgres, PostgresOptions};
-use sqlx::{Connection, Executor, PgConnection};
 use tokio::{runtime, sync::OnceCell, time::sleep};
 
 use crate::{

@@ -343,7 +343,7 @@ impl World {
     }
 
     /// How many events there are, those apart that a login leaves for people to read, failed ones too.
-    pub async fn count_events(&self) -> i64 {
+    pub async fn count_all_events(&self) -> i64 {
         let count = "SELECT count(*) FROM events
              WHERE NOT (event_type = 'log_entry_written' AND payload->>'source' = 'auth')";
         sqlx::query_scalar(count).fetch_one(&self.servers.pool).await.unwrap()

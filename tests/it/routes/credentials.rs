@@ -94,7 +94,7 @@ async fn no_route_takes_a_missing_or_forged_credential() {
     let world = World::start().await;
     let subjects = Subjects::new(&world).await;
     let forged = forged(&world).await;
-    let before = world.count_events().await;
+    let before = world.count_all_events().await;
     for route in routes().iter().filter(|route| route.access != Access::Everybody) {
         let path = route.path(&subjects);
         refuse(route, &world.anonymous(), &path, 401, "no credential").await;
@@ -110,7 +110,7 @@ async fn no_route_takes_a_missing_or_forged_credential() {
         let basic = route.request(&world.anonymous(), &path).header("authorization", "Basic YTpi");
         assert_eq!(world.admin.send(basic).await.status, 401, "{}", route.name());
     }
-    assert_eq!(world.count_events().await, before);
+    assert_eq!(world.count_all_events().await, before);
     world.finish_with_mail().await;
 }
 
@@ -196,7 +196,7 @@ async fn no_route_takes_a_credential_that_has_been_revoked() {
     }
     let refuses = async || agent.post("/api/agent/ack", json!({"message_ids": []})).await.status == 401;
     eventually(seconds(5), async || refuses().await && refuses().await).await;
-    let before = world.count_events().await;
+    let before = world.count_all_events().await;
     for route in routes().iter().filter(|route| route.access != Access::Everybody) {
         let path = route.path(&subjects);
         match route.access {
@@ -208,7 +208,7 @@ async fn no_route_takes_a_credential_that_has_been_revoked() {
             }
         }
     }
-    assert_eq!(world.count_events().await, before);
+    assert_eq!(world.count_all_events().await, before);
     drop(clients);
     world.finish_with_mail().await;
 }
@@ -230,7 +230,7 @@ async fn no_route_takes_a_credential_that_has_expired() {
     agent.post("/api/agent/ack", json!({"message_ids": []})).await.expect(200);
     world.admin.get("/api/auth/user").await.expect(200);
     clock.advance(TimeDelta::minutes(61));
-    let before = world.count_events().await;
+    let before = world.count_all_events().await;
     for route in routes().iter().filter(|route| route.access != Access::Everybody) {
         let expired: &[&Client] =
             if route.access == Access::Agent { &[&agent] } else { &[&world.admin, &short] };
@@ -238,7 +238,7 @@ async fn no_route_takes_a_credential_that_has_expired() {
             refuse(route, client, &route.path(&subjects), 401, "an expired token").await;
         }
     }
-    assert_eq!(world.count_events().await, before);
+    assert_eq!(world.count_all_events().await, before);
     world.anonymous().log_in(ADMIN, PASSWORD).await.get("/api/auth/user").await.expect(200);
     world.finish_with_mail().await;
 }
@@ -248,7 +248,7 @@ async fn no_route_does_for_a_role_what_it_may_not() {
     let world = World::start().await;
     let subjects = Subjects::new(&world).await;
     let clients = Clients::new(&world, &subjects).await;
-    let before = world.count_events().await;
+    let before = world.count_all_events().await;
     for route in routes() {
         let weaker: &[&Client] = match route.access {
             Access::Operator => &[&clients.viewer],
@@ -262,7 +262,7 @@ async fn no_route_does_for_a_role_what_it_may_not() {
             assert_eq!(client.send(broken).await.status, 403, "{}", route.name());
         }
     }
-    assert_eq!(world.count_events().await, before);
+    assert_eq!(world.count_all_events().await, before);
     world.finish_with_mail().await;
 }
 
@@ -273,7 +273,7 @@ async fn no_route_shows_what_belongs_to_another() {
     let operator = world.user("operator", "operator").await;
     let second_admin = world.user("second", "admin").await;
     let stranger = world.as_agent(&world.agent("stranger").await);
-    let before = world.count_events().await;
+    let before = world.count_all_events().await;
     let mut seen = 0;
     for route in routes() {
         let strangers: &[&Client] = match route.subject {
@@ -296,6 +296,6 @@ async fn no_route_shows_what_belongs_to_another() {
     }
     let of_job = json!({"job_id": subjects.job});
     operator.post("/api/transfers", of_job).await.error(404);
-    assert_eq!(world.count_events().await, before);
+    assert_eq!(world.count_all_events().await, before);
     world.finish_with_mail().await;
 }

@@ -13,7 +13,7 @@ async fn no_route_takes_an_id_that_names_nothing() {
     let world = World::start().await;
     let subjects = Subjects::new(&world).await;
     let clients = Clients::new(&world, &subjects).await;
-    let before = world.count_events().await;
+    let before = world.count_all_events().await;
     for route in routes().iter().filter(|route| route.template.contains('{')) {
         // Every part of a path that names something is tried: a new one needs a subject, and its name in `path_with`.
         assert!(route.subject != Subject::Nothing, "{} names what is not known here", route.name());
@@ -40,7 +40,7 @@ async fn no_route_takes_an_id_that_names_nothing() {
             assert!(answer.status == 404 || is_elsewhere, "{} with {id}: {}", route.name(), answer.text());
         }
     }
-    assert_eq!(world.count_events().await, before);
+    assert_eq!(world.count_all_events().await, before);
     world.finish_with_mail().await;
 }
 
@@ -48,7 +48,7 @@ async fn no_route_takes_an_id_that_names_nothing() {
 async fn no_path_takes_a_method_that_is_not_described() {
     let world = World::start().await;
     let subjects = Subjects::new(&world).await;
-    let before = world.count_events().await;
+    let before = world.count_all_events().await;
     for (template, methods) in description()["paths"].as_object().unwrap() {
         let path = template.replace("{id}", &subjects.job.to_string());
         let described = |method: &str| methods.get(method.to_lowercase()).is_some();
@@ -66,7 +66,7 @@ async fn no_path_takes_a_method_that_is_not_described() {
             );
         }
     }
-    assert_eq!(world.count_events().await, before);
+    assert_eq!(world.count_all_events().await, before);
     world.finish_with_mail().await;
 }
 
@@ -75,7 +75,7 @@ async fn no_query_parameter_breaks_a_route() {
     let world = World::start().await;
     let subjects = Subjects::new(&world).await;
     let clients = Clients::new(&world, &subjects).await;
-    let before = world.count_events().await;
+    let before = world.count_all_events().await;
     let mut tried = 0;
     for route in routes() {
         let parameters = route.operation["parameters"].as_array().cloned().unwrap_or_default();
@@ -148,7 +148,7 @@ async fn no_query_parameter_breaks_a_route() {
         }
     }
     assert!(tried >= 20, "{tried}");
-    assert_eq!(world.count_events().await, before);
+    assert_eq!(world.count_all_events().await, before);
     world.finish_with_mail().await;
 }
 

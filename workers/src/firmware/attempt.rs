@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use super::download::{BUNDLE, bundle_of, fetch};
-use crate::{Context, Worker, WorkerError};
+use crate::{Context, WorkerError};
 
 /// One attempt to apply an update or to roll it back, under a claim and the lock on this machine's versions.
 pub(super) struct Attempt<'c> {

@@ -3,7 +3,7 @@
 //! Finds its work in the read model. `Begin` takes ownership permanently: this worker's lease ensures that no other
 //! process begins, and the claim in the log that a process that has lost the lease finishes nothing. Changes on the
 //! disk are made under a lock beside the versions. If it crashes, the next one performs the remaining steps, from the
-//! state in the log; each step on the disk and the hook may run twice. After [`MAX_ATTEMPTS`] crashes the update
+//! state in the log; each step on the disk and the hook may run twice. After three crashes the update
 //! fails, and the previous firmware stays in force.
 
 use std::{sync::Arc, time::Duration};
@@ -16,7 +16,7 @@ use signalbox_firmware::Locked;
 use signalbox_messaging::Wakeup;
 use signalbox_projections::fleet::firmware::{FirmwareRow, deleted_firmware, firmware_at_work};
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, NAME};
 use crate::{Context, Worker, WorkerError, failures::Failures, worker::REMOVAL};
 
 /// Deleted updates of one step.

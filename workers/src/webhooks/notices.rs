@@ -12,7 +12,7 @@ use signalbox_event_store::RecordedEvent;
 use signalbox_metrics::metrics;
 use uuid::Uuid;
 
-use crate::{Context, Worker, WorkerError, skipped::skip_or_fail};
+use crate::{Context, WorkerError, skipped::skip_or_fail};
 
 /// The name of the worker that writes notices, and queues deliveries.
 pub(super) const NAME: &str = "webhook-fan-out";

@@ -1,7 +1,7 @@
 //! The lines of a column become groups: what is a paragraph, an item of a list, perhaps a heading.
 
 use super::{
-    columns::median,
+    alignment::median,
     line::Line,
     list,
     marker::{self, Marker},

@@ -4,7 +4,6 @@
 use std::{
     collections::VecDeque,
     io,
-    path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -15,18 +14,11 @@ use std::{
 use tokio::{io::AsyncRead, time::timeout};
 
 use super::{
-    FairPlaces, Share, Sizes,
+    FairPlaces, Sizes,
     job::{Job, PoolOptions, Recognition},
     worker::{Admission, Ended, Worker},
 };
-use crate::{
-    engines::Places,
-    extraction::Parsed,
-    failure::Failure,
-    options::Options,
-    reader::{Abilities, Limits},
-    services::GoogleVision,
-};
+use crate::{extraction::Parsed, failure::Failure, reader::Abilities};
 
 /// Why there is no pool.
 #[derive(Debug, thiserror::Error)]

@@ -1,9 +1,9 @@
 //! Folds rows of the log into chunks and the newest points; the same for live, tail and rebuild.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use chrono::NaiveDate;
-use signalbox_datapoint_log::{ChunkPoint, Entry, LogRow, Tombstone, add_day, micros};
+use signalbox_datapoint_log::{ChunkPoint, add_day};
 use sqlx::PgConnection;
 
 use super::{

@@ -1,8 +1,8 @@
 use signalbox_boxed::boxed;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use chrono::{DateTime, NaiveDate, Utc};
-use signalbox_datapoint_log::{ChunkPoint, codec::decode_chunk, micros, moment};
+use signalbox_datapoint_log::{ChunkPoint, micros, moment};
 use sqlx::{FromRow, PgConnection, PgPool};
 
 use super::{
