@@ -5026,7 +5026,7 @@ export interface components {
         SilenceOut: {
             /** @description Id of the rule. */
             rule_public_id: string;
-            /** @description Why. */
+            /** @description The comment of the user who silenced it. */
             silence_comment?: string | null;
             /**
              * Format: date-time
