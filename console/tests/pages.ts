@@ -36,6 +36,7 @@ export async function addresses({ page }: Visitor, base: string): Promise<[strin
     [await first('/sensors/channels', '/sensors/channels/'), ''],
     ['/sensors/charts', 'Sensors'],
     ['/sensors/experiments', 'Sensors'],
+    ['/sensors/ways-in', 'Sensors'],
     [await first('/sensors/experiments', '/sensors/experiments/'), 'First heating'],
     ['/dashboards', 'Dashboards'],
     [await first('/dashboards', '/dashboards/'), 'Boiler room'],
