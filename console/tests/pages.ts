@@ -44,7 +44,7 @@ export async function addresses({ page }: Visitor, base: string): Promise<[strin
     [await first('/alarms', '/alarms/'), 'Boiler'],
     ['/rules', 'Rules'],
     ['/rules/new', 'New rule'],
-    [await first('/rules', '/rules/0'), 'Too hot'],
+    [await first('/rules', '/rules/0'), 'Hot for long'],
     ['/webhooks', 'Webhooks'],
     [await first('/webhooks', '/webhooks/'), 'http://127.0.0.1:9/hook'],
     ['/documents', 'Documents'],

@@ -170,7 +170,7 @@ mod tests {
     /// Kinds of events that leave the subscriptions as they are.
     const NOT_SUBSCRIBING: [&str; 2] = ["webhook_replay_advanced", "webhook_replay_requested"];
     /// Kinds of events of the aggregates with notices that lead to none.
-    const NOT_NOTICED: [&str; 13] = [
+    const NOT_NOTICED: [&str; 17] = [
         "attempts_begun",
         "callback_queued",
         "deliveries_queued",
@@ -184,6 +184,10 @@ mod tests {
         "firmware_files_removed",
         "firmware_rollback_requested",
         "firmware_verified",
+        "webhook_created",
+        "webhook_deleted",
+        "webhook_replay_advanced",
+        "webhook_replay_requested",
     ];
 
     /// Every kind of event of `aggregate`, by the golden files, which are complete.
@@ -203,7 +207,7 @@ mod tests {
 
     #[test]
     fn every_kind_is_noticed_or_listed_as_not() {
-        let aggregates = [DeliveryBatch::TYPE, Firmware::TYPE, Health::TYPE];
+        let aggregates = [DeliveryBatch::TYPE, Firmware::TYPE, Health::TYPE, Webhook::TYPE];
         let all: BTreeSet<_> = aggregates.into_iter().flat_map(kinds).collect();
         assert_eq!(decided([&notices::NOTICED, &NOT_NOTICED]), all);
     }
