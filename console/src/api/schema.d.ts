@@ -1684,6 +1684,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/prometheus/read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Read values as Prometheus does by remote read. A channel whose labels name a metric by `__name__` is the series with these labels;
+         *     every other one is `signalbox_value` with the labels `channel`, `unit` and its own. The answer has samples, at most 2,000,000, or
+         *     streamed chunks, as the request prefers.
+         */
+        post: operations["prometheus_read"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/prometheus/write": {
         parameters: {
             query?: never;
@@ -5810,7 +5831,7 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 /**
                  * @example {
@@ -9856,7 +9877,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 /**
                  * @example {
@@ -17884,7 +17905,7 @@ export interface operations {
                  *       "file_hash_sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
                  *     }
                  */
-                "application/json": components["schemas"]["FirmwareApplyIn"] | null;
+                "application/json": components["schemas"]["FirmwareApplyIn"];
             };
         };
         responses: {
@@ -20178,6 +20199,98 @@ export interface operations {
                 };
             };
             /** @description `invalid_field`: A value breaks a rule; the message names the field. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    prometheus_read: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key makes a repetition the same request, for 24 h */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        /** @description `prometheus.ReadRequest`, compressed by snappy. */
+        requestBody: {
+            content: {
+                "application/x-protobuf": string;
+            };
+        };
+        responses: {
+            /** @description `prometheus.ReadResponse`, compressed by snappy, or a stream of `prometheus.ChunkedReadResponse` */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-protobuf": string;
+                    "application/x-streamed-protobuf": number[];
+                };
+            };
+            /** @description `malformed`: The request cannot be parsed: correct its form. `too_many_samples`: The answer would be too large: ask for a shorter time, for fewer series, or for streamed chunks. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too_large`: The body is larger than this route takes: send less. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. `idempotency_key_reused`: The Idempotency-Key was used for another request: use a new one. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -24582,7 +24695,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 /**
                  * @example {

@@ -22,7 +22,7 @@ use crate::{
     auth::{Reader, Writer},
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, wanted},
+    extract::{EnvelopeParams, IfMatch, JsonBody, OptionalBody, Params, Sort, Text, key, wanted},
     monitoring::LabelFilter,
     past::{AsOf, AtParams, row_at, there},
     problem::{Problem, ProblemOut},
@@ -163,7 +163,7 @@ pub(crate) async fn get(
 }
 
 /// Acknowledge an alarm that is not cleared. Another comment replaces the one before.
-#[utoipa::path(post, path = "/api/v1/alarms/{id}/acknowledge", tag = "alarms", security(("jwt" = [])), params(("id" = String, Path,)), request_body = AcknowledgeIn, operation_id = "acknowledge_alarm",
+#[utoipa::path(post, path = "/api/v1/alarms/{id}/acknowledge", tag = "alarms", security(("jwt" = [])), params(("id" = String, Path,)), request_body = Option<AcknowledgeIn>, operation_id = "acknowledge_alarm",
     responses((status = 200, body = AlarmOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn acknowledge(
@@ -172,7 +172,7 @@ pub(crate) async fn acknowledge(
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
-    JsonBody(AcknowledgeIn { comment }): JsonBody<AcknowledgeIn>,
+    OptionalBody(AcknowledgeIn { comment }): OptionalBody<AcknowledgeIn>,
 ) -> Result<Response, Problem> {
     let mut by = Acknowledged { user: current.id, comment, silenced: false };
     let row = find(&state, &id).await.map_err(|missing| {

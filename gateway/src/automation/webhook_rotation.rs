@@ -13,7 +13,7 @@ use super::{
 use crate::{
     auth::Admin,
     context::RequestContext,
-    extract::{JsonBody, Text},
+    extract::{OptionalBody, Text},
     problem::{Problem, ProblemOut},
     state::AppState,
 };
@@ -24,7 +24,7 @@ pub(crate) const MAX_KEEP_SECONDS: u32 = 30 * 24 * 3600;
 const DEFAULT_KEEP_SECONDS: u32 = 24 * 3600;
 
 /// How long the replaced secret signs too.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 pub(crate) struct RotateSecretIn {
     /// Seconds, at most 2,592,000 (30 days); a day if absent. With 0 the old secret is void at once.
     keep_old_seconds: Option<u32>,
@@ -33,7 +33,7 @@ pub(crate) struct RotateSecretIn {
 /// Replace the secret by a new one, which the answer shows this once, and the key pair of a subscription that signs by `v1a`.
 /// For a while deliveries are signed with both: `webhook-signature` carries both, the new one first; `X-Webhook-Signature` is by
 /// the old secret until then, and by the new one afterwards.
-#[utoipa::path(post, path = "/api/v1/webhooks/{id}/rotate-secret", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), request_body = RotateSecretIn, operation_id = "rotate_webhook_secret",
+#[utoipa::path(post, path = "/api/v1/webhooks/{id}/rotate-secret", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), request_body = Option<RotateSecretIn>, operation_id = "rotate_webhook_secret",
     responses((status = 200, body = WebhookChangedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn rotate(
@@ -41,7 +41,7 @@ pub(crate) async fn rotate(
     Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
-    JsonBody(RotateSecretIn { keep_old_seconds }): JsonBody<RotateSecretIn>,
+    OptionalBody(RotateSecretIn { keep_old_seconds }): OptionalBody<RotateSecretIn>,
 ) -> Result<Response, Problem> {
     let seconds = keep_old_seconds.unwrap_or(DEFAULT_KEEP_SECONDS);
     if seconds > MAX_KEEP_SECONDS {

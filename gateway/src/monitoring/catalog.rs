@@ -81,6 +81,11 @@ impl Catalog {
         self.by_id.get(&id).map(Arc::as_ref)
     }
 
+    /// All channels that take values.
+    pub(crate) fn live_channels(&self) -> impl Iterator<Item = &KnownChannel> {
+        self.by_number.values().map(Arc::as_ref).filter(|channel| !channel.is_deleted)
+    }
+
     /// The channel that `number` stands for.
     pub(crate) fn numbered(&self, number: i32) -> Option<&KnownChannel> {
         self.by_number.get(&number).map(Arc::as_ref)

@@ -76,6 +76,7 @@ pub(crate) fn routes() -> Routes {
         .with(Policy::INFLUX.open(), routes!(line_protocol::ping))
         .with(Policy::INFLUX, routes!(query::query, query::query_by_form))
         .with(SAMPLES, routes!(prometheus::write))
+        .with(Policy::PROBLEMS.read().repeated_by_handler(), routes!(prometheus::read))
         .routes(routes!(datapoint_reads::latest))
         .routes(routes!(datapoints::get, datapoints::delete))
         .socket("/ws/datapoints/stream", get(sockets::stream))

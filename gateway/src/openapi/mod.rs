@@ -20,7 +20,7 @@ use utoipa::{
     openapi::{
         Content, PathItem, Ref, RefOr, Required, Response, ResponseBuilder,
         path::{Operation, Parameter, ParameterBuilder, ParameterIn},
-        schema::{ObjectBuilder, Type},
+        schema::{ObjectBuilder, Schema, Type},
         security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
 };
@@ -109,6 +109,9 @@ fn describe_layers(policy: Policy, item: &mut PathItem) {
         let has_query = operation.parameters.iter().flatten().any(|parameter| {
             matches!(parameter, RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query)
         });
+        if let Some(RefOr::T(body)) = &mut operation.request_body {
+            body.content.values_mut().for_each(leave_null_out);
+        }
         if operation.request_body.is_some() {
             add_error(operation, "400", dialect, "The body cannot be read");
             add_error(operation, "413", dialect, "The body is too large");
@@ -126,6 +129,16 @@ fn describe_layers(policy: Policy, item: &mut PathItem) {
         add_error(post, "400", dialect, "Idempotency-Key is not 1 to 255 visible ASCII characters");
         add_error(post, "413", dialect, "The body is too large");
         add_error(post, "422", dialect, "The Idempotency-Key was used for another request");
+    }
+}
+
+/// A body may be absent, but it is never `null`.
+fn leave_null_out(content: &mut RefOr<Content>) {
+    if let RefOr::T(content) = content
+        && let Some(RefOr::T(Schema::OneOf(choice))) = &content.schema
+        && let Some(schema) = choice.items.iter().find(|item| matches!(item, RefOr::Ref(_)))
+    {
+        content.schema = Some(schema.clone());
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::{
     Json,
-    extract::{Request, State},
+    extract::State,
     http::StatusCode,
     response::{IntoResponse, Response},
 };
@@ -27,7 +27,7 @@ use super::{
 use crate::{
     auth::AgentAuth,
     client_address::ClientAddress,
-    extract::{JsonBody, Params, digits, parse_json, read_body},
+    extract::{JsonBody, OptionalBody, Params, digits},
     problem::{ErrorOut, Problem},
     state::{AppState, State as Gateway},
 };
@@ -97,20 +97,18 @@ pub(crate) struct PollParams {
 }
 
 /// Register over the polling transport.
-#[utoipa::path(post, path = "/api/agent/connect", tag = "agent protocol", security(("agent" = [])), request_body = ConnectIn, operation_id = "agent_connect",
+#[utoipa::path(post, path = "/api/agent/connect", tag = "agent protocol", security(("agent" = [])), request_body = Option<ConnectIn>, operation_id = "agent_connect",
     responses((status = 200, body = ConnectOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn connect(
     State(state): State<AppState>,
     auth: AgentAuth,
     address: ClientAddress,
-    request: Request,
+    OptionalBody(ConnectIn { system_info }): OptionalBody<ConnectIn>,
 ) -> Result<Json<ConnectOut>, Problem> {
     let peer = peer(auth, address);
-    let body = read_body(request).await?;
-    let connect: ConnectIn = if body.is_empty() { ConnectIn::default() } else { parse_json(&body)? };
     admit(&state, &peer)?;
     open_session(&state, &peer).await?;
-    if let Some(info) = connect.system_info.and_then(|info| serde_json::from_value::<AgentInfo>(info).ok()) {
+    if let Some(info) = system_info.and_then(|info| serde_json::from_value::<AgentInfo>(info).ok()) {
         messages::describe(&state, &peer, info).await?;
     }
     Ok(Json(ConnectOut { status: "connected", agent_id: peer.auth.number, mode: "polling" }))

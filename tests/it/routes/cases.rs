@@ -157,7 +157,7 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "cancel_transfer" => (Operator, Transfer, None),
         "list_events" => (AnyUser, Nothing, None),
         "ping" => (Everybody, Nothing, None),
-        "query_databases" | "query_databases_by_form" => (AnyUser, Nothing, None),
+        "prometheus_read" | "query_databases" | "query_databases_by_form" => (AnyUser, Nothing, None),
         "prometheus_write" | "write_lines" | "write_lines_v1" => (Operator, Nothing, None),
         "get_event" => (AnyUser, Event, None),
         "create_event" => (Operator, Nothing, event()),

@@ -37,6 +37,18 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     }
 }
 
+/// The JSON body of a request that needs none: without one, every field has its default.
+pub(crate) struct OptionalBody<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let bytes = read_body(request).await?;
+        if bytes.is_empty() { Ok(Self(T::default())) } else { parse_json(&bytes).map(Self) }
+    }
+}
+
 /// The whole body, if it is as small as the policy of its route demands.
 pub(crate) async fn read_body(request: Request) -> Result<Bytes, Problem> {
     let most = Policy::of(request.extensions()).max_body;

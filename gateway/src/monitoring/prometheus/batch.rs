@@ -17,7 +17,7 @@ pub(super) const MAX_BYTES: usize = 8 << 20;
 /// Samples of a request at most.
 const MAX_SAMPLES: usize = 100_000;
 /// The label that names a metric.
-const NAME: &str = "__name__";
+pub(super) const NAME: &str = "__name__";
 
 /// The version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,15 +43,7 @@ pub(super) struct Batch {
 impl Batch {
     /// Reads a request that is compressed by snappy.
     pub(super) fn read(body: &[u8], version: Version) -> Result<Self, Problem> {
-        let unreadable = |what: &str| Problem::malformed(format!("the body is not {what}"));
-        let bytes = snap::raw::decompress_len(body).map_err(|_| unreadable("compressed by snappy"))?;
-        if bytes > MAX_BYTES {
-            return Err(Problem::too_large(format!(
-                "the decompressed body is larger than {MAX_BYTES} bytes"
-            )));
-        }
-        let message = snap::raw::Decoder::new().decompress_vec(body);
-        let message = message.map_err(|_| unreadable("compressed by snappy"))?;
+        let message = decompressed(body)?;
         let mut batch = Self::default();
         match version {
             Version::One => {
@@ -115,6 +107,20 @@ impl Batch {
         }
         Ok(())
     }
+}
+
+fn unreadable(what: &str) -> Problem {
+    Problem::malformed(format!("the body is not {what}"))
+}
+
+/// A body that is compressed by snappy.
+pub(super) fn decompressed(body: &[u8]) -> Result<Vec<u8>, Problem> {
+    let bytes = snap::raw::decompress_len(body).map_err(|_| unreadable("compressed by snappy"))?;
+    if bytes > MAX_BYTES {
+        return Err(Problem::too_large(format!("the decompressed body is larger than {MAX_BYTES} bytes")));
+    }
+    let message = snap::raw::Decoder::new().decompress_vec(body);
+    message.map_err(|_| unreadable("compressed by snappy"))
 }
 
 /// The labels that `refs` names in pairs.

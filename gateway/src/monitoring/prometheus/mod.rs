@@ -1,10 +1,13 @@
-//! Values from Prometheus and from agents that speak its remote write, versions 1.0 and 2.0.
+//! Values from Prometheus and from agents that speak its remote write, versions 1.0 and 2.0, and for readers by its remote read.
 //!
 //! An adapter of the seam in [`super::ingestion`]. A series is the channel with exactly its labels. Senders drop what is answered by
 //! 4xx and repeat what is answered by 5xx or 429, so a request with bad series is answered by 400 when the others are committed.
 
 mod batch;
 mod messages;
+mod read;
+mod select;
+mod xor;
 
 use axum::{
     extract::{Request, State},
@@ -15,6 +18,7 @@ use signalbox_metrics::metrics;
 use tokio::task::spawn_blocking;
 
 use self::batch::{Batch, MAX_BYTES, Version};
+pub(super) use self::read::*;
 use super::ingestion::take_series;
 use crate::{
     auth::Writer,

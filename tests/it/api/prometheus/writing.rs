@@ -1,44 +1,12 @@
-//! Values from Prometheus by remote write. The messages are written here from the published schemas.
+//! Values from Prometheus by remote write.
 
 use prost::Message;
 use reqwest::Method;
 
-use super::v1::datapoints::listed;
-use crate::harness::{Answer, Client, World};
+use super::{Sample, VERSION_1, WRITE, send, series, write};
+use crate::{api::v1::datapoints::listed, harness::World};
 
-const WRITE: &str = "/api/v1/prometheus/write";
-const VERSION_1: &str = "application/x-protobuf";
 const VERSION_2: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
-
-#[derive(Clone, PartialEq, Message)]
-struct WriteRequest {
-    #[prost(message, repeated, tag = "1")]
-    timeseries: Vec<TimeSeries>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct TimeSeries {
-    #[prost(message, repeated, tag = "1")]
-    labels: Vec<Label>,
-    #[prost(message, repeated, tag = "2")]
-    samples: Vec<Sample>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Label {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "2")]
-    value: String,
-}
-
-#[derive(Clone, Copy, PartialEq, Message)]
-struct Sample {
-    #[prost(double, tag = "1")]
-    value: f64,
-    #[prost(int64, tag = "2")]
-    timestamp: i64,
-}
 
 #[derive(Clone, PartialEq, Message)]
 struct RequestV2 {
@@ -54,22 +22,6 @@ struct TimeSeriesV2 {
     labels_refs: Vec<u32>,
     #[prost(message, repeated, tag = "2")]
     samples: Vec<Sample>,
-}
-
-fn series(labels: &[(&str, &str)], samples: &[(f64, i64)]) -> TimeSeries {
-    let label = |(name, value): &(&str, &str)| Label { name: (*name).into(), value: (*value).into() };
-    let sample = |(value, timestamp): &(f64, i64)| Sample { value: *value, timestamp: *timestamp };
-    TimeSeries { labels: labels.iter().map(label).collect(), samples: samples.iter().map(sample).collect() }
-}
-
-async fn send(client: &Client, kind: &str, message: &impl Message) -> Answer {
-    let body = snap::raw::Encoder::new().compress_vec(&message.encode_to_vec()).unwrap();
-    let request = client.request(Method::POST, WRITE).header("content-type", kind);
-    client.send(request.header("content-encoding", "snappy").body(body)).await
-}
-
-async fn write(client: &Client, timeseries: Vec<TimeSeries>) -> Answer {
-    send(client, VERSION_1, &WriteRequest { timeseries }).await
 }
 
 #[tokio::test]
@@ -122,7 +74,7 @@ async fn version_2_reads_how_much_was_written() {
     let symbols = ["", "__name__", "up", "job", "a"].map(str::to_owned).to_vec();
     let samples = vec![Sample { value: 1.0, timestamp: 1000 }, Sample { value: 2.0, timestamp: 2000 }];
     let timeseries = vec![TimeSeriesV2 { labels_refs: vec![1, 2, 3, 4], samples }];
-    let answer = send(&world.admin, VERSION_2, &RequestV2 { symbols, timeseries }).await;
+    let answer = send(&world.admin, WRITE, VERSION_2, &RequestV2 { symbols, timeseries }).await;
     assert_eq!(answer.status, 204, "{}", answer.text());
     let counts = ["samples", "histograms", "exemplars"]
         .map(|what| answer.header(&format!("x-prometheus-remote-write-{what}-written")).unwrap().to_owned());

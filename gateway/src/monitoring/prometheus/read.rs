@@ -1,0 +1,316 @@
+//! Values for Prometheus by remote read, as samples or as streamed chunks.
+//!
+//! Only what is written at once is in memory: series of few points are read together, one of many points a span of hours at a time.
+
+use std::{io, ops::Range, sync::Arc};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{Request, State},
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use crc::{CRC_32_ISCSI, Crc};
+use futures::stream;
+use prost::Message;
+use signalbox_database::on_behalf;
+use signalbox_datapoint_log::ChunkPoint;
+use signalbox_domain::monitoring::Labels;
+use signalbox_projections::monitoring::series::{all_points, count_points, count_points_by_hour, counting};
+use tokio::task::spawn_blocking;
+
+use super::{
+    batch::decompressed,
+    messages::{
+        ChunkedReadResponse, ChunkedSeries, Label, Query, QueryResult, ReadRequest, ReadResponse,
+        ResponseType, Sample, TimeSeries,
+    },
+    select::{Matcher, selected},
+    xor::chunks,
+};
+use crate::{
+    auth::Reader,
+    extract::read_body,
+    problem::{Problem, ProblemKind, ProblemOut},
+    shares::{Full, Share},
+    state::{AppState, State as Gateway},
+};
+
+/// Queries of a request at most.
+const MAX_QUERIES: usize = 100;
+/// Samples of an answer that is not streamed at most.
+const MAX_SAMPLES: i64 = 2_000_000;
+/// Points that are read together, but for those of one hour of one series.
+const AT_ONCE: i64 = 250_000;
+/// Chunks of a frame at most: less than Prometheus' megabyte.
+const CHUNKS: usize = 200;
+/// The years 1 to 9999, in milliseconds since 1970.
+const TIMES: (i64, i64) = (-62_135_596_800_000, 253_402_300_799_999);
+/// Microseconds of an hour.
+const HOUR: i64 = 3_600_000_000;
+const SAMPLES_TYPE: HeaderValue = HeaderValue::from_static("application/x-protobuf");
+const CHUNKS_TYPE: HeaderValue =
+    HeaderValue::from_static("application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse");
+
+/// Read values as Prometheus does by remote read. A channel whose labels name a metric by `__name__` is the series with these labels;
+/// every other one is `signalbox_value` with the labels `channel`, `unit` and its own. The answer has samples, at most 2,000,000, or
+/// streamed chunks, as the request prefers.
+#[utoipa::path(post, path = "/api/v1/prometheus/read", tag = "prometheus", security(("jwt" = [])), operation_id = "prometheus_read",
+    request_body(content = Vec<u8>, content_type = "application/x-protobuf", description = "`prometheus.ReadRequest`, compressed by snappy."),
+    responses((status = 200, description = "`prometheus.ReadResponse`, compressed by snappy, or a stream of `prometheus.ChunkedReadResponse`",
+            content((Vec<u8> = "application/x-protobuf"), (Vec<u8> = "application/x-streamed-protobuf"))),
+        (status = 400, body = ProblemOut), (status = 401, body = ProblemOut)))]
+pub(in crate::monitoring) async fn read(
+    State(state): State<AppState>,
+    Reader(user): Reader,
+    request: Request,
+) -> Result<Response, Problem> {
+    let body = read_body(request).await?;
+    let message = decompressed(&body)?;
+    let request = ReadRequest::decode(message.as_slice())
+        .map_err(|_| Problem::malformed("the body is not a prometheus.ReadRequest"))?;
+    if request.queries.len() > MAX_QUERIES {
+        return Err(Problem::malformed(format!("the request has more than {MAX_QUERIES} queries")));
+    }
+    let kind = response_type(&request.accepted)?;
+    let (mut pieces, queries) = (Vec::new(), request.queries.len());
+    for (query, asked) in request.queries.into_iter().enumerate() {
+        pieces.extend(plan(&state, query, asked).await?);
+    }
+    match kind {
+        ResponseType::Samples => as_samples(&state, pieces, queries).await,
+        ResponseType::StreamedXorChunks => {
+            let place = state.exports.take(&user.id.to_string()).await.map_err(|full| match full {
+                Full::Own => Problem::too_many(1),
+                Full::All => Problem::unavailable("Too many exports are running: try again in a moment."),
+            })?;
+            Ok(as_chunks(state, pieces, place))
+        }
+    }
+}
+
+/// The first of `accepted` that is known; samples if none is named.
+fn response_type(accepted: &[i32]) -> Result<ResponseType, Problem> {
+    let mut known = accepted.iter().filter_map(|kind| ResponseType::try_from(*kind).ok());
+    match known.next() {
+        Some(kind) => Ok(kind),
+        None if accepted.is_empty() => Ok(ResponseType::Samples),
+        None => Err(Problem::malformed(
+            "none of the accepted response types is known: SAMPLES and STREAMED_XOR_CHUNKS are",
+        )),
+    }
+}
+
+/// The series of a query.
+struct Selected {
+    /// Place of the query in the request.
+    query: usize,
+    series: Vec<(Labels, Vec<i32>)>,
+}
+
+/// A part of the answer that is read at once.
+struct Piece {
+    of: Arc<Selected>,
+    /// Places of its series.
+    series: Range<usize>,
+    /// In microseconds, the end excluded; a whole number of milliseconds.
+    span: (i64, i64),
+    /// About how many points it has.
+    points: i64,
+}
+
+/// The pieces of the answer to `asked`, in their order.
+async fn plan(state: &Gateway, query: usize, asked: Query) -> Result<Vec<Piece>, Problem> {
+    let matchers = Matcher::all(asked.matchers)?;
+    let catalog = state.catalogs.fresh(state).await?;
+    let of = Arc::new(Selected { query, series: selected(&catalog, &matchers) });
+    let (start, end) = (asked.start.max(TIMES.0), asked.end.min(TIMES.1));
+    if start > end {
+        return Ok(Vec::new());
+    }
+    let span = (start * 1000, (end + 1) * 1000);
+    let channels: Vec<i32> = of.series.iter().flat_map(|(_, channels)| channels).copied().collect();
+    let counts = state.read(|pool| count_points(pool, &channels, span)).await?;
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (place, (_, channels)) in of.series.iter().enumerate() {
+        let points = channels.iter().filter_map(|channel| counts.get(channel)).sum();
+        if points > AT_ONCE {
+            for (span, points) in spans(state, channels, span).await? {
+                pieces.push(Piece { of: of.clone(), series: place..place + 1, span, points });
+            }
+            continue;
+        }
+        match pieces.last_mut() {
+            Some(last) if last.span == span && last.points + points <= AT_ONCE => {
+                last.series.end = place + 1;
+                last.points += points;
+            }
+            _ => pieces.push(Piece { of: of.clone(), series: place..place + 1, span, points }),
+        }
+    }
+    Ok(pieces)
+}
+
+/// `span`, cut at full hours where there are many points of `channels`, with their numbers.
+async fn spans(
+    state: &Gateway,
+    channels: &[i32],
+    (begin, end): (i64, i64),
+) -> Result<Vec<((i64, i64), i64)>, Problem> {
+    let hours = state.read(|pool| count_points_by_hour(pool, channels, (begin, end))).await?;
+    let (mut found, mut from, mut points) = (Vec::new(), begin, 0);
+    for (hour, count) in hours {
+        let cut = i64::from(hour) * HOUR;
+        if points > 0 && points + count > AT_ONCE && cut > from {
+            found.push(((from, cut), points));
+            (from, points) = (cut, 0);
+        }
+        points += count;
+    }
+    found.push(((from, end), points));
+    Ok(found)
+}
+
+impl Piece {
+    /// Its series and their samples; those without any are left out.
+    async fn read(&self, state: &Gateway) -> Result<Vec<(Vec<Label>, Vec<Sample>)>, Problem> {
+        let series = &self.of.series[self.series.clone()];
+        let channels: Vec<i32> = series.iter().flat_map(|(_, channels)| channels).copied().collect();
+        let mut points = state.read(|pool| all_points(pool, &channels, self.span)).await?;
+        let mut found = Vec::new();
+        for (labels, channels) in series {
+            let own = channels.iter().filter_map(|channel| points.remove(channel)).flatten();
+            let samples = samples(own.collect());
+            if !samples.is_empty() {
+                let label =
+                    |(name, value): (&String, &String)| Label { name: name.clone(), value: value.clone() };
+                found.push((labels.iter().map(label).collect(), samples));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Samples in the order of time: of several points in a millisecond, the one recorded last.
+fn samples(mut points: Vec<ChunkPoint>) -> Vec<Sample> {
+    points.sort_unstable_by_key(ChunkPoint::order);
+    let millisecond = |point: &ChunkPoint| point.time.div_euclid(1000);
+    points
+        .chunk_by(|one, next| millisecond(one) == millisecond(next))
+        .filter_map(|same| same.iter().max_by_key(|point| (point.position, point.index)))
+        .map(|point| Sample { value: point.value, timestamp: millisecond(point) })
+        .collect()
+}
+
+/// All of `pieces` in one message, which has a result for each of the queries.
+async fn as_samples(state: &Gateway, pieces: Vec<Piece>, queries: usize) -> Result<Response, Problem> {
+    if pieces.iter().map(|piece| piece.points).sum::<i64>() > MAX_SAMPLES {
+        let detail = format!(
+            "the answer would have more than {MAX_SAMPLES} samples: ask for a shorter time, for fewer series, or for streamed chunks"
+        );
+        return Err(Problem::new(ProblemKind::Malformed, "too_many_samples", detail));
+    }
+    let mut results = vec![QueryResult::default(); queries];
+    for piece in pieces {
+        let timeseries = &mut results[piece.of.query].timeseries;
+        for (labels, samples) in piece.read(state).await? {
+            match timeseries.last_mut() {
+                Some(last) if last.labels == labels => last.samples.extend(samples),
+                _ => timeseries.push(TimeSeries { labels, samples, histograms: Vec::new() }),
+            }
+        }
+    }
+    let zip = move || snap::raw::Encoder::new().compress_vec(&ReadResponse { results }.encode_to_vec());
+    let body = spawn_blocking(zip).await.map_err(|error| Problem::internal(&error))?;
+    let body = body.map_err(|error| Problem::internal(&error))?;
+    let mut response = body.into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, SAMPLES_TYPE);
+    response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("snappy"));
+    Ok(response)
+}
+
+/// A stream that reads a piece whenever the client has taken the one before.
+fn as_chunks(state: AppState, pieces: Vec<Piece>, place: Share) -> Response {
+    let begin = (state, pieces.into_iter(), Arc::new(place));
+    let body = stream::try_unfold(begin, |(state, mut pieces, place)| async move {
+        let Some(piece) = pieces.next() else { return Ok::<_, io::Error>(None) };
+        let read = counting(on_behalf(place.clone(), frames(&state, &piece)));
+        let (frames, skipped) = read.await;
+        // The header that would say so has been sent.
+        if skipped.rows > 0 || skipped.damaged > 0 {
+            tracing::warn!("a remote read was broken off: some datapoints cannot be decoded");
+            return Err(io::Error::other("some datapoints cannot be decoded"));
+        }
+        let frames = frames.map_err(|problem| {
+            tracing::warn!(reason = problem.detail(), "a remote read was broken off");
+            io::Error::other("the read was broken off")
+        })?;
+        Ok(Some((frames, (state, pieces, place))))
+    });
+    let mut response = Body::from_stream(body).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, CHUNKS_TYPE);
+    response
+}
+
+async fn frames(state: &Gateway, piece: &Piece) -> Result<Bytes, Problem> {
+    let mut written = Vec::new();
+    for (labels, samples) in piece.read(state).await? {
+        for chunks in chunks(&samples).chunks(CHUNKS) {
+            let series = vec![ChunkedSeries { labels: labels.clone(), chunks: chunks.to_vec() }];
+            push_frame(&mut written, &ChunkedReadResponse { series, query: piece.of.query as i64 });
+        }
+    }
+    Ok(written.into())
+}
+
+/// A frame: length, CRC32C, message.
+fn push_frame(written: &mut Vec<u8>, message: &ChunkedReadResponse) {
+    const CASTAGNOLI: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
+    let message = message.encode_to_vec();
+    // Writing to a vector does not fail.
+    let _ = prost::encode_length_delimiter(message.len(), written);
+    written.extend(CASTAGNOLI.checksum(&message).to_be_bytes());
+    written.extend(message);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(time: i64, value: f64, position: i64) -> ChunkPoint {
+        ChunkPoint { time, value, position, index: 0 }
+    }
+
+    #[test]
+    fn of_several_points_in_a_millisecond_the_one_recorded_last_is_given() {
+        let points = vec![point(1999, 1.0, 9), point(1000, 2.0, 10), point(2000, 3.0, 1), point(-1, 4.0, 2)];
+        let found: Vec<_> = samples(points).iter().map(|sample| (sample.timestamp, sample.value)).collect();
+        assert_eq!(found, [(-1, 4.0), (1, 2.0), (2, 3.0)]);
+    }
+
+    #[test]
+    fn the_first_known_type_is_answered() {
+        let of = |accepted: &[i32]| response_type(accepted).ok();
+        assert_eq!(of(&[]), Some(ResponseType::Samples));
+        assert_eq!(of(&[1, 0]), Some(ResponseType::StreamedXorChunks));
+        assert_eq!(of(&[7, 0]), Some(ResponseType::Samples));
+        assert_eq!(of(&[7]), None);
+    }
+
+    #[test]
+    fn a_frame_has_its_length_and_sum() {
+        let mut written = Vec::new();
+        push_frame(&mut written, &ChunkedReadResponse { series: Vec::new(), query: 1 });
+        assert_eq!(written[0], 2);
+        assert_eq!(written[5..], [0x10, 1]);
+        // The check value of CRC-32/ISCSI for these two bytes, by its polynomial.
+        assert_eq!(written[1..5], crc32c(&[0x10, 1]).to_be_bytes());
+    }
+
+    /// Bit by bit.
+    fn crc32c(bytes: &[u8]) -> u32 {
+        !bytes.iter().fold(!0, |sum, byte| {
+            (0..8).fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ (0x82F6_3B78 * (sum & 1)))
+        })
+    }
+}
