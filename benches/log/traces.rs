@@ -262,6 +262,8 @@ impl Trace<'_> {
             language: "deu".to_owned(),
             processors: vec!["cleanup".to_owned(), "structure".to_owned()],
             front_matter: false,
+            words: false,
+            keep_input: false,
         };
         let new = NewExtractionJob {
             owner: Some(self.user),

@@ -1176,6 +1176,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{id}/pages/{n}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A page of a PDF, or a frame of a picture, as it is read from: while the document is kept, which `keep_input` asks for. The places
+         *     of blocks and words refer to this picture, turned clockwise by the `rotation` of the page in the text.
+         */
+        get: operations["get_extraction_page"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{id}/result": {
         parameters: {
             query?: never;
@@ -2957,6 +2977,7 @@ export interface components {
             output_format?: components["schemas"]["OutputFormat"] | null;
             /** @description What is done with the text, in this order. */
             processors?: string | null;
+            words?: boolean | null;
         };
         /** @description A rule that is not saved, and which datapoints it is tested on. */
         DraftBacktestIn: {
@@ -3261,6 +3282,7 @@ export interface components {
             file: string;
             /** @description As in the query. */
             front_matter?: boolean | null;
+            keep_input?: boolean | null;
             /** @description ISO 639-3 code of the text's language. */
             language?: string | null;
             /** @description As in the query. */
@@ -3271,6 +3293,7 @@ export interface components {
             output_format?: components["schemas"]["OutputFormat"] | null;
             /** @description What is done with the text, in this order. */
             processors?: string | null;
+            words?: boolean | null;
         };
         /** @description A document that is read in the background. */
         ExtractionJobOut: {
@@ -3308,6 +3331,8 @@ export interface components {
             filename: string;
             /** @description Id of the resource, as paths name it. */
             id: string;
+            /** @description Whether the document is kept, so that its pages can be looked at. */
+            input_kept: boolean;
             /** @description ISO 639-3 code of the text's language. */
             language: string;
             /**
@@ -3387,6 +3412,7 @@ export interface components {
             files: string[];
             /** @description As in the query. */
             front_matter?: boolean | null;
+            keep_input?: boolean | null;
             /** @description ISO 639-3 code of the text's language. */
             language?: string | null;
             /** @description As in the query. */
@@ -3397,6 +3423,7 @@ export interface components {
             output_format?: components["schemas"]["OutputFormat"] | null;
             /** @description What is done with the text, in this order. */
             processors?: string | null;
+            words?: boolean | null;
         };
         /** @description A page of jobs. */
         ExtractionJobsOut: {
@@ -12787,10 +12814,14 @@ export interface operations {
                 processors?: string;
                 /** @description Whether markdown begins with title, author and number of pages; `false` if absent. */
                 front_matter?: boolean;
+                /** @description Whether the blocks of `json` have their words, with places, and how sure recognition was of each; `false` if absent. */
+                words?: boolean;
                 /** @description Where `extraction.completed` or `extraction.failed` is posted to: http or https, a public address. */
                 callback_url?: string;
                 /** @description Signs it, at most 255 characters; one is made and answered if absent. Better sent as a form field. */
                 callback_secret?: string;
+                /** @description Whether the document is kept as long as its text, so that its pages can be looked at; `false` if absent. */
+                keep_input?: boolean;
             };
             header?: {
                 /** @description The same key makes a repetition the same request, for 24 h */
@@ -12921,6 +12952,8 @@ export interface operations {
                 processors?: string;
                 /** @description Whether markdown begins with title, author and number of pages; `false` if absent. */
                 front_matter?: boolean;
+                /** @description Whether the blocks of `json` have their words, with places, and how sure recognition was of each; `false` if absent. */
+                words?: boolean;
             };
             header?: {
                 /** @description The same key makes a repetition the same request, for 24 h */
@@ -14421,6 +14454,8 @@ export interface operations {
                 processors?: string;
                 /** @description Whether markdown begins with title, author and number of pages; `false` if absent. */
                 front_matter?: boolean;
+                /** @description Whether the blocks of `json` have their words, with places, and how sure recognition was of each; `false` if absent. */
+                words?: boolean;
             };
             header?: {
                 /** @description The same key makes a repetition the same request, for 24 h */
@@ -14577,6 +14612,8 @@ export interface operations {
                 processors?: string;
                 /** @description Whether markdown begins with title, author and number of pages; `false` if absent. */
                 front_matter?: boolean;
+                /** @description Whether the blocks of `json` have their words, with places, and how sure recognition was of each; `false` if absent. */
+                words?: boolean;
             };
             header?: {
                 /** @description The same key makes a repetition the same request, for 24 h */
@@ -15099,10 +15136,14 @@ export interface operations {
                 processors?: string;
                 /** @description Whether markdown begins with title, author and number of pages; `false` if absent. */
                 front_matter?: boolean;
+                /** @description Whether the blocks of `json` have their words, with places, and how sure recognition was of each; `false` if absent. */
+                words?: boolean;
                 /** @description Where `extraction.completed` or `extraction.failed` is posted to: http or https, a public address. */
                 callback_url?: string;
                 /** @description Signs it, at most 255 characters; one is made and answered if absent. Better sent as a form field. */
                 callback_secret?: string;
+                /** @description Whether the document is kept as long as its text, so that its pages can be looked at; `false` if absent. */
+                keep_input?: boolean;
             };
             header?: {
                 /** @description The same key makes a repetition the same request, for 24 h */
@@ -15232,10 +15273,14 @@ export interface operations {
                 processors?: string;
                 /** @description Whether markdown begins with title, author and number of pages; `false` if absent. */
                 front_matter?: boolean;
+                /** @description Whether the blocks of `json` have their words, with places, and how sure recognition was of each; `false` if absent. */
+                words?: boolean;
                 /** @description Where `extraction.completed` or `extraction.failed` is posted to: http or https, a public address. */
                 callback_url?: string;
                 /** @description Signs it, at most 255 characters; one is made and answered if absent. Better sent as a form field. */
                 callback_secret?: string;
+                /** @description Whether the document is kept as long as its text, so that its pages can be looked at; `false` if absent. */
+                keep_input?: boolean;
             };
             header?: {
                 /** @description The same key makes a repetition the same request, for 24 h */
@@ -15647,6 +15692,99 @@ export interface operations {
             };
             /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    get_extraction_page: {
+        parameters: {
+            query?: {
+                /** @description Pixels, 16 to 2480; 1240 if absent. A picture is not made larger than it is. */
+                width?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Id of the resource. */
+                id: string;
+                n: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /**
+             * @description A page of a PDF, or a frame of a picture, as it is read from: while the document is kept, which `keep_input` asks for. The places
+             *     of blocks and words refer to this picture, turned clockwise by the `rotation` of the page in the text.
+             */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/png": number[];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `not_found`: The caller has no extraction job with this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["JobNotFoundOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `time_limit`: Reading the document took longer than is allowed: submit it as a job. */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -93,6 +93,8 @@ pub(crate) struct ExtractionJobOut {
     completed_at: Option<DateTime<Utc>>,
     /// Until when the text is kept; null when there is none.
     result_expires_at: Option<DateTime<Utc>>,
+    /// Whether the document is kept, so that its pages can be looked at.
+    input_kept: bool,
 }
 
 /// A page of jobs.
@@ -302,7 +304,11 @@ pub(super) fn actor(user: Option<&CurrentUser>) -> Actor {
 }
 
 /// The job that a client calls `id`: its own, or one that was sent without a login.
-async fn find(state: &Gateway, user: Option<&CurrentUser>, text: &str) -> Result<ExtractionJobRow, Problem> {
+pub(super) async fn find(
+    state: &Gateway,
+    user: Option<&CurrentUser>,
+    text: &str,
+) -> Result<ExtractionJobRow, Problem> {
     let id = id(text).ok_or_else(job_not_found)?;
     let row = state.read(|pool| queries::job(pool, id)).await?;
     let is_visible =
@@ -372,6 +378,7 @@ impl ExtractionJobOut {
             started_at: row.started_at,
             completed_at,
             result_expires_at: completed_at.filter(|_| row.result_kept).map(|at| at + keep),
+            input_kept: row.input_kept,
         }
     }
 }

@@ -4,6 +4,7 @@ mod extract;
 mod formats;
 mod jobs;
 mod options;
+mod pages;
 mod quota;
 mod receive;
 mod submit;
@@ -61,6 +62,7 @@ pub(crate) fn routes() -> Routes {
         .routes(routes!(jobs::get, jobs::cancel))
         .routes(routes!(jobs::retry))
         .routes(routes!(jobs::result))
+        .routes(routes!(pages::page))
 }
 
 /// A caller of extraction: anyone, unless anonymous access is closed. A presented credential has to be valid, and

@@ -31,6 +31,8 @@ pub(super) struct OptionsIn {
     processors: Option<String>,
     /// Whether markdown begins with title, author and number of pages; `false` if absent.
     front_matter: Option<bool>,
+    /// Whether the blocks of `json` have their words, with places, and how sure recognition was of each; `false` if absent.
+    words: Option<bool>,
 }
 
 /// A document with options.
@@ -51,6 +53,7 @@ pub(super) struct DocumentIn {
     language: Option<String>,
     processors: Option<String>,
     front_matter: Option<bool>,
+    words: Option<bool>,
 }
 
 /// What may be asked of jobs besides; each may also be sent as a form field.
@@ -62,6 +65,8 @@ pub(super) struct JobOptionsIn {
     callback_url: Option<String>,
     /// Signs it, at most 255 characters; one is made and answered if absent. Better sent as a form field.
     callback_secret: Option<String>,
+    /// Whether the document is kept as long as its text, so that its pages can be looked at; `false` if absent.
+    keep_input: Option<bool>,
 }
 
 /// A document with options of its job.
@@ -82,8 +87,10 @@ pub(super) struct ExtractionJobIn {
     language: Option<String>,
     processors: Option<String>,
     front_matter: Option<bool>,
+    words: Option<bool>,
     callback_url: Option<String>,
     callback_secret: Option<String>,
+    keep_input: Option<bool>,
 }
 
 /// Documents with options of their jobs.
@@ -104,8 +111,10 @@ pub(super) struct ExtractionJobsIn {
     language: Option<String>,
     processors: Option<String>,
     front_matter: Option<bool>,
+    words: Option<bool>,
     callback_url: Option<String>,
     callback_secret: Option<String>,
+    keep_input: Option<bool>,
 }
 
 /// The values of `name` in `query`, or else in `form`.
@@ -129,12 +138,7 @@ pub(super) fn one(query: &Pairs, form: &Pairs, name: &str) -> Option<String> {
 /// The options in `query`, or else in `form`.
 pub(super) fn read(query: &Pairs, form: &Pairs) -> Result<Options, Problem> {
     let one = |name: &str| one(query, form, name);
-    let flag = |name: &str| match one(name).map(|value| value.to_ascii_lowercase()).as_deref() {
-        None => Ok(None),
-        Some("true" | "1" | "yes" | "on") => Ok(Some(true)),
-        Some("false" | "0" | "no" | "off") => Ok(Some(false)),
-        Some(_) => Err(Problem::field(name, "must be true or false")),
-    };
+    let flag = |name: &str| flag(query, form, name);
     let mut options = Options::default();
     if let Some(name) = one("output_format") {
         options.output_format = OutputFormat::named(&name).ok_or_else(|| {
@@ -162,7 +166,22 @@ pub(super) fn read(query: &Pairs, form: &Pairs) -> Result<Options, Problem> {
         options.processors = processors(&lists)?;
     }
     options.front_matter = flag("front_matter")?.unwrap_or(false);
+    options.words = flag("words")?.unwrap_or(false);
     Ok(options)
+}
+
+/// Whether a job keeps its document as long as its text.
+pub(super) fn keeps_input(query: &Pairs, form: &Pairs) -> Result<bool, Problem> {
+    Ok(flag(query, form, "keep_input")?.unwrap_or(false))
+}
+
+fn flag(query: &Pairs, form: &Pairs, name: &str) -> Result<Option<bool>, Problem> {
+    match one(query, form, name).map(|value| value.to_ascii_lowercase()).as_deref() {
+        None => Ok(None),
+        Some("true" | "1" | "yes" | "on") => Ok(Some(true)),
+        Some("false" | "0" | "no" | "off") => Ok(Some(false)),
+        Some(_) => Err(Problem::field(name, "must be true or false")),
+    }
 }
 
 fn processors(lists: &[String]) -> Result<Vec<Processor>, Problem> {

@@ -66,6 +66,7 @@ pub(super) struct ExtractionBatchOut {
 /// The request, common to all its documents.
 struct JobRequest {
     options: Options,
+    keeps_input: bool,
     callback: Option<CallbackRequest>,
 }
 
@@ -137,6 +138,7 @@ async fn take_in(
     let no_loopback = caller.must_not_reach_loopback(state, &request);
     // Invalid options in the query are reported before the document is sent.
     options::read(&query, &Pairs::new())?;
+    options::keeps_input(&query, &Pairs::new())?;
     let place = caller.begin_upload(state, &request).await?;
     let form = receive(state, request, is_batch, caller.stranger).await?;
     drop(place);
@@ -180,7 +182,8 @@ async fn job_request(
     if options.processors.contains(&llm) && !documents.offer().await.processors.contains(&llm.as_str()) {
         return Err(Problem::unavailable("the processor llm is not configured here: leave it out"));
     }
-    Ok(JobRequest { options, callback: callback(state, query, form, no_loopback)? })
+    let keeps_input = options::keeps_input(query, form)?;
+    Ok(JobRequest { options, keeps_input, callback: callback(state, query, form, no_loopback)? })
 }
 
 /// `no_loopback` refuses the addresses of this machine itself, here when they are literal, else when the request is made.
@@ -300,7 +303,7 @@ async fn submit_one(
         size,
         sha256,
         input: input.id(),
-        options: words(&request.options)?,
+        options: ExtractionOptions { keep_input: request.keeps_input, ..words(&request.options)? },
         callback,
     };
     let metadata = context.metadata(actor(user), &format!("submit {id}"));

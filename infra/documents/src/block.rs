@@ -14,6 +14,19 @@ pub struct Block {
     pub content: Content,
     /// Where it stands, in reading order; empty if that is not known.
     pub places: Vec<BlockPlace>,
+    /// Its words, if they were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<BlockWord>,
+}
+
+/// A word of a block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BlockWord {
+    pub text: String,
+    /// One, or two of a word that is divided at the end of a line.
+    pub places: Vec<BlockPlace>,
+    /// How sure recognition was, 0 to 1; none for text that was in the file.
+    pub confidence: Option<f64>,
 }
 
 /// A part of a page that belongs to a block.
@@ -123,12 +136,15 @@ pub struct ContentBlock {
     /// All places of a block that stands in several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<BlockPlace>,
+    /// Its words, if they were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<BlockWord>,
 }
 
 impl Block {
     /// A block without a page.
     pub fn new(content: Content) -> Self {
-        Self { page: None, content, places: Vec::new() }
+        Self { page: None, content, places: Vec::new(), words: Vec::new() }
     }
 
     /// The block as clients see it.
@@ -159,6 +175,7 @@ impl Block {
             page: self.page,
             bbox: self.places.first().map(|place| place.bbox),
             places: if self.places.len() > 1 { self.places.clone() } else { Vec::new() },
+            words: self.words.clone(),
         }
     }
 

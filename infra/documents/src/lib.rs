@@ -20,6 +20,7 @@ pub mod layout;
 mod locate;
 mod ocr;
 mod options;
+mod placing;
 mod probe;
 mod reader;
 mod sandbox;

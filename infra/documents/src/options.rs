@@ -75,6 +75,9 @@ pub struct Options {
     pub processors: Vec<Processor>,
     /// Whether Markdown starts with the document's metadata.
     pub front_matter: bool,
+    /// Whether the blocks of JSON have their words.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub words: bool,
 }
 
 impl Default for Options {
@@ -86,6 +89,7 @@ impl Default for Options {
             language: "deu".to_owned(),
             processors: vec![Processor::Cleanup, Processor::Structure],
             front_matter: false,
+            words: false,
         }
     }
 }

@@ -1,19 +1,26 @@
 //! From bytes to text, in one process: type, engine, recognition, processors, writer.
 
+use image::{
+    ExtendedColorType, ImageEncoder,
+    codecs::png::{CompressionType, FilterType, PngEncoder},
+};
 use serde_json::Value;
 use signalbox_confinement::Protection;
-use signalbox_pdf::Library;
+use signalbox_pdf::{Library, RgbImage};
 
 use crate::{
     block::{Block, Content},
     cleanup::cleanup,
     detect,
-    engines::{Body, Engine as _, Input, NativeEngine, PdfEngine, Places, Reading, TikaPageEngine},
+    engines::{
+        Body, Engine as _, Input, NativeEngine, PdfEngine, Places, Reading, TikaPageEngine, draw_picture,
+    },
     extraction::{Extraction, Parsed},
     failure::Failure,
     layout,
     ocr::{Admitted, Link, Recogniser, Recognition, Remote, Tesseract},
     options::{Engine, OcrEngine, Options, Processor},
+    placing,
     write::{self, Document, PageNote},
 };
 
@@ -106,6 +113,28 @@ impl Reader {
         }
     }
 
+    /// Page `page`, from 1, of a PDF or a picture as a PNG, about `width` pixels wide; none if there is no such page.
+    pub(crate) fn draw(
+        &self,
+        bytes: Vec<u8>,
+        name: &str,
+        page: usize,
+        width: u32,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let mime_type = detect::detect(&bytes, name);
+        let (max_pages, max_pixels) = (self.limits.max_pages, self.limits.max_pixels);
+        let input = Input { bytes, mime_type, max_pages, max_pixels };
+        let image = match mime_type {
+            detect::PDF => match &self.pdf {
+                Ok(pdf) => pdf.draw(input, page, width)?,
+                Err(_) => None,
+            },
+            _ if mime_type.starts_with("image/") => draw_picture(input, page, width)?,
+            _ => None,
+        };
+        image.map(|image| png(&image)).transpose()
+    }
+
     /// Reads one document.
     pub(crate) fn read(
         &mut self,
@@ -157,6 +186,15 @@ impl Reader {
         }
         Ok(finish(reading, options, mime_type, name))
     }
+}
+
+/// Compressed as little as is quick: it is looked at once.
+fn png(image: &RgbImage) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let encoder = PngEncoder::new_with_quality(&mut bytes, CompressionType::Fast, FilterType::Adaptive);
+    let written = encoder.write_image(&image.pixels, image.width, image.height, ExtendedColorType::Rgb8);
+    written.map_err(|_| Failure::too_much("the picture of the page is too large: ask for a smaller one"))?;
+    Ok(bytes)
 }
 
 fn choose<'a>(
@@ -211,6 +249,7 @@ fn finish(mut reading: Reading, options: &Options, mime_type: &str, engine: &str
                 number: page.number,
                 width: page.width,
                 height: page.height,
+                rotation: 90 * page.turns,
                 ocr_confidence: page.confidence,
                 header: Vec::new(),
                 footer: Vec::new(),
@@ -218,7 +257,9 @@ fn finish(mut reading: Reading, options: &Options, mime_type: &str, engine: &str
             if let Some(write_pages) = write_pages {
                 paged = write_pages(&layout::lined(pages.clone()));
             }
-            if wants(Processor::Structure) {
+            // Before layout analysis takes the words.
+            let lined = options.words.then(|| layout::lined(pages.clone()));
+            let mut blocks = if wants(Processor::Structure) {
                 let layout = layout::analyse(pages);
                 for (note, (header, footer)) in notes.iter_mut().zip(layout.margins) {
                     (note.header, note.footer) = (header, footer);
@@ -226,7 +267,11 @@ fn finish(mut reading: Reading, options: &Options, mime_type: &str, engine: &str
                 layout.blocks
             } else {
                 layout::plain(pages)
+            };
+            if let Some(lined) = lined {
+                placing::place(&mut blocks, &lined);
             }
+            blocks
         }
         Body::Blocks(blocks) => {
             let found = reading.metadata.get("page_count").and_then(Value::as_u64);

@@ -17,7 +17,7 @@ use crate::{
     options::{Engine, OcrEngine, Options, Processor},
     probe::TypeProbe,
     reader::Limits,
-    sandbox::{Job, Pool, PoolError, PoolOptions, Progress, Share},
+    sandbox::{Job, Output, Pool, PoolError, PoolOptions, Progress, Purpose, Share},
     services::{GoogleVision, Llm, Page, ServiceError, Tika},
 };
 
@@ -253,6 +253,34 @@ impl Documents {
         Ok(extraction)
     }
 
+    /// Page `page`, from 1, of a PDF or a picture as a PNG, about `width` pixels wide; none if there is no such page.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn draw<R: AsyncRead + AsyncSeek + Unpin>(
+        &self,
+        source: Source<'_, R>,
+        page: usize,
+        width: u32,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let Source { bytes, length, name, share } = source;
+        let job = Job {
+            purpose: Purpose::Picture { page, width },
+            bytes,
+            length,
+            name,
+            mime_type: None,
+            options: &Options::default(),
+            recognise: None,
+            share: &share,
+            progress: &mut |_, _| {},
+        };
+        match self.pool.extract(job).await? {
+            Output::Picture(picture) => Ok(picture),
+            Output::Text(_) => Err(Failure::Crash),
+        }
+    }
+
     /// Has a child read it, or Tika: on request, or if no other engine reads the type.
     async fn parse<R: AsyncRead + AsyncSeek + Unpin>(
         &self,
@@ -271,6 +299,7 @@ impl Documents {
                 .as_ref()
                 .filter(|_| options.ocr_engine == OcrEngine::GoogleVision);
             let job = Job {
+                purpose: Purpose::Text,
                 bytes: &mut bytes,
                 length,
                 name,
@@ -280,7 +309,7 @@ impl Documents {
                 share: &share,
                 progress,
             };
-            match self.pool.extract(job).await {
+            match self.read(job).await {
                 Err(failure @ Failure::Unsupported { .. }) if tika.is_some() => unknown = failure,
                 parsed => return parsed,
             }
@@ -294,6 +323,7 @@ impl Documents {
         // Tika's answer is parsed in the sandbox too, like any other input.
         let options = &Options { ocr_engine: OcrEngine::None, ..options.clone() };
         let job = Job {
+            purpose: Purpose::Text,
             length: page.len() as u64,
             bytes: page.as_slice(),
             name,
@@ -303,7 +333,14 @@ impl Documents {
             share: &share,
             progress: &mut |_, _| {},
         };
-        self.pool.extract(job).await
+        self.read(job).await
+    }
+
+    async fn read<R: AsyncRead + Unpin>(&self, job: Job<'_, R>) -> Result<Parsed, Failure> {
+        match self.pool.extract(job).await? {
+            Output::Text(parsed) => Ok(*parsed),
+            Output::Picture(_) => Err(Failure::Crash),
+        }
     }
 }
 

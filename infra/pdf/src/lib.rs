@@ -36,5 +36,5 @@ pub use document::{Document, Metadata};
 pub use error::PdfError;
 pub use library::Library;
 pub use objects::{Objects, Rule};
-pub use page::{GrayImage, Page};
+pub use page::{GrayImage, Page, RgbImage};
 pub use words::{Area, MAX_WORDS, Style, Word};

@@ -4,9 +4,13 @@ use crate::{Annotations, Document, Objects, PdfError, Word, annotations, frame::
 
 /// `FPDFBitmap_Gray` of `fpdfview.h`: one byte per pixel.
 const GRAY: c_int = 1;
+/// `FPDFBitmap_BGR`: three bytes per pixel.
+const BGR: c_int = 2;
 const WHITE: u32 = 0xFFFF_FFFF;
 /// `FPDF_ANNOT | FPDF_GRAYSCALE`: with annotations, in shades of gray.
-const FLAGS: c_int = 0x01 | 0x08;
+const IN_GRAY: c_int = 0x01 | 0x08;
+/// `FPDF_ANNOT | FPDF_REVERSE_BYTE_ORDER`: with annotations, red first.
+const IN_COLOUR: c_int = 0x01 | 0x10;
 /// `FLAT_NORMALDISPLAY` and `FLATTEN_SUCCESS` of `fpdf_flatten.h`.
 const AS_SHOWN: c_int = 0;
 const FLATTENED: c_int = 1;
@@ -33,6 +37,17 @@ pub struct GrayImage {
     pub pixels: Vec<u8>,
     /// Pixels per inch.
     pub dpi: u32,
+}
+
+/// A picture in colours, three bytes per pixel, row by row without gaps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RgbImage {
+    /// Pixels of a row.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// Red, green and blue.
+    pub pixels: Vec<u8>,
 }
 
 impl<'a> Page<'a> {
@@ -107,23 +122,45 @@ impl<'a> Page<'a> {
         let dpi = f64::from(dpi).min((f64::from(max_pixels) / area).sqrt());
         let pixels = |points: f32| ((f64::from(points) * dpi / 72.0).round() as i32).max(1);
         let (width, height) = (pixels(width), pixels(height));
+        let pixels = self.bitmap((width, height), GRAY, IN_GRAY).ok_or_else(failed)?;
+        Ok(GrayImage { width: width as u32, height: height as u32, pixels, dpi: dpi.round() as u32 })
+    }
+
+    /// The page in colours, `width` pixels wide, or less if it would be more than three times as high.
+    ///
+    /// # Errors
+    /// [`PdfError::Draw`].
+    pub fn draw_in_colour(&self, width: u32) -> Result<RgbImage, PdfError> {
+        let failed = || PdfError::Draw(self.index + 1);
+        let shape = f64::from(self.frame.height) / f64::from(self.frame.width);
+        if !(shape.is_finite() && shape > 0.0) {
+            return Err(failed());
+        }
+        let width = f64::from(width).min(3.0 * f64::from(width) / shape);
+        let (width, height) = (width.round().max(1.0), (width * shape).round().max(1.0));
+        let pixels = self.bitmap((width as c_int, height as c_int), BGR, IN_COLOUR).ok_or_else(failed)?;
+        Ok(RgbImage { width: width as u32, height: height as u32, pixels })
+    }
+
+    /// The page in a bitmap of `format`, row by row without gaps.
+    fn bitmap(&self, (width, height): (c_int, c_int), format: c_int, flags: c_int) -> Option<Vec<u8>> {
         let calls = &self.document.library.calls;
+        let row_bytes = width as usize * if format == BGR { 3 } else { 1 };
         // SAFETY: a bitmap of its own, checked, drawn within its size, read before it is destroyed.
-        let pixels = unsafe {
-            let bitmap = calls.FPDFBitmap_CreateEx(width, height, GRAY, std::ptr::null_mut(), 0);
+        unsafe {
+            let bitmap = calls.FPDFBitmap_CreateEx(width, height, format, std::ptr::null_mut(), 0);
             if bitmap.is_null() {
-                return Err(failed());
+                return None;
             }
             calls.FPDFBitmap_FillRect(bitmap, 0, 0, width, height, WHITE.into());
-            calls.FPDF_RenderPageBitmap(bitmap, self.handle.cast(), 0, 0, width, height, 0, FLAGS);
-            let stride = calls.FPDFBitmap_GetStride(bitmap).max(width) as usize;
+            calls.FPDF_RenderPageBitmap(bitmap, self.handle.cast(), 0, 0, width, height, 0, flags);
+            let stride = (calls.FPDFBitmap_GetStride(bitmap).max(0) as usize).max(row_bytes);
             let rows = calls.FPDFBitmap_GetBuffer_as_slice(bitmap).chunks(stride);
-            let mut pixels = Vec::with_capacity((width * height) as usize);
-            rows.take(height as usize).for_each(|row| pixels.extend_from_slice(&row[..width as usize]));
+            let mut pixels = Vec::with_capacity(row_bytes * height as usize);
+            rows.take(height as usize).for_each(|row| pixels.extend_from_slice(&row[..row_bytes]));
             calls.FPDFBitmap_Destroy(bitmap);
-            pixels
-        };
-        Ok(GrayImage { width: width as u32, height: height as u32, pixels, dpi: dpi.round() as u32 })
+            Some(pixels)
+        }
     }
 }
 

@@ -67,6 +67,8 @@ pub struct Word {
     pub baseline: f32,
     /// Of the first letter.
     pub style: Style,
+    /// How sure recognition was, 0 to 1; none for text that was in the file.
+    pub confidence: Option<f32>,
 }
 
 impl Area {
@@ -210,6 +212,7 @@ impl Reader<'_> {
                 area,
                 baseline: first.baseline,
                 style: self.style(self.object(first.index)),
+                confidence: None,
             });
         }
     }
@@ -341,7 +344,7 @@ impl Reader<'_> {
         }
         let origin = self.origin(first);
         let (_, baseline) = self.frame.seen(origin.0 as f32, origin.1 as f32);
-        Word { text, area, baseline, style: self.style(object) }
+        Word { text, area, baseline, style: self.style(object), confidence: None }
     }
 
     fn object(&self, index: c_int) -> *mut c_void {

@@ -183,8 +183,8 @@ pub async fn states(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<JobState>, sqlx::
         .await
 }
 
-/// Jobs that finished at `ended_before` or earlier, and whose document is kept. Failed jobs that may be retried keep
-/// theirs until `failed_before`.
+/// Jobs that finished at `ended_before` or earlier, and whose document is kept. Failed jobs that may be retried, and those that
+/// keep their document as long as their text, keep it until `failed_before`.
 ///
 /// # Errors
 /// The database's error.
@@ -199,6 +199,7 @@ pub async fn spent_inputs(
     sqlx::query_as(
         "SELECT * FROM read.extraction_jobs
           WHERE input_kept AND ended_at <= $1 AND (status <> 'failed' OR attempts >= $2 OR ended_at < $3)
+            AND (NOT coalesce((options ->> 'keep_input')::boolean, false) OR ended_at < $3)
             AND id <> ALL($5) ORDER BY ended_at, id LIMIT $4",
     )
     .bind(ended_before)

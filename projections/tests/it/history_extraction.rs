@@ -96,6 +96,8 @@ fn new(number: i64) -> NewExtractionJob {
             language: words("deu"),
             processors: vec![words("cleanup")],
             front_matter: true,
+            words: false,
+            keep_input: false,
         },
         callback: (number % 2 == 0).then_some(callback),
     }

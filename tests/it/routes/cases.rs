@@ -298,9 +298,11 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "extract" | "extract_raw" | "extract_document" | "formats" => (Everybody, Nothing, None),
         "submit_extraction_job" | "submit_extraction_jobs" | "submit_document" => (Everybody, Nothing, None),
         "list_extraction_jobs" | "extraction_job_stats" => (Everybody, Nothing, None),
-        "get_extraction_job" | "cancel_extraction_job" | "retry_extraction_job" | "get_extraction_result" => {
-            (Everybody, Extraction, None)
-        }
+        "get_extraction_page"
+        | "get_extraction_job"
+        | "cancel_extraction_job"
+        | "retry_extraction_job"
+        | "get_extraction_result" => (Everybody, Extraction, None),
         "upload_content" => (Operator, Transfer, None),
         "upload_file" | "download_file" | "get_manifest" => (Agent, File, None),
         "agent_connect" => (Agent, Nothing, Some(json!({"system_info": {"hostname": "h"}}))),
@@ -352,7 +354,9 @@ impl Route {
                 return of_dashboard.replace("{wid}", &subjects.widget);
             }
             Subject::Datapoint => subjects.datapoint.clone(),
-            Subject::Extraction => subjects.extraction.to_string(),
+            Subject::Extraction => {
+                return self.template.replace("{id}", &subjects.extraction.to_string()).replace("{n}", "1");
+            }
             Subject::PluginInstance => subjects.plugin_instance.clone(),
             Subject::ChannelMapping => {
                 let of_instance = self.template.replace("{public_id}", &subjects.plugin_instance);
@@ -371,7 +375,7 @@ impl Route {
     }
 
     pub fn path_with(&self, id: &str) -> String {
-        let names = ["{id}", "{wid}", "{did}", "{public_id}", "{mapping_id}", "{type}"];
+        let names = ["{id}", "{wid}", "{did}", "{public_id}", "{mapping_id}", "{type}", "{n}"];
         let path = names.iter().fold(self.template.clone(), |path, name| path.replace(name, id));
         // An endless stream is requested with an invalid parameter.
         let is_endless = ["/api/v1/log/stream", "/api/v1/live"].contains(&self.template.as_str());

@@ -132,6 +132,8 @@ pub(super) async fn extraction(world: &World) -> Uuid {
             language: "deu".to_owned(),
             processors: Vec::new(),
             front_matter: false,
+            words: false,
+            keep_input: false,
         },
         callback: None,
     };

@@ -20,6 +20,12 @@ pub struct ExtractionOptions {
     pub processors: Vec<String>,
     /// Whether Markdown starts with the document's metadata.
     pub front_matter: bool,
+    /// Whether the blocks of JSON have their words.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub words: bool,
+    /// Whether the document is kept as long as its text.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep_input: bool,
 }
 
 /// The receiver of a notification when a job finishes.

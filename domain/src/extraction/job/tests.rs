@@ -25,6 +25,8 @@ fn new() -> NewExtractionJob {
             language: "deu".to_owned(),
             processors: vec!["cleanup".to_owned()],
             front_matter: false,
+            words: false,
+            keep_input: false,
         },
         callback: None,
     }

@@ -62,7 +62,13 @@ fn typed(value: &str, area: Area) -> Vec<Word> {
         for text in line.split_whitespace() {
             let right = left + LETTER * size * text.chars().count() as f32;
             let area = Area { left, top, right, bottom: top + size };
-            words.push(Word { text: text.to_owned(), area, baseline: top + 0.8 * size, style });
+            words.push(Word {
+                text: text.to_owned(),
+                area,
+                baseline: top + 0.8 * size,
+                style,
+                confidence: None,
+            });
             left = right + LETTER * size;
         }
     }
@@ -87,6 +93,7 @@ mod tests {
             area: place(index),
             baseline: 110.0,
             style: Style::default(),
+            confidence: None,
         };
         texts.iter().enumerate().map(word).collect()
     }

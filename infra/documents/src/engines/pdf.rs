@@ -1,4 +1,4 @@
-use signalbox_pdf::{Library, MAX_WORDS, Page, PdfError, Word};
+use signalbox_pdf::{Library, MAX_WORDS, Page, PdfError, RgbImage, Word};
 
 use super::{Body, Engine, Input, Reading, fields};
 use crate::{
@@ -20,6 +20,17 @@ pub(crate) struct PdfEngine {
 impl PdfEngine {
     pub(crate) fn new(library: Library) -> Self {
         Self { library }
+    }
+}
+
+impl PdfEngine {
+    /// Page `number`, from 1, `width` pixels wide; none if there is none.
+    pub(crate) fn draw(&self, input: Input, number: usize, width: u32) -> Result<Option<RgbImage>, Failure> {
+        let document = self.library.open(input.bytes)?;
+        let Some(index) = number.checked_sub(1).filter(|index| *index < document.page_count()) else {
+            return Ok(None);
+        };
+        Ok(Some(document.page(index)?.draw_in_colour(width)?))
     }
 }
 
@@ -112,6 +123,7 @@ fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageRea
         images: objects.images,
         notes,
         confidence: None,
+        turns: 0,
         is_mirrored: false,
     };
     Ok(PageReading { page, needs_recognition, is_cut })

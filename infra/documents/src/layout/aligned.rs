@@ -354,7 +354,7 @@ pub(super) mod tests {
                 let right = left + 3.0 * word.len() as f32;
                 let area = Area { left, top: baseline - 8.0, right, bottom: baseline + 2.0 };
                 let style = Style { size: 10.0, mono, ..Style::default() };
-                words.push(Word { text: word.to_owned(), area, baseline, style });
+                words.push(Word { text: word.to_owned(), area, baseline, style, confidence: None });
             }
         }
         line::gather(words)

@@ -250,7 +250,12 @@ impl<'a> Builder<'a> {
         }
         self.drafts
             .into_iter()
-            .map(|draft| Block { page: Some(draft.page), content: draft.content, places: draft.places })
+            .map(|draft| Block {
+                page: Some(draft.page),
+                content: draft.content,
+                places: draft.places,
+                words: Vec::new(),
+            })
             .collect()
     }
 }

@@ -203,6 +203,7 @@ mod tests {
             area: Area { left: *left, top: at - 10.0, right: *right, bottom: at },
             baseline: at,
             style: Style { size: 10.0, ..Style::default() },
+            confidence: None,
         };
         pieces.iter().map(|piece| Line::new(piece.iter().map(word).collect())).collect()
     }

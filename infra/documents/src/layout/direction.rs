@@ -146,7 +146,7 @@ mod tests {
             let area = Area { left, top: 90.0, right, bottom: 100.0 };
             left = right + 4.0;
             let style = Style { size: 10.0, ..Style::default() };
-            Word { text: (*text).to_owned(), area, baseline: 98.0, style }
+            Word { text: (*text).to_owned(), area, baseline: 98.0, style, confidence: None }
         };
         let words = words.iter().map(&mut word).collect();
         let mut page = PageContent { width: 600.0, height: 800.0, words, ..PageContent::default() };

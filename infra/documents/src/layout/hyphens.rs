@@ -95,6 +95,7 @@ mod tests {
             area: Area::default(),
             baseline: 0.0,
             style: Style::default(),
+            confidence: None,
         };
         words.learn(&"the well-known one is here".split(' ').map(word).collect::<Vec<_>>());
         for (first, second, expected) in [

@@ -209,6 +209,7 @@ mod tests {
             area: Area { left, top: baseline - size, right, bottom: baseline },
             baseline,
             style: Style { size, ..Style::default() },
+            confidence: None,
         };
         let line = Line::new(vec![
             word("as", 0.0, 10.0, 100.0, 10.0),

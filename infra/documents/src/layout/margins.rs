@@ -368,6 +368,7 @@ mod tests {
             area: Area { left: 50.0, top: at - size, right: 90.0, bottom: at },
             baseline: at,
             style: Style { size, ..Style::default() },
+            confidence: None,
         };
         Line::new(text.split(' ').map(word).collect())
     }

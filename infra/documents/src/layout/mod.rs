@@ -50,6 +50,8 @@ pub struct PageContent {
     pub notes: Vec<String>,
     /// How sure recognition was, 0 to 1; none for text that was in the file.
     pub confidence: Option<f32>,
+    /// Quarter turns clockwise by which the page was turned to be read.
+    pub turns: u32,
     /// Whether left and right were exchanged, to read text from right to left.
     pub is_mirrored: bool,
 }
@@ -340,7 +342,7 @@ mod tests {
             let right = left + 0.5 * size * word.chars().count() as f32;
             let area = Area { left, top: baseline - 0.8 * size, right, bottom: baseline + 0.2 * size };
             let style = Style { size, bold, ..Style::default() };
-            page.words.push(Word { text: word.to_owned(), area, baseline, style });
+            page.words.push(Word { text: word.to_owned(), area, baseline, style, confidence: None });
             left = right + 0.3 * size;
         }
     }

@@ -168,6 +168,7 @@ fn add(recognised: Recognised, page: &mut PageContent) {
     page.confidence = Some(confidence(&recognised.words));
     // A page that lay on its side has been turned.
     page.turn(recognised.turns);
+    page.turns = recognised.turns % 4;
     (page.width, page.height) = (recognised.width, recognised.height);
     let bold = bold_lines(&recognised.words);
     let words = recognised.words.into_iter().zip(bold).map(|(recognised, bold)| word(recognised, bold));
@@ -209,6 +210,7 @@ fn word(word: RecognisedWord, bold: bool) -> Word {
         area: Area { left, top, right, bottom },
         baseline: word.baseline,
         style: Style { size: word.size, bold, ..Style::default() },
+        confidence: Some(word.confidence),
     }
 }
 
@@ -262,6 +264,7 @@ mod tests {
             area: Area { left, top, right: left + 50.0, bottom: top + 10.0 },
             baseline: top + 8.0,
             style: Style { size: 10.0, ..Style::default() },
+            confidence: None,
         }
     }
 

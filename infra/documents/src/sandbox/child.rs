@@ -31,8 +31,27 @@ pub fn run() -> io::Result<()> {
     let abilities = Abilities { protection, ..reader.abilities() };
     frames::write(&mut to, &FromChild::Ready(abilities))?;
     let Some(message) = frames::read(&mut from)? else { return Ok(()) };
-    let ToChild::Read { name, mime_type, options, remote_languages, bytes } = message else {
-        return Err(io::ErrorKind::InvalidData.into());
+    let (name, mime_type, options, remote_languages, bytes) = match message {
+        ToChild::Read { name, mime_type, options, remote_languages, bytes } => {
+            (name, mime_type, options, remote_languages, bytes)
+        }
+        ToChild::Draw { name, page, width, bytes } => {
+            if protection.seccomp && !protection.landlock {
+                signalbox_confinement::forbid_opening()?;
+            }
+            let bytes = take(&mut from, bytes)?;
+            restrict::allow_cpu(limits.cpu_seconds)?;
+            return match reader.draw(bytes, &name, page, width) {
+                Ok(Some(picture)) => {
+                    frames::write(&mut to, &FromChild::Drawn { bytes: Some(picture.len() as u64) })?;
+                    to.write_all(&picture)?;
+                    to.flush()
+                }
+                Ok(None) => frames::write(&mut to, &FromChild::Drawn { bytes: None }),
+                Err(failure) => frames::write(&mut to, &FromChild::Failed(failure)),
+            };
+        }
+        _ => return Err(io::ErrorKind::InvalidData.into()),
     };
     if protection.seccomp && !protection.landlock {
         // Which files may be opened is not limited, so what this document may need is loaded, and nothing after that.

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use super::{FairPlaces, Share};
-use crate::{engines::Places, options::Options, reader::Limits, services::GoogleVision};
+use crate::{engines::Places, extraction::Parsed, options::Options, reader::Limits, services::GoogleVision};
 
 /// The settings of a pool.
 #[derive(Debug, Clone)]
@@ -25,8 +25,30 @@ pub(crate) struct PoolOptions {
 /// Called with the number of pages done and of all pages.
 pub type Progress<'a> = &'a mut (dyn FnMut(usize, usize) + Send);
 
+/// The reason why a document is parsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Its text.
+    Text,
+    /// A picture of a page.
+    Picture {
+        /// From 1.
+        page: usize,
+        /// Pixels.
+        width: u32,
+    },
+}
+
+/// The result of parsing.
+pub(crate) enum Output {
+    Text(Box<Parsed>),
+    /// A PNG; none if there is no such page.
+    Picture(Option<Vec<u8>>),
+}
+
 /// A document to be read.
 pub(crate) struct Job<'a, R> {
+    pub(crate) purpose: Purpose,
     /// Its bytes.
     pub(crate) bytes: R,
     /// How many.

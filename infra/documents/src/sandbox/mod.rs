@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use child::run as run_child;
 pub use fair::{FairPlaces, Full, Place, Share, Sizes};
 pub use job::Progress;
-pub(crate) use job::{Job, PoolOptions};
+pub(crate) use job::{Job, Output, PoolOptions, Purpose};
 pub(crate) use pool::Pool;
 pub use pool::PoolError;
 
@@ -44,6 +44,15 @@ enum ToChild {
         remote_languages: Vec<String>,
         bytes: u64,
     },
+    /// Draw a page of the document whose bytes follow.
+    Draw {
+        name: String,
+        /// From 1.
+        page: usize,
+        /// Pixels.
+        width: u32,
+        bytes: u64,
+    },
     /// The words on the pictures since the last answer.
     Words(Result<Vec<Recognised>, Failure>),
     /// The answer to [`FromChild::Admit`].
@@ -71,5 +80,9 @@ enum FromChild {
     /// This process is about to recognise pages itself, which takes long; it waits for the answer.
     Admit,
     Done(Box<Parsed>),
+    /// The picture of the page, a PNG, whose bytes follow; none if there is no such page.
+    Drawn {
+        bytes: Option<u64>,
+    },
     Failed(Failure),
 }

@@ -15,10 +15,10 @@ use tokio::{io::AsyncRead, time::timeout};
 
 use super::{
     FairPlaces, Sizes,
-    job::{Job, PoolOptions, Recognition},
+    job::{Job, Output, PoolOptions, Recognition},
     worker::{Admission, Ended, Worker},
 };
-use crate::{extraction::Parsed, failure::Failure, reader::Abilities};
+use crate::{failure::Failure, reader::Abilities};
 
 /// Why there is no pool.
 #[derive(Debug, thiserror::Error)]
@@ -85,11 +85,11 @@ impl Pool {
         &self.inner.abilities
     }
 
-    /// Has a document read by a child, when one is free.
+    /// Has a document read or drawn by a child, when one is free.
     ///
     /// # Errors
     /// [`Failure`], of this document alone.
-    pub(crate) async fn extract<R: AsyncRead + Unpin>(&self, job: Job<'_, R>) -> Result<Parsed, Failure> {
+    pub(crate) async fn extract<R: AsyncRead + Unpin>(&self, job: Job<'_, R>) -> Result<Output, Failure> {
         let busy = || Failure::unavailable("too many documents are being read: try again in a moment");
         let queue_timeout = self.inner.options.queue_timeout;
         let place = timeout(queue_timeout, self.inner.reading.take(job.share)).await;
@@ -112,7 +112,7 @@ impl Pool {
             Ended::Said(ended) => {
                 // Reaped beside the answer.
                 tokio::spawn(async move { worker.kill().await });
-                ended.map(|parsed| *parsed)
+                ended
             }
             Ended::Crashed(failure) => {
                 tracing::warn!(%failure, "a document ended the process that parsed it");

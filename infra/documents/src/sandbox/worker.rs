@@ -18,10 +18,9 @@ use tokio::{
 
 use super::{
     FromChild, Full, Hello, Place, Share, ToChild, frames,
-    job::{Job, PoolOptions, Recognition},
+    job::{Job, Output, PoolOptions, Purpose, Recognition},
 };
 use crate::{
-    extraction::Parsed,
     failure::Failure,
     ocr::{AT_ONCE, Picture, Recognised},
     options::Options,
@@ -41,8 +40,8 @@ const QUICK: Duration = Duration::from_millis(250);
 /// How often a stopped clock is looked at.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// Pixels of a picture for a service: more than any of them takes.
-const MAX_PIXELS: u64 = 1 << 28;
+/// Bytes of a picture: more than any service takes.
+const MAX_BYTES: u64 = 1 << 28;
 
 /// A running child.
 pub(super) struct Worker {
@@ -55,7 +54,7 @@ pub(super) struct Worker {
 /// How reading ended.
 pub(super) enum Ended {
     /// The child said so, and ends.
-    Said(Result<Box<Parsed>, Failure>),
+    Said(Result<Output, Failure>),
     /// The child is gone.
     Crashed(Failure),
 }
@@ -120,7 +119,7 @@ impl Worker {
         mut job: Job<'_, R>,
         mut admission: Admission<'_>,
         clock: &WallClock,
-    ) -> Result<Result<Box<Parsed>, Failure>, Broken> {
+    ) -> Result<Result<Output, Failure>, Broken> {
         let read = ToChild::Read {
             name: job.name.to_owned(),
             mime_type: job.mime_type.map(str::to_owned),
@@ -128,7 +127,13 @@ impl Worker {
             remote_languages: job.recognise.map_or_else(Vec::new, |_| GoogleVision::languages()),
             bytes: job.length,
         };
-        frames::send(&mut self.to, &read).await?;
+        let asked = match job.purpose {
+            Purpose::Text => read,
+            Purpose::Picture { page, width } => {
+                ToChild::Draw { name: job.name.to_owned(), page, width, bytes: job.length }
+            }
+        };
+        frames::send(&mut self.to, &asked).await?;
         self.pass_on(&mut job).await?;
         let mut pictures = Vec::new();
         loop {
@@ -145,7 +150,11 @@ impl Worker {
                     let admitted = clock.stopped(admission.recognise()).await;
                     frames::send(&mut self.to, &ToChild::Admitted(admitted)).await?;
                 }
-                FromChild::Done(parsed) => return Ok(Ok(parsed)),
+                FromChild::Done(parsed) => return Ok(Ok(Output::Text(parsed))),
+                FromChild::Drawn { bytes: None } => return Ok(Ok(Output::Picture(None))),
+                FromChild::Drawn { bytes: Some(bytes) } => {
+                    return Ok(Ok(Output::Picture(Some(self.bytes(bytes).await?))));
+                }
                 FromChild::Failed(failure) => return Ok(Err(failure)),
                 FromChild::Ready(_) | FromChild::Picture { .. } => return Err(Broken::Pipe),
             }
@@ -168,16 +177,18 @@ impl Worker {
     }
 
     async fn picture(&mut self, page: usize, width: u32, height: u32, dpi: u32) -> Result<Picture, Broken> {
-        let count = u64::from(width) * u64::from(height);
-        if count > MAX_PIXELS {
-            return Err(Broken::Pipe);
-        }
-        let mut pixels = Vec::new();
-        (&mut self.from).take(count).read_to_end(&mut pixels).await?;
-        if pixels.len() as u64 != count {
-            return Err(Broken::Pipe);
-        }
+        let pixels = self.bytes(u64::from(width) * u64::from(height)).await?;
         Ok(Picture { page, width, height, dpi, pixels })
+    }
+
+    /// The next `count` bytes.
+    async fn bytes(&mut self, count: u64) -> Result<Vec<u8>, Broken> {
+        if count > MAX_BYTES {
+            return Err(Broken::Pipe);
+        }
+        let mut bytes = Vec::new();
+        (&mut self.from).take(count).read_to_end(&mut bytes).await?;
+        if bytes.len() as u64 == count { Ok(bytes) } else { Err(Broken::Pipe) }
     }
 
     /// Why a child that closed its pipe has ended.

@@ -208,6 +208,7 @@ mod tests {
             page: places.first().map(|place| place.page),
             content,
             places,
+            words: Vec::new(),
         };
         let item = |level: usize, text: &str| Item { level, text: text.to_owned(), ..Item::default() };
         let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();

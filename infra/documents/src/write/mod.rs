@@ -25,6 +25,9 @@ pub struct PageNote {
     pub width: f32,
     /// In points.
     pub height: f32,
+    /// Degrees clockwise by which the page was turned to be read: 0, 90, 180 or 270. Width, height and places are those after it.
+    #[serde(default)]
+    pub rotation: u32,
     /// How sure recognition was, 0 to 1; none for a page that was not recognised.
     pub ocr_confidence: Option<f32>,
     /// Lines that stand above the text of every page.

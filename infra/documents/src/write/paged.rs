@@ -165,6 +165,7 @@ mod tests {
             area: Area { left, top: baseline - 8.0, right: left + 24.0, bottom: baseline + 2.0 },
             baseline,
             style: Style { size: 10.0, ..Style::default() },
+            confidence: None,
         };
         let words = vec![word("R&D", 72.0, 80.0), word("<x>", 99.0, 80.0), word("end\u{2}", 72.0, 92.0)];
         let page = PageContent { number: 3, width: 144.0, height: 288.0, words, ..PageContent::default() };

@@ -16,6 +16,8 @@ fn new() -> NewExtractionJob {
         language: "deu".to_owned(),
         processors: vec!["cleanup".to_owned(), "structure".to_owned()],
         front_matter: false,
+        words: false,
+        keep_input: false,
     };
     let url = "https://example.org/hook".to_owned();
     NewExtractionJob {

@@ -2,8 +2,8 @@
 
 use std::io::Cursor;
 
-use image::{DynamicImage, ImageDecoder, ImageReader, Limits, metadata::Orientation};
-use signalbox_pdf::GrayImage;
+use image::{DynamicImage, ImageDecoder, ImageReader, Limits, imageops::FilterType, metadata::Orientation};
+use signalbox_pdf::{GrayImage, RgbImage};
 
 use super::{
     super::{Body, Input, Reading},
@@ -41,10 +41,10 @@ pub(super) fn read(mut input: Input, recognition: &mut Recognition<'_>) -> Resul
             if let Some((read, height)) = rows {
                 warnings.push(format!("frame {number} is damaged: {read} of its {height} rows were read"));
             }
-            take(gray(image, orientation), all)?;
+            take(gray(upright(image, orientation)), all)?;
         }
     } else {
-        take(picture(&input)?, 1)?;
+        take(gray(picture(&input)?), 1)?;
     }
     let mut reading = Reading { warnings, ..Reading::default() };
     reading.recognised_by = recognition.finish_into(&mut pages, &mut reading.warnings)?;
@@ -55,6 +55,29 @@ pub(super) fn read(mut input: Input, recognition: &mut Recognition<'_>) -> Resul
     Ok(reading)
 }
 
+/// Frame `number`, from 1, at most `width` pixels wide and three times as high; none if there is none.
+pub(crate) fn draw(mut input: Input, number: usize, width: u32) -> Result<Option<RgbImage>, Failure> {
+    let image = if input.mime_type == detect::TIFF {
+        let mut frames = Frames::open(&mut input.bytes, input.max_pixels, input.max_pages)?;
+        for _ in 1..number {
+            if frames.next()?.is_none() {
+                return Ok(None);
+            }
+        }
+        let Some(Frame { image, orientation, .. }) = frames.next()? else { return Ok(None) };
+        upright(image, orientation)
+    } else if number == 1 {
+        picture(&input)?
+    } else {
+        return Ok(None);
+    };
+    let is_larger = image.width() > width || image.height() > 3 * width;
+    let image = if is_larger { image.resize(width, 3 * width, FilterType::Triangle) } else { image };
+    let image = image.into_rgb8();
+    let (width, height) = image.dimensions();
+    Ok(Some(RgbImage { width, height, pixels: image.into_raw() }))
+}
+
 fn page_of(image: &GrayImage, number: usize) -> PageContent {
     let points = |pixels: u32| pixels as f32 * 72.0 / image.dpi as f32;
     let (width, height) = (points(image.width), points(image.height));
@@ -62,7 +85,7 @@ fn page_of(image: &GrayImage, number: usize) -> PageContent {
     PageContent { number, width, height, images: vec![area], ..PageContent::default() }
 }
 
-fn picture(input: &Input) -> Result<GrayImage, Failure> {
+fn picture(input: &Input) -> Result<DynamicImage, Failure> {
     let damaged = |_| Failure::corrupt("the picture is damaged or truncated");
     let mut reader = ImageReader::new(Cursor::new(&input.bytes))
         .with_guessed_format()
@@ -76,13 +99,18 @@ fn picture(input: &Input) -> Result<GrayImage, Failure> {
     // A camera that was held upright says so, and stores its picture lying.
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let image = DynamicImage::from_decoder(decoder).map_err(damaged)?;
-    Ok(gray(image, orientation))
+    Ok(upright(image, orientation))
 }
 
-fn gray(image: DynamicImage, orientation: Orientation) -> GrayImage {
+/// The picture as it is looked at.
+fn upright(image: DynamicImage, orientation: Orientation) -> DynamicImage {
     // Transparent areas become white, like paper.
     let mut image = if image.color().has_alpha() { on_white(&image) } else { image };
     image.apply_orientation(orientation);
+    image
+}
+
+fn gray(image: DynamicImage) -> GrayImage {
     let gray = image.into_luma8();
     let (width, height) = gray.dimensions();
     GrayImage { width, height, pixels: gray.into_raw(), dpi: dpi(width, height) }

@@ -33,6 +33,8 @@ use crate::{block::Block, detect, encoding, failure::Failure, ocr::Recognition};
 use archive::Archive;
 use xml::Node;
 
+pub(crate) use images::draw as draw_picture;
+
 pub(super) use crate::write::Metadata;
 
 /// Reads what is not PDF.

@@ -6,6 +6,7 @@ mod hostile;
 mod jobs;
 mod losing_nothing;
 mod options;
+mod pages;
 mod pdf;
 mod reading;
 mod refusing;
