@@ -7,6 +7,7 @@ mod deliveries;
 mod event_types;
 mod rule_history;
 mod rules;
+mod unavailable;
 mod webhook_history;
 mod webhook_keys;
 mod webhook_rotation;

@@ -15,6 +15,7 @@ use signalbox_projections::{
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
+use super::unavailable::Unavailable;
 use crate::{
     answer::{self, Page, StatusOut},
     auth::Admin,
@@ -131,6 +132,21 @@ pub(crate) struct RuleIn {
     /// Of its alarms: `info`, `warning` (if absent) or `critical`.
     #[schema(value_type = Option<crate::openapi::Severity>)]
     severity: Option<Severity>,
+    #[serde(rename = "contact_ids")]
+    #[schema(ignore)]
+    _contact_ids: Option<Unavailable>,
+    #[serde(rename = "summary")]
+    #[schema(ignore)]
+    _summary: Option<Unavailable>,
+    #[serde(rename = "remind_seconds")]
+    #[schema(ignore)]
+    _remind_seconds: Option<Unavailable>,
+    #[serde(rename = "escalate_seconds")]
+    #[schema(ignore)]
+    _escalate_seconds: Option<Unavailable>,
+    #[serde(rename = "escalation_contact_ids")]
+    #[schema(ignore)]
+    _escalation_contact_ids: Option<Unavailable>,
 }
 
 impl RuleIn {
@@ -214,6 +230,21 @@ pub(crate) struct RuleChangesIn {
     rate_window_seconds: Option<Option<Numeric<u32>>>,
     #[schema(value_type = Option<crate::openapi::Severity>)]
     severity: Option<Severity>,
+    #[serde(rename = "contact_ids")]
+    #[schema(ignore)]
+    _contact_ids: Option<Unavailable>,
+    #[serde(rename = "summary")]
+    #[schema(ignore)]
+    _summary: Option<Unavailable>,
+    #[serde(rename = "remind_seconds")]
+    #[schema(ignore)]
+    _remind_seconds: Option<Unavailable>,
+    #[serde(rename = "escalate_seconds")]
+    #[schema(ignore)]
+    _escalate_seconds: Option<Unavailable>,
+    #[serde(rename = "escalation_contact_ids")]
+    #[schema(ignore)]
+    _escalation_contact_ids: Option<Unavailable>,
 }
 
 /// A created rule.
