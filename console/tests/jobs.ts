@@ -155,6 +155,12 @@ export async function readDocument(stage: Stage, visitor: Visitor): Promise<void
   await row.getByRole('link').click();
   await page.getByRole('heading', { name: '2 Messwerte' }).waitFor();
   await page.getByRole('cell', { name: '2,8 kN' }).waitFor();
+  const picture = page.getByRole('img', { name: 'Picture of page 1' });
+  await picture.waitFor();
+  check(await picture.evaluate((image: HTMLImageElement) => image.decode().then(() => image.naturalWidth === 1240)), 'the page is shown beside its text');
+  await page.getByRole('button', { name: 'Text only' }).click();
+  await picture.waitFor({ state: 'detached' });
+  check(new URL(page.url()).searchParams.get('pages') === 'hidden', 'the address says that pages are hidden');
   const downloading = page.waitForEvent('download');
   await page.getByRole('button', { name: 'Markdown' }).click();
   check((await downloading).suggestedFilename() === 'report.md', 'the text is saved under the name of the document');

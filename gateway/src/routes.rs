@@ -250,6 +250,7 @@ mod tests {
             found,
             [
                 "POST /api/v1/datapoints/series",
+                "POST /api/v1/prometheus/read",
                 "POST /api/v1/rules/backtest",
                 "POST /api/v1/rules/{id}/backtest"
             ]

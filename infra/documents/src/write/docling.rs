@@ -216,6 +216,7 @@ mod tests {
             number,
             width: 595.0,
             height: 842.0,
+            rotation: 0,
             ocr_confidence: None,
             header: Vec::new(),
             footer: Vec::new(),
