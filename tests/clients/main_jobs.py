@@ -31,6 +31,8 @@ def make_client(description: Path, folder: Path) -> None:
         content_type_overrides={
             "application/openmetrics-text": "text/plain",
             "application/x-protobuf": "application/octet-stream",
+            "application/x-streamed-protobuf": "application/octet-stream",
+            "image/png": "application/octet-stream",
             "text/plain": "application/octet-stream",
         },
     )

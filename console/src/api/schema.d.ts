@@ -2977,6 +2977,7 @@ export interface components {
             output_format?: components["schemas"]["OutputFormat"] | null;
             /** @description What is done with the text, in this order. */
             processors?: string | null;
+            /** @description As in the query. */
             words?: boolean | null;
         };
         /** @description A rule that is not saved, and which datapoints it is tested on. */
@@ -3282,6 +3283,7 @@ export interface components {
             file: string;
             /** @description As in the query. */
             front_matter?: boolean | null;
+            /** @description As in the query. */
             keep_input?: boolean | null;
             /** @description ISO 639-3 code of the text's language. */
             language?: string | null;
@@ -3293,6 +3295,7 @@ export interface components {
             output_format?: components["schemas"]["OutputFormat"] | null;
             /** @description What is done with the text, in this order. */
             processors?: string | null;
+            /** @description As in the query. */
             words?: boolean | null;
         };
         /** @description A document that is read in the background. */
@@ -3412,6 +3415,7 @@ export interface components {
             files: string[];
             /** @description As in the query. */
             front_matter?: boolean | null;
+            /** @description As in the query. */
             keep_input?: boolean | null;
             /** @description ISO 639-3 code of the text's language. */
             language?: string | null;
@@ -3423,6 +3427,7 @@ export interface components {
             output_format?: components["schemas"]["OutputFormat"] | null;
             /** @description What is done with the text, in this order. */
             processors?: string | null;
+            /** @description As in the query. */
             words?: boolean | null;
         };
         /** @description A page of jobs. */
@@ -14948,6 +14953,7 @@ export interface operations {
                      *           "extractor_used": null,
                      *           "filename": "subject.txt",
                      *           "id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "input_kept": true,
                      *           "language": "deu",
                      *           "max_attempts": 3,
                      *           "mime_type": "application/octet-stream",
@@ -14979,6 +14985,7 @@ export interface operations {
                      *           "extractor_used": null,
                      *           "filename": "subject.txt",
                      *           "id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *           "input_kept": true,
                      *           "language": "deu",
                      *           "max_attempts": 3,
                      *           "mime_type": "application/octet-stream",
@@ -15013,6 +15020,7 @@ export interface operations {
                      *           "extractor_used": null,
                      *           "filename": "subject.txt",
                      *           "id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "input_kept": true,
                      *           "language": "deu",
                      *           "max_attempts": 3,
                      *           "mime_type": "application/octet-stream",
@@ -15044,6 +15052,7 @@ export interface operations {
                      *           "extractor_used": null,
                      *           "filename": "subject.txt",
                      *           "id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *           "input_kept": true,
                      *           "language": "deu",
                      *           "max_attempts": 3,
                      *           "mime_type": "application/octet-stream",
@@ -15509,6 +15518,7 @@ export interface operations {
                      *       "extractor_used": null,
                      *       "filename": "subject.txt",
                      *       "id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "input_kept": true,
                      *       "language": "deu",
                      *       "max_attempts": 3,
                      *       "mime_type": "application/octet-stream",
@@ -15622,6 +15632,7 @@ export interface operations {
                      *       "extractor_used": null,
                      *       "filename": "subject.txt",
                      *       "id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "input_kept": true,
                      *       "language": "deu",
                      *       "max_attempts": 3,
                      *       "mime_type": "application/octet-stream",
@@ -15711,6 +15722,7 @@ export interface operations {
             path: {
                 /** @description Id of the resource. */
                 id: string;
+                /** @description Number of the page, from 1. */
                 n: number;
             };
             cookie?: never;
@@ -15726,7 +15738,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "image/png": number[];
+                    "image/png": string;
                 };
             };
             /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
@@ -15951,6 +15963,7 @@ export interface operations {
                      *       "extractor_used": null,
                      *       "filename": "subject.txt",
                      *       "id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "input_kept": true,
                      *       "language": "deu",
                      *       "max_attempts": 3,
                      *       "mime_type": "application/octet-stream",
@@ -20398,7 +20411,7 @@ export interface operations {
                 };
                 content: {
                     "application/x-protobuf": string;
-                    "application/x-streamed-protobuf": number[];
+                    "application/x-streamed-protobuf": string;
                 };
             };
             /** @description `malformed`: The request cannot be parsed: correct its form. `too_many_samples`: The answer would be too large: ask for a shorter time, for fewer series, or for streamed chunks. */

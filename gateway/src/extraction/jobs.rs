@@ -26,7 +26,7 @@ use crate::{
     answer,
     auth::CurrentUser,
     context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, Params, Sort, Text, id},
+    extract::{EnvelopeParams, IfMatch, Params, Sort, Text, Texts, id},
     past::{AsOf, AtParams, there},
     problem::{JobNotFoundOut, Problem, ProblemOut},
     state::{AppState, State as Gateway},
@@ -161,6 +161,18 @@ impl<S: Send + Sync> FromRequestParts<S> for JobKey {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let text = Text::from_request_parts(parts, state).await;
         text.map(|Text(id)| Self(id)).map_err(|_| job_not_found())
+    }
+}
+
+/// `{id}` of a job and `{n}` of a page, likewise.
+pub(super) struct PageKey(pub(super) String, pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for PageKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let texts = Texts::from_request_parts(parts, state).await;
+        texts.map(|Texts(id, page)| Self(id, page)).map_err(|_| job_not_found())
     }
 }
 

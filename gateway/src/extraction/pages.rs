@@ -11,9 +11,12 @@ use signalbox_documents::Source;
 use tokio::fs::File;
 use utoipa::IntoParams;
 
-use super::{Caller, documents, jobs};
+use super::{
+    Caller, documents,
+    jobs::{self, PageKey},
+};
 use crate::{
-    extract::{Numeric, Params, Texts, digits, within},
+    extract::{Numeric, Params, digits, within},
     problem::{JobNotFoundOut, Problem, ProblemOut},
     state::AppState,
 };
@@ -39,7 +42,7 @@ pub(super) struct PictureParams {
 pub(super) async fn page(
     State(state): State<AppState>,
     caller: Caller,
-    Texts(id, number): Texts,
+    PageKey(id, number): PageKey,
     Params(PictureParams { width }): Params<PictureParams>,
 ) -> Result<Response, Problem> {
     let width = within("width", width.map(Numeric::get), WIDTH, &WIDTHS)?;

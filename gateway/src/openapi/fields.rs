@@ -52,6 +52,8 @@ const FIELDS: &[(&str, &str)] = &[
     ("filename", "Name of the file."),
     ("finished_at", "When it ended; null before."),
     ("front_matter", "As in the query."),
+    ("keep_input", "As in the query."),
+    ("words", "As in the query."),
     ("h", "Rows covered by the widget."),
     ("has_next", "Whether another page follows."),
     ("hostname", "Host name of the agent's machine."),
@@ -133,6 +135,7 @@ const PATHS: &[(&str, &str)] = &[
     ("mapping_id", "Id of the channel mapping."),
     ("public_id", "Id of the plugin package or instance."),
     ("wid", "Id of the widget."),
+    ("n", "Number of the page, from 1."),
 ];
 
 type Known = BTreeMap<(String, String), String>;

@@ -34,7 +34,13 @@ use crate::{
 
 const DESCRIPTION: &str = "/api/openapi.json";
 /// Types of bodies that consist of bytes alone.
-const BYTES: [&str; 3] = ["application/octet-stream", "application/x-protobuf", "application/x-tar"];
+const BYTES: [&str; 5] = [
+    "application/octet-stream",
+    "application/x-protobuf",
+    "application/x-streamed-protobuf",
+    "application/x-tar",
+    "image/png",
+];
 
 /// What the description says of the whole.
 #[derive(OpenApi)]

@@ -107,8 +107,7 @@ async fn no_route_takes_a_body_that_cannot_be_read() {
         }
         let deep = "[".repeat(100_000);
         send(&route, client, &path, deep).await.error(400);
-        // An empty body is a registration without a description.
-        if route.template != "/api/agent/connect" {
+        if route.operation["requestBody"]["required"] == true {
             send(&route, client, &path, "").await.error(400);
         }
         let most = if route.template.ends_with("/datapoints/batch") { 4 << 20 } else { 1 << 20 };
