@@ -365,6 +365,7 @@ export const pages = {
   'documents.markdown': ['Markdown', 'Markdown'],
   'documents.queued': ['Waiting for a worker.', 'Wartet auf einen freien Platz.'],
   'documents.reading': ['{done} of {total} pages read', '{done} von {total} Seiten gelesen'],
+  'documents.about.one': ['1 page · {size}', '1 Seite · {size}'],
   'documents.about': ['{pages} pages · {size}', '{pages} Seiten · {size}'],
   'documents.engine': ['Read by', 'Gelesen mit'],
   'documents.kept': ['Kept until', 'Aufbewahrt bis'],
