@@ -167,7 +167,7 @@ export const pages = {
   'ways.telegraf': ['Telegraf', 'Telegraf'],
   'ways.telegraf.text': ['In telegraf.conf. Each numeric field becomes a channel, named by measurement, field and tags.', 'In telegraf.conf. Jedes Zahlenfeld wird ein Kanal, benannt nach Messung, Feld und Tags.'],
   'ways.prometheus': ['Prometheus', 'Prometheus'],
-  'ways.prometheus.text': ['In prometheus.yml. Each series becomes a channel with its labels; remote write 1.0 and 2.0.', 'In prometheus.yml. Jede Reihe wird ein Kanal mit ihren Labels; Remote Write 1.0 und 2.0.'],
+  'ways.prometheus.text': ['In prometheus.yml. Each series becomes a channel with its labels (remote write 1.0 and 2.0), and PromQL reads every channel.', 'In prometheus.yml. Jede Reihe wird ein Kanal mit ihren Labels (Remote Write 1.0 und 2.0), und PromQL liest jeden Kanal.'],
   'ways.lines': ['Line protocol', 'Zeilenprotokoll'],
   'ways.lines.text': ['As clients of InfluxDB write it. 204 means that all values are committed.', 'Wie Clients von InfluxDB es schreiben. 204 heißt: Alle Werte sind gespeichert.'],
   'ways.json': ['JSON', 'JSON'],
