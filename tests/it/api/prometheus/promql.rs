@@ -218,7 +218,14 @@ async fn queries_have_the_answers_that_prometheus_gives_from_its_own_storage() {
             )
         };
         let asked = [vec![("query", query.clone())], times].concat();
-        let (expected, found) = tokio::join!(own.get(path, &asked), ours.get(path, &asked));
+        let (expected, mut found) = tokio::join!(own.get(path, &asked), ours.get(path, &asked));
+        // A read that a busy machine refuses or cuts off for a moment is a warning, and asked again.
+        for _ in 0..3 {
+            if found.get("warnings").is_some() {
+                println!("asked again: {found}");
+                found = ours.get(path, &asked).await;
+            }
+        }
         let (expected, found) = (values(&expected), values(&found));
         assert!(
             is_all_same(&expected, &found),
