@@ -12,7 +12,7 @@ use crate::{
 };
 
 const QUERIES: usize = 200;
-/// What is asked when the variable `SEED` names nothing else: the same on every run, so that a failure is one of the change at hand.
+/// The seed unless the variable `SEED` names another: fixed, so that a failure is one of the change at hand.
 const SEED: u64 = 20_261_124;
 const HOUR: i64 = 3_600_000;
 
