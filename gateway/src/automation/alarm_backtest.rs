@@ -89,7 +89,7 @@ pub(super) async fn judge(
         judge.judge(value(index, point), &mut steps);
         tested.take_in(&mut steps, &mut fired);
     }
-    judge.tick(to.min(state.server_clock.now()), &mut steps);
+    judge.end(to.min(state.server_clock.now()), &mut steps);
     tested.take_in(&mut steps, &mut fired);
     tested.act(state, spec, &points, &fired).await?;
     Ok(tested)

@@ -14,7 +14,7 @@ mod idempotency;
 mod jobs;
 mod line_protocol;
 mod metrics;
-mod prometheus;
+pub mod prometheus;
 mod refused_bodies;
 mod replica;
 mod silence;

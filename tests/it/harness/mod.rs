@@ -19,6 +19,7 @@ mod openid_provider;
 mod plug;
 mod plugin_controller;
 mod prometheus;
+pub mod promtool;
 mod read_models;
 mod real_agent;
 mod real_gateway;

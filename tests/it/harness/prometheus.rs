@@ -13,7 +13,7 @@ pub struct Prometheus {
     child: Child,
 }
 
-fn program(name: &str) -> Command {
+pub(super) fn program(name: &str) -> Command {
     Command::new(format!("{}/.tools/bin/{name}", env!("CARGO_MANIFEST_DIR")))
 }
 

@@ -1,3 +1,5 @@
+use std::cmp::Ordering;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
@@ -6,11 +8,15 @@ use super::{
 };
 use crate::automation::DatapointPlace;
 
+/// How much later than its predecessor's pace a value may arrive and still be judged before what falls due at its time.
+const JITTER: TimeDelta = TimeDelta::seconds(1);
+
 /// Decides when alarms of a rule begin, fire and are cleared. Live evaluation and the back-test both use it, so they agree.
 ///
 /// Each channel has a clock: the time of measurement of the newest judged value, plus what has passed on the service's
-/// clock since that value arrived. What falls due on it happens at its due time, before the next value is judged. The last
-/// value stands until the next one arrives. A value that is not newer than the newest judged is not judged.
+/// clock since that value arrived. What falls due on it happens at its due time, before a later value is judged; a value
+/// measured at the due time itself is judged first, as Prometheus does at an evaluation. The last value stands until the
+/// next one arrives. A value that is not newer than the newest judged is not judged.
 #[derive(Debug, Clone)]
 pub struct AlarmJudge {
     rule: Uuid,
@@ -59,7 +65,7 @@ impl AlarmJudge {
             Some(_) => value.on,
             None => value.arrived,
         };
-        self.pass(&terms, until, steps);
+        self.pass(&terms, until, Ordering::Less, steps);
         self.memory.newest = Some(value);
         if let Some(open) = self.memory.by_no_data.take() {
             self.step(&terms, AlarmReason::NoData, StepKind::Cleared, open, value.on, steps);
@@ -74,10 +80,15 @@ impl AlarmJudge {
         self.compare(&terms, judged, value.on, steps);
     }
 
-    /// Lets time pass until `at` on the service's clock.
+    /// It is `at` on the service's clock, and more values may arrive: lets happen what was due [`JITTER`] ago.
     pub fn tick(&mut self, at: DateTime<Utc>, steps: &mut Vec<AlarmStep>) {
+        self.end(at - JITTER, steps);
+    }
+
+    /// No value up to `at` on the service's clock is missing: lets happen what is due until then.
+    pub fn end(&mut self, at: DateTime<Utc>, steps: &mut Vec<AlarmStep>) {
         if let Some(terms) = self.memory.terms {
-            self.pass(&terms, self.clock(at), steps);
+            self.pass(&terms, self.clock(at), Ordering::Equal, steps);
         }
     }
 
@@ -90,7 +101,7 @@ impl AlarmJudge {
         at: DateTime<Utc>,
         steps: &mut Vec<AlarmStep>,
     ) {
-        self.tick(at, steps);
+        self.end(at, steps);
         let from = self.memory.terms;
         let now = self.clock(at);
         if let Some(from) = from {
@@ -130,10 +141,16 @@ impl AlarmJudge {
         self.memory.newest.map_or(on, |newest| newest.arrived + (on - newest.on))
     }
 
-    /// Lets happen what falls due until `until`, in the order of time.
-    fn pass(&mut self, terms: &AlarmTerms, until: DateTime<Utc>, steps: &mut Vec<AlarmStep>) {
+    /// Lets happen what falls due before `until`, or with `latest` equal, also then, in the order of time.
+    fn pass(
+        &mut self,
+        terms: &AlarmTerms,
+        until: DateTime<Utc>,
+        latest: Ordering,
+        steps: &mut Vec<AlarmStep>,
+    ) {
         // At the due time the condition has held for long enough, but the silence is not longer than allowed.
-        let condition = self.condition_due(terms).filter(|due| *due <= until);
+        let condition = self.condition_due(terms).filter(|due| due.cmp(&until) <= latest);
         let silence = self.silence_due(terms).filter(|due| *due < until);
         if let Some(due) = silence.filter(|due| condition.is_none_or(|condition| *due < condition)) {
             self.fire_for_silence(terms, due, steps);

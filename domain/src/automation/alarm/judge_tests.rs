@@ -54,8 +54,9 @@ impl Bench {
         self.judge.judge(value, &mut self.steps);
     }
 
-    fn tick(&mut self, seconds: i64) {
-        self.judge.tick(at(seconds), &mut self.steps);
+    /// All that was measured until then has arrived.
+    fn end(&mut self, seconds: i64) {
+        self.judge.end(at(seconds), &mut self.steps);
     }
 
     /// The steps since the last call: reason, kind, and seconds on the channel's clock.
@@ -86,7 +87,7 @@ fn an_alarm_fires_and_clears_at_once_by_default() {
     for (seconds, value) in [(1, 9.0), (2, 11.0), (3, 12.0), (4, 10.0), (5, 10.5)] {
         bench.value(seconds, value);
     }
-    bench.tick(1000);
+    bench.end(1000);
     bench.assert_condition(&[(Fired, 2), (Cleared, 4), (Fired, 5)]);
 }
 
@@ -94,15 +95,44 @@ fn an_alarm_fires_and_clears_at_once_by_default() {
 fn a_pending_alarm_fires_at_the_end_of_for() {
     let mut bench = Bench::new(above_10(AlarmSpec { for_seconds: 60, ..AlarmSpec::default() }));
     bench.value(10, 11.0);
-    bench.tick(69);
+    bench.end(69);
     bench.assert_condition(&[(Started, 10)]);
-    bench.tick(75);
+    bench.end(75);
     bench.assert_condition(&[(Fired, 70)]);
-    // The next one is judged after what was due before it, at its own time included.
+    // The next one is judged after what was due before it.
     let mut bench = Bench::new(above_10(AlarmSpec { for_seconds: 60, ..AlarmSpec::default() }));
     bench.value(10, 11.0);
-    bench.value(70, 9.0);
-    bench.assert_condition(&[(Started, 10), (Fired, 70), (Cleared, 70)]);
+    bench.value(71, 9.0);
+    bench.assert_condition(&[(Started, 10), (Fired, 70), (Cleared, 71)]);
+}
+
+#[test]
+fn a_value_is_judged_before_what_is_due_at_its_time() {
+    let spec = AlarmSpec { for_seconds: 60, keep_firing_seconds: 60, ..AlarmSpec::default() };
+    let mut bench = Bench::new(above_10(spec));
+    bench.value(10, 11.0);
+    // It arrives a second later than the one before it did, and the service has looked at the time meanwhile.
+    bench.judge.tick(at(71) - TimeDelta::microseconds(1), &mut bench.steps);
+    bench.arrive(70, 71, 9.0);
+    bench.assert_condition(&[(Started, 10), (Cleared, 70)]);
+    bench.value(100, 11.0);
+    bench.value(160, 11.0);
+    bench.value(170, 9.0);
+    bench.assert_condition(&[(Started, 100), (Fired, 160)]);
+    bench.value(230, 11.0);
+    bench.value(1000, 11.0);
+    bench.assert_condition(&[]);
+}
+
+#[test]
+fn live_time_passes_a_second_behind_and_keeps_due_times() {
+    let mut bench = Bench::new(above_10(AlarmSpec { for_seconds: 60, ..AlarmSpec::default() }));
+    bench.value(10, 11.0);
+    bench.judge.tick(at(70), &mut bench.steps);
+    bench.assert_condition(&[(Started, 10)]);
+    bench.judge.tick(at(71), &mut bench.steps);
+    assert_eq!(bench.steps[0].at, at(70));
+    bench.assert_condition(&[(Fired, 70)]);
 }
 
 #[test]
@@ -112,7 +142,7 @@ fn a_pending_alarm_is_cleared_without_firing() {
     bench.value(10, 11.0);
     bench.value(69, 9.0);
     bench.value(70, 11.0);
-    bench.tick(129);
+    bench.end(129);
     bench.assert_condition(&[(Started, 10), (Cleared, 69), (Started, 70)]);
 }
 
@@ -122,17 +152,17 @@ fn keep_firing_counts_from_the_first_value_below() {
     bench.value(0, 11.0);
     bench.value(10, 9.0);
     bench.value(20, 8.0);
-    bench.tick(69);
+    bench.end(69);
     bench.assert_condition(&[(Fired, 0)]);
-    bench.value(70, 11.0);
+    bench.value(71, 11.0);
     // It had been cleared before the value that starts the next one.
-    bench.assert_condition(&[(Cleared, 70), (Fired, 70)]);
+    bench.assert_condition(&[(Cleared, 70), (Fired, 71)]);
     bench.value(80, 9.0);
     bench.value(139, 11.0);
     bench.value(150, 9.0);
-    bench.tick(209);
+    bench.end(209);
     bench.assert_condition(&[]);
-    bench.tick(210);
+    bench.end(210);
     bench.assert_condition(&[(Cleared, 210)]);
 }
 
@@ -148,22 +178,25 @@ fn a_clear_threshold_keeps_a_firing_alarm() {
     bench.assert_condition(&[(Started, 0), (Cleared, 1)]);
     bench.value(2, 11.0);
     bench.value(7, 9.0);
-    bench.value(8, 8.0);
-    bench.assert_condition(&[(Started, 2), (Fired, 7)]);
-    bench.value(9, 7.9);
-    bench.assert_condition(&[(Cleared, 9)]);
-    bench.value(10, 9.0);
+    bench.assert_condition(&[(Started, 2), (Cleared, 7)]);
+    bench.value(8, 11.0);
+    bench.value(14, 9.0);
+    bench.value(15, 8.0);
+    bench.assert_condition(&[(Started, 8), (Fired, 13)]);
+    bench.value(16, 7.9);
+    bench.assert_condition(&[(Cleared, 16)]);
+    bench.value(17, 9.0);
     bench.assert_condition(&[]);
 }
 
 #[test]
 fn silence_fires_after_the_rule_or_the_last_value() {
     let mut bench = Bench::new(above_10(AlarmSpec { no_data_seconds: Some(60), ..AlarmSpec::default() }));
-    bench.tick(60);
+    bench.end(60);
     bench.assert_silence(&[]);
-    bench.tick(61);
+    bench.end(61);
     bench.assert_silence(&[(Fired, 60)]);
-    bench.tick(500);
+    bench.end(500);
     bench.assert_silence(&[]);
     bench.value(500, 1.0);
     bench.assert_silence(&[(Cleared, 500)]);
@@ -180,12 +213,12 @@ fn silence_counts_from_the_last_change_of_the_rule() {
     let mut bench = Bench::new(terms);
     bench.value(10, 1.0);
     bench.change(50, Some(terms));
-    bench.tick(110);
+    bench.end(110);
     bench.assert_silence(&[]);
-    bench.tick(111);
+    bench.end(111);
     bench.assert_silence(&[(Fired, 110)]);
     bench.change(120, Some(terms));
-    bench.tick(300);
+    bench.end(300);
     bench.assert_silence(&[]);
 }
 
@@ -194,7 +227,7 @@ fn the_alarms_of_a_rule_do_not_change_each_other() {
     let mut bench = Bench::new(above_10(AlarmSpec { no_data_seconds: Some(60), ..AlarmSpec::default() }));
     bench.value(0, 11.0);
     bench.assert_condition(&[(Fired, 0)]);
-    bench.tick(100);
+    bench.end(100);
     bench.assert_silence(&[(Fired, 60)]);
     bench.value(100, 12.0);
     bench.assert_silence(&[(Cleared, 100)]);
@@ -219,12 +252,12 @@ fn the_clock_of_a_channel_is_that_of_its_device() {
     let mut bench = Bench::new(above_10(spec));
     // An hour behind, and sent with a delay.
     bench.arrive(-3600, 100, 11.0);
-    bench.tick(159);
+    bench.end(159);
     bench.assert_condition(&[(Started, -3600)]);
-    bench.tick(160);
+    bench.end(160);
     assert_eq!(bench.steps[0].at, at(160), "the same moment on the service's clock");
     bench.assert_condition(&[(Fired, -3540)]);
-    bench.tick(701);
+    bench.end(701);
     bench.assert_silence(&[(Fired, -3000)]);
     // A value from before what the clock has led to: no end lies before its beginning.
     bench.arrive(-3300, 702, 1.0);
@@ -238,9 +271,9 @@ fn the_clock_of_a_channel_is_that_of_its_device() {
 fn a_device_ahead_of_time_is_not_silent() {
     let mut bench = Bench::new(above_10(AlarmSpec { no_data_seconds: Some(60), ..AlarmSpec::default() }));
     bench.arrive(540, 1, 1.0);
-    bench.tick(61);
+    bench.end(61);
     bench.assert_silence(&[]);
-    bench.tick(62);
+    bench.end(62);
     bench.assert_silence(&[(Fired, 600)]);
 }
 
@@ -252,7 +285,7 @@ fn a_changed_condition_clears_and_another_name_does_not() {
     let started = || {
         let mut bench = Bench::new(above_10(spec));
         bench.value(0, 30.0);
-        bench.tick(100);
+        bench.end(100);
         bench.take();
         bench
     };
@@ -270,9 +303,9 @@ fn a_changed_condition_clears_and_another_name_does_not() {
     bench.change(110, None);
     bench.take();
     bench.value(120, 99.0);
-    bench.tick(1000);
+    bench.end(1000);
     bench.change(1000, Some(other));
-    bench.tick(1060);
+    bench.end(1060);
     assert!(bench.take().is_empty());
     bench.value(1061, 21.0);
     assert_eq!(
@@ -291,7 +324,7 @@ fn a_shorter_for_fires_at_the_change() {
     let mut bench = Bench::new(above_10(spec));
     bench.value(0, 11.0);
     bench.change(100, Some(above_10(AlarmSpec { for_seconds: 60, ..spec })));
-    bench.tick(101);
+    bench.end(101);
     bench.assert_condition(&[(Started, 0), (Fired, 100)]);
 }
 
@@ -381,8 +414,8 @@ fn steps_do_not_depend_on_how_often_time_passes() {
         let mut now = 0;
         for _ in 0..60 {
             let next = now + 1 + numbers.below(25) as i64;
-            for moment in now..next {
-                often.tick(moment);
+            for moment in now..=next {
+                often.judge.tick(at(moment), &mut often.steps);
             }
             now = next;
             let value = 6.0 + numbers.below(7) as f64;

@@ -54,6 +54,6 @@ async fn send(client: &Client, path: &str, kind: &str, message: &impl Message) -
     client.send(request.header("content-encoding", "snappy").body(body)).await
 }
 
-async fn write(client: &Client, timeseries: Vec<TimeSeries>) -> Answer {
+pub async fn write(client: &Client, timeseries: Vec<TimeSeries>) -> Answer {
     send(client, WRITE, VERSION_1, &WriteRequest { timeseries }).await
 }

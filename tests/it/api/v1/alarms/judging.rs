@@ -43,7 +43,7 @@ async fn an_alarm_is_pending_fires_and_is_cleared_by_time() {
         assert_eq!(&pending[field], expected, "{field}");
     }
     assert!(firings(&world).await.is_empty(), "the action runs when it fires");
-    world.clock.advance(TimeDelta::seconds(60));
+    world.clock.advance(TimeDelta::seconds(61));
     let firing = until(&world, "firing").await;
     assert_eq!(between(&firing, "started_on", "fired_on"), 60);
     eventually(seconds(20), async || firings(&world).await.len() == 1).await;
@@ -57,9 +57,9 @@ async fn an_alarm_is_pending_fires_and_is_cleared_by_time() {
     world.clock.advance(TimeDelta::seconds(5));
     send(&world.admin, &boiler, [9.0]).await;
     world.admin.until(path(&firing), |alarm| alarm["value"] == 9.0).await;
-    world.clock.advance(TimeDelta::seconds(30));
+    world.clock.advance(TimeDelta::seconds(31));
     let cleared = until(&world, "cleared").await;
-    assert_eq!(between(&cleared, "fired_on", "cleared_on"), 35);
+    assert_eq!(between(&cleared, "fired_on", "cleared_on"), 36);
     assert_eq!(cleared["public_id"], firing["public_id"]);
     assert_eq!(listed(&world, "").await.len(), 1);
     world.finish().await;
@@ -71,7 +71,7 @@ async fn a_silent_channel_raises_an_alarm_until_its_next_value() {
     let boiler = event(&world, "boiler").await;
     let rule = rule(&world, &boiler, json!({"no_data_seconds": 60})).await;
     let made = time(&rule["created_on"]);
-    world.clock.advance(TimeDelta::seconds(61));
+    world.clock.advance(TimeDelta::seconds(62));
     let alarm = until(&world, "firing").await;
     assert_eq!((&alarm["reason"], &alarm["value"]), (&json!("no_data"), &json!(null)));
     assert!((time(&alarm["fired_on"]) - made - TimeDelta::seconds(60)).abs() < TimeDelta::seconds(1));
@@ -80,7 +80,7 @@ async fn a_silent_channel_raises_an_alarm_until_its_next_value() {
     assert_eq!((&cleared["public_id"], &cleared["value"]), (&alarm["public_id"], &json!(1.0)));
     // With a value there is something to act on.
     assert!(firings(&world).await.is_empty());
-    world.clock.advance(TimeDelta::seconds(61));
+    world.clock.advance(TimeDelta::seconds(62));
     until(&world, "firing").await;
     let entry = world.admin.until("/api/v1/logging?source=rules".to_owned(), |page| page["total"] == 1).await;
     assert_eq!(entry["data"][0]["content"], "boiler has sent no value since 1: too hot");
@@ -180,7 +180,7 @@ async fn alarms_are_shown_as_they_were() {
     send(&world.admin, &boiler, [11.0]).await;
     let pending = until(&world, "pending").await;
     let then = world.position().await;
-    world.clock.advance(TimeDelta::seconds(60));
+    world.clock.advance(TimeDelta::seconds(61));
     until(&world, "firing").await;
     world.clock.advance(TimeDelta::seconds(1));
     send(&world.admin, &boiler, [9.0]).await;

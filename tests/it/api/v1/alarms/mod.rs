@@ -2,6 +2,7 @@
 
 mod acknowledging;
 mod judging;
+mod promtool;
 mod settings;
 mod sharing;
 mod silencing;

@@ -30,7 +30,7 @@ async fn a_pending_alarm_survives_the_process_that_judged_it() {
     send(&world.admin, &boiler, [11.0]).await;
     judge(&world, &Alarms::default()).await;
     assert_eq!(states(&world).await, ["pending"]);
-    world.clock.advance(TimeDelta::seconds(60));
+    world.clock.advance(TimeDelta::seconds(61));
     judge(&world, &Alarms::default()).await;
     assert_eq!(states(&world).await, ["firing"]);
     world.clock.advance(TimeDelta::seconds(541));
@@ -79,7 +79,7 @@ async fn two_that_judge_the_same_make_one_alarm() {
     rule(&world, &boiler, json!({"cooldown_seconds": 0, "no_data_seconds": 30})).await;
     let judges: Vec<_> = (0..4).map(|_| Alarms::default()).collect();
     for round in 0..10 {
-        world.clock.advance(TimeDelta::seconds(31));
+        world.clock.advance(TimeDelta::seconds(32));
         futures::future::join_all(judges.iter().map(|alarms| judge(&world, alarms))).await;
         send(&world.admin, &boiler, [20.0 + f64::from(round)]).await;
         futures::future::join_all(judges.iter().map(|alarms| judge(&world, alarms))).await;
