@@ -1,4 +1,4 @@
-use std::{env, io, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{env, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -13,6 +13,7 @@ use signalbox_firmware::Updates;
 use signalbox_gateway::{
     FirstAdmin, Gateway, NewAdmin, Operations, Readiness, SandboxedParsers, ensure_admin, serve_operations,
 };
+use signalbox_mail::Mailer;
 use signalbox_messaging::{Bus, Mailbox};
 use signalbox_plugins::Plugins;
 use signalbox_sealing::Sealer;
@@ -288,6 +289,7 @@ impl Service {
                         firmware,
                         egress,
                         egress_without_loopback,
+                        mailer: Mailer::new(&config.mail)?.map(Arc::new),
                         sealer,
                         clock,
                         config,

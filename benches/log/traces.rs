@@ -234,6 +234,7 @@ impl Trace<'_> {
         let deliveries: Vec<_> = (0..DELIVERIES).map(delivery).collect();
         let ids: Vec<_> = deliveries.iter().map(|delivery| delivery.id).collect();
         let results = ids.iter().map(|id| AttemptResult {
+            is_final: false,
             id: *id,
             started_at: now(),
             duration_ms: 12,

@@ -1,8 +1,10 @@
-//! Commands for rules, alarms, reported readings, webhooks, deliveries and the system's health.
+//! Commands for rules, alarms, contacts, reported readings, webhooks, deliveries and the system's health.
 
 use signalbox_datapoint_log::head;
 use signalbox_domain::{
-    automation::{Alarm, DeliveryBatch, Health, NewRule, ReportedReading, Rule, RuleCommand, Webhook},
+    automation::{
+        Alarm, Contact, DeliveryBatch, Health, NewRule, ReportedReading, Rule, RuleCommand, Webhook,
+    },
     kernel::Decider,
 };
 use signalbox_messaging::{CommandMessage, CommandReply};
@@ -26,6 +28,10 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
         Alarm::TYPE => {
             let command = parse::<Alarm>(&message.command)?;
             Ok(handler.run::<Alarm>(message, command).await)
+        }
+        Contact::TYPE => {
+            let command = parse::<Contact>(&message.command)?;
+            Ok(handler.run::<Contact>(message, command).await)
         }
         ReportedReading::TYPE => {
             let command = parse::<ReportedReading>(&message.command)?;

@@ -100,6 +100,23 @@ export async function guardSensor(stage: Stage, visitor: Visitor): Promise<void>
   await page.getByText('Version 1').waitFor();
 }
 
+export async function makeContact(stage: Stage, visitor: Visitor): Promise<void> {
+  const { page } = visitor;
+  await stage.go(visitor, '/contacts');
+  await page.getByRole('button', { name: 'New contact' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Name').fill('Night shift');
+  await dialog.getByLabel('Mail address').fill('night@example.org');
+  await dialog.getByLabel('Quiet hours').check();
+  await dialog.getByLabel('Time zone').selectOption({ label: 'Europe/Berlin' });
+  await dialog.getByRole('button', { name: 'Create' }).click();
+  await page.getByRole('heading', { name: 'Night shift', level: 1 }).waitFor();
+  await page.getByText('22:00–06:00, Europe/Berlin').waitFor();
+  await page.getByRole('button', { name: 'Send test' }).click();
+  // The service of this test has no mail server, and says so.
+  await page.getByRole('region', { name: 'Messages' }).getByText(/No mail server is configured/).waitFor();
+}
+
 export async function answerAlarm(stage: Stage, visitor: Visitor): Promise<void> {
   const { page } = visitor;
   await stage.go(visitor, '/rules/new');
@@ -108,6 +125,8 @@ export async function answerAlarm(stage: Stage, visitor: Visitor): Promise<void>
   await page.getByLabel(/^Threshold/).fill('20');
   await page.getByLabel('Raise alarms').check();
   await page.getByLabel('Severity').selectOption({ label: 'critical' });
+  await page.getByLabel('Notify').selectOption({ label: 'Night shift' });
+  await page.getByLabel(/^Message/).fill('{channel} is at {value} {unit}');
   await page.getByText(/\d alarms?$/).waitFor();
   await page.getByRole('button', { name: 'Create' }).click();
   await page.getByRole('heading', { name: 'Hot for long', level: 1 }).waitFor();
@@ -116,6 +135,7 @@ export async function answerAlarm(stage: Stage, visitor: Visitor): Promise<void>
   await page.getByRole('row', { name: /Boiler.*Firing · critical/ }).getByRole('link', { name: 'Boiler' }).click();
   await page.getByRole('heading', { name: 'Boiler', level: 1 }).waitFor();
   await page.getByRole('img', { name: 'Boiler, °C' }).waitFor();
+  await page.getByRole('region', { name: 'Notified' }).getByRole('link', { name: 'Night shift' }).waitFor();
   await page.getByRole('button', { name: 'Acknowledge' }).click();
   await page.getByRole('dialog').getByLabel('Comment').fill('The valve is closed.');
   await page.getByRole('dialog').getByRole('button', { name: 'Acknowledge' }).click();

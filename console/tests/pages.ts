@@ -45,6 +45,8 @@ export async function addresses({ page }: Visitor, base: string): Promise<[strin
     ['/rules', 'Rules'],
     ['/rules/new', 'New rule'],
     [await first('/rules', '/rules/0'), 'Hot for long'],
+    ['/contacts', 'Contacts'],
+    [await first('/contacts', '/contacts/'), 'Night shift'],
     ['/webhooks', 'Webhooks'],
     [await first('/webhooks', '/webhooks/'), 'http://127.0.0.1:9/hook'],
     ['/documents', 'Documents'],

@@ -5,7 +5,7 @@
  * start it again at its address. PICTURES names a folder for pictures of every page. Ends with 0, or with 1 and what did
  * not hold.
  */
-import { addUser, answerAlarm, guardSensor, makeDashboard, moveFile, notifyOthers, readDocument, sendFile, watchSensor } from './jobs.ts';
+import { addUser, answerAlarm, guardSensor, makeContact, makeDashboard, moveFile, notifyOthers, readDocument, sendFile, watchSensor } from './jobs.ts';
 import { sweep } from './pages.ts';
 import { sizes } from './sizes.ts';
 import { ADMIN, Stage, type Visitor } from './stage.ts';
@@ -40,6 +40,7 @@ await step('notify others', () => notifyOthers(stage, admin), admin);
 await step('add a user', () => addUser(stage, admin, VIEWER, ADMIN.password), admin);
 // Two windows of one user supersede each other's back-tests: answers that browsers report as errors.
 await step('two at once', () => stage.excuse(() => twoAtOnce(stage, admin)), admin);
+await step('make a contact', () => makeContact(stage, admin), admin);
 await step('answer an alarm', () => answerAlarm(stage, admin), admin);
 await step('live', () => live(stage, admin), admin);
 await step('keyboard', () => keyboard(stage, admin), admin);

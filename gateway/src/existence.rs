@@ -29,9 +29,9 @@ pub(crate) mod examples {
     use chrono::DateTime;
     use signalbox_domain::{
         automation::{
-            AlarmCommand, AlarmReason, Condition, EventType, NewAlarm, NewRule, NewWebhook, Operator,
-            RetryPolicy, RuleAction, RuleCommand, RuleSpec, Severity, WebhookCommand, WebhookFilters,
-            WebhookSpec,
+            AlarmCommand, AlarmReason, Condition, ContactCommand, ContactSpec, Destination, EventType,
+            NewAlarm, NewContact, NewRule, NewWebhook, NotificationSpec, Operator, RetryPolicy, RuleAction,
+            RuleCommand, RuleSpec, Severity, WebhookCommand, WebhookFilters, WebhookSpec,
         },
         fleet::{Direction, InstanceSpec, MappingSpec, NewInstance, PluginInstanceCommand, PluginRef},
         identity::{NewUser, Role, UserCommand},
@@ -78,6 +78,7 @@ pub(crate) mod examples {
             cooldown_seconds: 0,
             enabled: true,
             alarm: None,
+            notify: NotificationSpec::default(),
         };
         RuleCommand::Create(NewRule { owner: OWNER, spec, after: 0 })
     }
@@ -111,6 +112,12 @@ pub(crate) mod examples {
             filters: WebhookFilters::default(),
         };
         WebhookCommand::Create(NewWebhook { owner: OWNER, spec })
+    }
+
+    pub(crate) fn contact() -> ContactCommand {
+        let destination = Destination::Email { address: "ops@example.org".to_owned() };
+        let spec = ContactSpec { name: text(), destination, quiet_hours: None };
+        ContactCommand::Create(NewContact { owner: OWNER, spec })
     }
 
     pub(crate) fn dashboard() -> DashboardCommand {

@@ -138,6 +138,20 @@ pub(crate) const AUTOMATION: Withdrawals = &[
                   changed_at = e.position
              FROM events e WHERE r.id = $1 AND e.position = $2"],
     ),
+    // Its old address gets nothing more.
+    (
+        "contact_updated",
+        &["UPDATE {schema}.contacts SET is_reachable = false WHERE id = $1 AND $2::bigint > 0"],
+    ),
+    (
+        "contact_deleted",
+        &[
+            REMOVE_FIRST[0],
+            REMOVE_FIRST[1],
+            REMOVE_FIRST[2],
+            "DELETE FROM {schema}.contacts WHERE id = $1 AND $2::bigint > 0",
+        ],
+    ),
     // Its old address gets nothing more, and nothing is signed with its old secret or key.
     (
         "webhook_updated",

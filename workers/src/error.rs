@@ -39,6 +39,9 @@ pub enum WorkerError {
     /// The hash chain cannot be extended.
     #[error(transparent)]
     Chain(ChainError),
+    /// A message to a contact cannot be written.
+    #[error("a message to a contact cannot be written: {0}")]
+    Message(serde_json::Error),
     /// The step panicked.
     #[error("the step panicked: {0}")]
     Panic(String),

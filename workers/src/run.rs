@@ -23,9 +23,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     AbsenceReporter, Alarms, BlobSweep, Cleanup, Context, DeliveryRemoval, Dispatcher, ExtractionCleanup,
     ExtractionRunner, FaultReporter, FirmwareRunner, HashChainWriter, HealthReporter, HealthWatch,
-    Housekeeping, Indexer, PresenceSweep, Readings, Reconciler, Relay, Retention, RuleEvaluation, RuleLog,
-    Scheduler, StagedSweep, StallSweep, TextSweep, WebhookDelivery, WebhookFanOut, WebhookReplay, Worker,
-    WorkerError,
+    Housekeeping, Indexer, Notifications, PresenceSweep, Readings, Reconciler, Relay, Retention,
+    RuleEvaluation, RuleLog, Scheduler, StagedSweep, StallSweep, TextSweep, WebhookDelivery, WebhookFanOut,
+    WebhookReplay, Worker, WorkerError,
 };
 
 /// Backoff after a failed step; it doubles with each further failure that is not transient.
@@ -110,6 +110,7 @@ pub async fn run(context: Context, stop: CancellationToken) {
     workers.start(Readings::default());
     workers.start(RuleLog);
     workers.start(Alarms::default());
+    workers.start(Notifications);
     workers.start_everywhere(Arc::new(RuleEvaluation::default()));
     workers.start(WebhookFanOut::default());
     if WebhookDelivery::is_shared(&context.config) {

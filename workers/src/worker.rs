@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use signalbox_blob_store::BlobStore;
@@ -14,6 +14,7 @@ use signalbox_domain::{
 use signalbox_egress::Egress;
 use signalbox_event_store::{trace_at, trace_of_cause, trace_of_stream, traces_at};
 use signalbox_firmware::Updates;
+use signalbox_mail::Mailer;
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
 use signalbox_sealing::Sealer;
 use signalbox_telemetry::{Kind, Span, current, is_tracing};
@@ -44,7 +45,9 @@ pub struct Context {
     pub egress: Egress,
     /// The same without this machine's own address: for callers who must not reach it.
     pub egress_without_loopback: Egress,
-    /// Opens secrets of webhooks.
+    /// Sends mails to contacts; `None` without a mail server.
+    pub mailer: Option<Arc<Mailer>>,
+    /// Opens secrets of webhooks and contacts.
     pub sealer: Sealer,
     /// The time.
     pub clock: Clock,

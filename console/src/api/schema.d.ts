@@ -667,6 +667,114 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/contacts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List contacts, newest first. */
+        get: operations["list_contacts"];
+        put?: never;
+        /** Create a contact. Rules that name it in `contact_ids` notify it of their alarms. */
+        post: operations["create_contact"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/contacts/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One contact. */
+        get: operations["get_contact"];
+        /** Change a contact. Messages that wait for it go to the new address. */
+        put: operations["update_contact"];
+        post?: never;
+        /** Delete a contact with its messages; what waits for it is not sent any more, and rules that name it notify the others. */
+        delete: operations["delete_contact"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/contacts/{id}/messages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the messages to a contact, newest first. */
+        get: operations["list_messages"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/contacts/{id}/messages/{mid}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One message, with its body and its attempts. The messages of a contact that was deleted are gone, with their past. */
+        get: operations["get_message"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/contacts/{id}/messages/{mid}/redeliver": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Send a message again that was delivered or given up, with attempts of its own as many as at first. */
+        post: operations["redeliver_message"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/contacts/{id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a contact a message that only shows that messages arrive. It is not grouped with others, and quiet hours do not hold it
+         *     back.
+         */
+        post: operations["test_contact"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/dashboards": {
         parameters: {
             query?: never;
@@ -2453,6 +2561,8 @@ export interface components {
              * @description Null while it is pending, and when it was cleared before it fired.
              */
             fired_on?: string | null;
+            /** @description The newest 10 messages about it, oldest first. */
+            notifications: components["schemas"]["NotificationOut"][];
             /** @description Id of the resource, as paths name it. */
             public_id: string;
             /** @description `condition`, or `no_data` when the event is silent. */
@@ -2713,7 +2823,7 @@ export interface components {
          * @description Kind of a changed resource.
          * @enum {string}
          */
-        ChangedResource: "agent" | "agent_token" | "alarm" | "api_token" | "channel" | "dashboard" | "delivery" | "experiment" | "extraction_job" | "firmware" | "job" | "log_entry" | "plugin_instance" | "plugin_package" | "rule" | "transfer" | "user" | "webhook";
+        ChangedResource: "agent" | "agent_token" | "alarm" | "api_token" | "channel" | "contact" | "dashboard" | "delivery" | "experiment" | "extraction_job" | "firmware" | "job" | "log_entry" | "plugin_instance" | "plugin_package" | "rule" | "transfer" | "user" | "webhook";
         /** @description An event of a story. */
         ChapterOut: components["schemas"]["LogEventOut"] & {
             /** @description What webhooks were told of it. */
@@ -2723,6 +2833,11 @@ export interface components {
             /** @description How an event of the log ends something. */
             outcome?: components["schemas"]["Outcome"] | null;
         };
+        /**
+         * @description Message format of a chat.
+         * @enum {string}
+         */
+        ChatFormat: "slack" | "mattermost" | "teams";
         /** @description What a controller means to run. */
         ClaimsIn: {
             /** @description Which controller, 1 to 100 characters; the same one after it was started again. */
@@ -2792,6 +2907,83 @@ export interface components {
          * @enum {string}
          */
         Connected: "connected";
+        /** @description Changes of a contact, whose kind stays; absent fields stay as they are, null clears the secret and the quiet hours. */
+        ContactChangesIn: {
+            /** @description Required by `email`: one mail address, without a name. */
+            address?: string;
+            /** @description Message format of a chat. */
+            format?: components["schemas"]["ChatFormat"];
+            /** @description Unique, 1 to 255 characters. */
+            name?: string;
+            /** @description A part of each day in which a contact gets critical alarms only. What came in it is sent at its end, in one message. */
+            quiet_hours?: components["schemas"]["QuietHoursIn"] | null;
+            /** @description Signs messages of kind `webhook`, at most 255 characters; `whsec_` and base64, to be verified by libraries of Standard Webhooks. */
+            secret?: string | null;
+            /** @description Required by `chat` and `webhook`: starts with http:// or https://, at most 2048 characters. */
+            url?: string;
+        };
+        /** @description A created contact. */
+        ContactCreatedOut: components["schemas"]["ContactOut"] & {
+            /** @description What happened, in one sentence for people. */
+            message: string;
+            /** @description The request succeeded. */
+            status: components["schemas"]["Success"];
+        };
+        /** @description A new contact. */
+        ContactIn: {
+            /** @description Required by `email`: one mail address, without a name. */
+            address?: string | null;
+            /** @description Message format of a chat. */
+            format?: components["schemas"]["ChatFormat"] | null;
+            /** @description `email`, `chat` (an incoming webhook of a chat) or `webhook`. */
+            kind: components["schemas"]["ContactKind"];
+            /** @description Unique, 1 to 255 characters. */
+            name: string;
+            /** @description A part of each day in which a contact gets critical alarms only. What came in it is sent at its end, in one message. */
+            quiet_hours?: components["schemas"]["QuietHoursIn"] | null;
+            /** @description Signs messages of kind `webhook`, at most 255 characters; `whsec_` and base64, to be verified by libraries of Standard Webhooks. */
+            secret?: string | null;
+            /** @description Required by `chat` and `webhook`: starts with http:// or https://, at most 2048 characters. */
+            url?: string | null;
+        };
+        /**
+         * @description How a contact is notified.
+         * @enum {string}
+         */
+        ContactKind: "email" | "chat" | "webhook";
+        /** @description A contact. */
+        ContactOut: {
+            /** @description Mail address of a contact of kind `email`; else null. */
+            address?: string | null;
+            /**
+             * Format: date-time
+             * @description When it was created.
+             */
+            created_on: string;
+            /** @description Message format of a chat. */
+            format?: components["schemas"]["ChatFormat"] | null;
+            /** @description Whether there is a secret, which signs messages of kind `webhook`; it is not shown again. */
+            has_secret: boolean;
+            /** @description Host of the incoming webhook of kind `chat`, whose address is not shown again; else null. */
+            host?: string | null;
+            /** @description `email`, `chat` or `webhook`. */
+            kind: components["schemas"]["ContactKind"];
+            /** @description Unique, 1 to 255 characters. */
+            name: string;
+            /** @description Id of the resource, as paths name it. */
+            public_id: string;
+            /** @description A part of each day in which a contact gets critical alarms only. */
+            quiet_hours?: components["schemas"]["QuietHoursOut"] | null;
+            /**
+             * Format: date-time
+             * @description When it was last changed.
+             */
+            updated_on: string;
+            /** @description Where messages are posted to, of kind `webhook`; else null. */
+            url?: string | null;
+            /** @description The admin who made it. */
+            user_public_id: string;
+        };
         /** @description The file of a transfer. */
         ContentOut: {
             /** @description Name of the file. */
@@ -3961,10 +4153,10 @@ export interface components {
         LiveChangeOut: {
             /** @description Present, and true, if reads may not show the change yet. */
             eventual?: boolean;
-            /** @description As in its address; of a `delivery`, the webhook's. */
+            /** @description As in its address; of a `delivery`, that of the webhook or contact. */
             id: string;
             /**
-             * @description `agent`, `agent_token`, `api_token`, `channel`, `dashboard`, `delivery`, `experiment`, `extraction_job`, `firmware`,
+             * @description `agent`, `agent_token`, `api_token`, `channel`, `contact`, `dashboard`, `delivery`, `experiment`, `extraction_job`, `firmware`,
              *     `job`, `log_entry`, `plugin_instance`, `plugin_package`, `rule`, `transfer`, `user` or `webhook`.
              */
             type: components["schemas"]["ChangedResource"];
@@ -4225,6 +4417,32 @@ export interface components {
             public_id: string;
         };
         /**
+         * @description The step of an alarm in a message.
+         * @enum {string}
+         */
+        NotificationKind: "firing" | "cleared" | "fired_and_cleared" | "reminder" | "escalation";
+        /** @description A message about an alarm. */
+        NotificationOut: {
+            /**
+             * Format: int32
+             * @description Attempts that have ended.
+             */
+            attempts: number;
+            /** @description Id of the contact. */
+            contact_public_id: string;
+            /** @description Fault of the last attempt; null after a success. */
+            error?: string | null;
+            /** @description The step of an alarm in a message. */
+            kind: components["schemas"]["NotificationKind"];
+            /**
+             * Format: date-time
+             * @description When it was delivered; null before.
+             */
+            sent_on?: string | null;
+            /** @description `pending`, `delivered`, `failed` (another attempt follows) or `dead_letter`. */
+            status: components["schemas"]["DeliveryStatus"];
+        };
+        /**
          * @description Engine that recognises text in pictures.
          * @enum {string}
          */
@@ -4329,6 +4547,28 @@ export interface components {
         Page_ApiTokenOut: {
             /** @description Entries of this page. */
             data: components["schemas"]["ApiTokenOut"][];
+            /**
+             * Format: int64
+             * @description From 1.
+             */
+            page: number;
+            /**
+             * Format: int64
+             * @description Entries of a page at most.
+             */
+            page_size: number;
+            /**
+             * Format: int64
+             * @description Rows on all pages.
+             */
+            total: number;
+            /** @description Present and true when `total` is an estimate. */
+            total_estimated?: boolean;
+        };
+        /** @description A page of a list in services 2 and 3. */
+        Page_ContactOut: {
+            /** @description Entries of this page. */
+            data: components["schemas"]["ContactOut"][];
             /**
              * Format: int64
              * @description From 1.
@@ -4679,6 +4919,24 @@ export interface components {
             /** @description One for each statement. */
             results: components["schemas"]["ResultOut"][];
         };
+        /** @description A part of each day in which a contact gets critical alarms only. What came in it is sent at its end, in one message. */
+        QuietHoursIn: {
+            /** @description Local time, `HH:MM`. */
+            from: string;
+            /** @description IANA name, e.g. `Europe/Berlin`. */
+            timezone: string;
+            /** @description Local time of their end, `HH:MM`; of the next day, if it is not after `from`. */
+            to: string;
+        };
+        /** @description A part of each day in which a contact gets critical alarms only. */
+        QuietHoursOut: {
+            /** @description Local time, `HH:MM`. */
+            from: string;
+            /** @description IANA name, e.g. `Europe/Berlin`. */
+            timezone: string;
+            /** @description Local time of their end, `HH:MM`; of the next day, if it is not after `from`. */
+            to: string;
+        };
         /** @description Whether requests can be served, and what is missing. */
         ReadyOut: {
             /** @description `broker`, `commands`, `read_models`, `database`, `background_database`, `users` or `stopping`. */
@@ -4805,6 +5063,8 @@ export interface components {
              * @description Once firing, an alarm stays while the value is not below it (`gt`, `gte`), or not above it (`lt`, `lte`).
              */
             clear_threshold?: number | null;
+            /** @description Contacts that are notified of its alarms, at most 20. */
+            contact_ids?: string[] | null;
             /**
              * Format: int32
              * @description Least time between two firings, 60 if absent; with 0 it fires on every datapoint that matters.
@@ -4812,6 +5072,13 @@ export interface components {
             cooldown_seconds?: number;
             /** @description True, if absent. */
             enabled?: boolean;
+            /**
+             * Format: int32
+             * @description From firing until `escalation_contact_ids` are notified too, unless the alarm is acknowledged.
+             */
+            escalate_seconds?: number | null;
+            /** @description Contacts that are notified of an escalation, at most 20. */
+            escalation_contact_ids?: string[] | null;
             /** @description The event whose datapoints it watches. */
             event_public_id?: string;
             /**
@@ -4839,8 +5106,15 @@ export interface components {
              *     does not hold with fewer than two.
              */
             rate_window_seconds?: number | null;
+            /**
+             * Format: int32
+             * @description Between reminders while an alarm fires and is not acknowledged.
+             */
+            remind_seconds?: number | null;
             /** @description Severity of an alarm. */
             severity?: components["schemas"]["Severity"] | null;
+            /** @description A sentence about its alarms, in which `{channel}`, `{value}`, `{unit}`, `{threshold}` and `{duration}` are replaced. */
+            summary?: string | null;
             /**
              * Format: double
              * @description What values are compared with; the lower bound of a range.
@@ -4875,6 +5149,8 @@ export interface components {
              * @description Once firing, an alarm stays while the value is not below it (`gt`, `gte`), or not above it (`lt`, `lte`).
              */
             clear_threshold?: number | null;
+            /** @description Contacts that are notified of its alarms, at most 20. */
+            contact_ids?: string[] | null;
             /**
              * Format: int32
              * @description Least time between two firings, 60 if absent; with 0 it fires on every datapoint that matters.
@@ -4882,6 +5158,13 @@ export interface components {
             cooldown_seconds?: number | null;
             /** @description True, if absent. */
             enabled?: boolean | null;
+            /**
+             * Format: int32
+             * @description From firing until `escalation_contact_ids` are notified too, unless the alarm is acknowledged.
+             */
+            escalate_seconds?: number | null;
+            /** @description Contacts that are notified of an escalation, at most 20. */
+            escalation_contact_ids?: string[] | null;
             /** @description The event whose datapoints it watches. */
             event_public_id: string;
             /**
@@ -4909,8 +5192,15 @@ export interface components {
              *     does not hold with fewer than two.
              */
             rate_window_seconds?: number | null;
+            /**
+             * Format: int32
+             * @description Between reminders while an alarm fires and is not acknowledged.
+             */
+            remind_seconds?: number | null;
             /** @description Severity of an alarm. */
             severity?: components["schemas"]["Severity"] | null;
+            /** @description A sentence about its alarms, in which `{channel}`, `{value}`, `{unit}`, `{threshold}` and `{duration}` are replaced. */
+            summary?: string | null;
             /**
              * Format: double
              * @description What values are compared with; the lower bound of a range.
@@ -4935,6 +5225,8 @@ export interface components {
              * @description Once firing, an alarm stays up to this value.
              */
             clear_threshold?: number | null;
+            /** @description Contacts that are notified of its alarms. */
+            contact_ids: string[];
             /**
              * Format: int64
              * @description Least time between two firings.
@@ -4947,6 +5239,13 @@ export interface components {
             created_on: string;
             /** @description True, if absent. */
             enabled: boolean;
+            /**
+             * Format: int32
+             * @description From firing until the following contacts are notified too, unless the alarm is acknowledged.
+             */
+            escalate_seconds?: number | null;
+            /** @description Contacts that are notified of an escalation, at most 20. */
+            escalation_contact_ids: string[];
             /** @description The event whose datapoints it watches. */
             event_public_id: string;
             /**
@@ -4980,6 +5279,11 @@ export interface components {
              * @description The condition is on the slope per second of the values in this window.
              */
             rate_window_seconds?: number | null;
+            /**
+             * Format: int32
+             * @description Between reminders while an alarm fires and is not acknowledged.
+             */
+            remind_seconds?: number | null;
             /** @description Severity of an alarm. */
             severity?: components["schemas"]["Severity"] | null;
             /** @description Why they are held back. */
@@ -4989,6 +5293,8 @@ export interface components {
              * @description Webhooks of its alarms are held back until then; null when they are not.
              */
             silenced_until?: string | null;
+            /** @description A sentence about its alarms, in which `{channel}`, `{value}`, `{unit}`, `{threshold}` and `{duration}` are replaced. */
+            summary?: string | null;
             /**
              * Format: double
              * @description What values are compared with; the lower bound of a range.
@@ -9726,6 +10032,7 @@ export interface operations {
                      *           "created_on": "2026-03-01T09:30:00Z",
                      *           "event_public_id": "019ca8f2-5b40-7000-8000-000000000003",
                      *           "fired_on": "2026-03-01T09:30:00Z",
+                     *           "notifications": [],
                      *           "public_id": "019ca8f2-5b40-7000-8000-000000000001",
                      *           "reason": "condition",
                      *           "rule_public_id": "019ca8f2-5b40-7000-8000-000000000002",
@@ -9826,6 +10133,16 @@ export interface operations {
                      *       "created_on": "2026-03-01T09:30:00Z",
                      *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000003",
                      *       "fired_on": "2026-03-01T09:30:00Z",
+                     *       "notifications": [
+                     *         {
+                     *           "attempts": 1,
+                     *           "contact_public_id": "019ca8f2-5b40-7000-8000-000000000005",
+                     *           "error": null,
+                     *           "kind": "firing",
+                     *           "sent_on": "2026-03-01T09:30:00Z",
+                     *           "status": "delivered"
+                     *         }
+                     *       ],
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
                      *       "reason": "condition",
                      *       "rule_public_id": "019ca8f2-5b40-7000-8000-000000000002",
@@ -9938,6 +10255,7 @@ export interface operations {
                      *       "created_on": "2026-03-01T09:30:00Z",
                      *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000003",
                      *       "fired_on": "2026-03-01T09:30:00Z",
+                     *       "notifications": [],
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
                      *       "reason": "condition",
                      *       "rule_public_id": "019ca8f2-5b40-7000-8000-000000000002",
@@ -10086,6 +10404,7 @@ export interface operations {
                      *       "created_on": "2026-03-01T09:30:00Z",
                      *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000003",
                      *       "fired_on": "2026-03-01T09:30:00Z",
+                     *       "notifications": [],
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
                      *       "reason": "condition",
                      *       "rule_public_id": "019ca8f2-5b40-7000-8000-000000000002",
@@ -10669,6 +10988,1142 @@ export interface operations {
             };
             /** @description `malformed`: The request cannot be parsed: correct its form. `invalid_code`: The code is unknown, used, older than 60 s or another browser's. */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too_large`: The body is larger than this route takes: send less. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. `idempotency_key_reused`: The Idempotency-Key was used for another request: use a new one. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    list_contacts: {
+        parameters: {
+            query?: {
+                /** @description Number of the page. 1 to 1000000; 1 if absent. */
+                page?: number;
+                /** @description Entries of a page at most. 1 to 100; 25 if absent. */
+                page_size?: number;
+                /** @description The order of the list: `newest` or `oldest` first, or by a field, ascending or, with `-` before it, descending. Equal entries are in the order of their creation, reversed when the order is descending. */
+                sort?: "newest" | "oldest" | "created_on" | "-created_on" | "name" | "-name";
+                /** @description Part of the name, in any case of letters. */
+                name?: string;
+                /** @description `email`, `chat` or `webhook`. */
+                kind?: components["schemas"]["ContactKind"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of a list in services 2 and 3. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "address": "operators@example.org",
+                     *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "format": null,
+                     *           "has_secret": false,
+                     *           "host": null,
+                     *           "kind": "email",
+                     *           "name": "operators",
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "quiet_hours": {
+                     *             "from": "22:00",
+                     *             "timezone": "Europe/Berlin",
+                     *             "to": "06:00"
+                     *           },
+                     *           "updated_on": "2026-03-01T09:30:00Z",
+                     *           "url": null,
+                     *           "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
+                     *         }
+                     *       ],
+                     *       "page": 1,
+                     *       "page_size": 100,
+                     *       "total": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Page_ContactOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `forbidden`: The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    create_contact: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key makes a repetition the same request, for 24 h */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "address": "operators@example.org",
+                 *       "kind": "email",
+                 *       "name": "operators",
+                 *       "quiet_hours": {
+                 *         "from": "22:00",
+                 *         "timezone": "Europe/Berlin",
+                 *         "to": "06:00"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["ContactIn"];
+            };
+        };
+        responses: {
+            /** @description A created contact. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "address": "operators@example.org",
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "format": null,
+                     *       "has_secret": false,
+                     *       "host": null,
+                     *       "kind": "email",
+                     *       "message": "Contact successfully created.",
+                     *       "name": "operators",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "quiet_hours": {
+                     *         "from": "22:00",
+                     *         "timezone": "Europe/Berlin",
+                     *         "to": "06:00"
+                     *       },
+                     *       "status": "success",
+                     *       "updated_on": "2026-03-01T09:30:00Z",
+                     *       "url": null,
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ContactCreatedOut"];
+                };
+            };
+            /** @description `malformed`: The request cannot be parsed: correct its form. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `forbidden`: The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `contact_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too_large`: The body is larger than this route takes: send less. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. `idempotency_key_reused`: The Idempotency-Key was used for another request: use a new one. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    get_contact: {
+        parameters: {
+            query?: {
+                /**
+                 * @description A time, RFC 3339, or a position of the log: the answer is what there was then, also of what was deleted since. Now, if
+                 *     absent.
+                 */
+                at?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id of the resource. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A contact. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "address": "operators@example.org",
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "format": null,
+                     *       "has_secret": false,
+                     *       "host": null,
+                     *       "kind": "email",
+                     *       "name": "operators",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "quiet_hours": {
+                     *         "from": "22:00",
+                     *         "timezone": "Europe/Berlin",
+                     *         "to": "06:00"
+                     *       },
+                     *       "updated_on": "2026-03-01T09:30:00Z",
+                     *       "url": null,
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ContactOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `forbidden`: The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `not_found`: There is nothing at this path. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    update_contact: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of the version that the change is meant for */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id of the resource. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "quiet_hours": null
+                 *     }
+                 */
+                "application/json": components["schemas"]["ContactChangesIn"];
+            };
+        };
+        responses: {
+            /** @description A contact. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "address": "operators@example.org",
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "format": null,
+                     *       "has_secret": false,
+                     *       "host": null,
+                     *       "kind": "email",
+                     *       "name": "operators",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "quiet_hours": null,
+                     *       "updated_on": "2026-03-01T09:30:00Z",
+                     *       "url": null,
+                     *       "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ContactOut"];
+                };
+            };
+            /** @description `malformed`: The request cannot be parsed: correct its form. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `forbidden`: The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `not_found`: There is nothing at this path. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `contact_name_taken`: Another one has this name: choose another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `version_mismatch`: The resource has changed since the version in If-Match: read it again and repeat the change. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too_large`: The body is larger than this route takes: send less. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    delete_contact: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of the version that the change is meant for */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id of the resource. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A success without a resource. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "message": "Contact successfully deleted.",
+                     *       "status": "success"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["StatusOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `forbidden`: The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `not_found`: There is nothing at this path. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `version_mismatch`: The resource has changed since the version in If-Match: read it again and repeat the change. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    list_messages: {
+        parameters: {
+            query?: {
+                /** @description Number of the page. 1 to 1000000; 1 if absent. */
+                page?: number;
+                /** @description Entries of a page at most. 1 to 100; 25 if absent. */
+                page_size?: number;
+                /** @description The order of the list: `newest` or `oldest` first, or by a field, ascending or, with `-` before it, descending. Equal entries are in the order of their creation, reversed when the order is descending. */
+                sort?: "newest" | "oldest" | "created_on" | "-created_on";
+                /** @description `pending`, `delivered`, `failed` or `dead_letter`. */
+                status?: components["schemas"]["DeliveryStatus"];
+                /** @description Type of the event. */
+                event_type?: string;
+                /** @description Queued at or after, RFC 3339. */
+                from?: string;
+                /** @description Queued before, RFC 3339. */
+                to?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id of the resource. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of a list in services 2 and 3. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "attempts": 1,
+                     *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "delivered_on": "2026-03-01T09:30:00Z",
+                     *           "event_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "event_type": "alarm.notification",
+                     *           "last_error": null,
+                     *           "next_attempt_on": null,
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "redeliveries": 0,
+                     *           "response_code": 200,
+                     *           "status": "delivered",
+                     *           "updated_on": "2026-03-01T09:30:00Z"
+                     *         },
+                     *         {
+                     *           "attempts": 1,
+                     *           "created_on": "2026-03-01T09:30:00Z",
+                     *           "delivered_on": "2026-03-01T09:30:00Z",
+                     *           "event_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *           "event_type": "alarm.notification",
+                     *           "last_error": null,
+                     *           "next_attempt_on": null,
+                     *           "public_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *           "redeliveries": 0,
+                     *           "response_code": 200,
+                     *           "status": "delivered",
+                     *           "updated_on": "2026-03-01T09:30:00Z"
+                     *         }
+                     *       ],
+                     *       "page": 1,
+                     *       "page_size": 100,
+                     *       "total": 2
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Page_DeliveryOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `forbidden`: The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `not_found`: There is nothing at this path. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    get_message: {
+        parameters: {
+            query?: {
+                /**
+                 * @description A time, RFC 3339, or a position of the log: the answer is what there was then, also of what was deleted since. Now, if
+                 *     absent.
+                 */
+                at?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id of the resource. */
+                id: string;
+                /** @description Id of the message. */
+                mid: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A delivery with all there is to know of it. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "attempt_log": [
+                     *         {
+                     *           "attempt": 1,
+                     *           "duration_ms": 12,
+                     *           "error": null,
+                     *           "redelivery": 0,
+                     *           "response_code": 200,
+                     *           "started_on": "2026-03-01T09:30:00Z"
+                     *         }
+                     *       ],
+                     *       "attempts": 1,
+                     *       "body": "{\"type\":\"alarm.notification\",\"time\":\"2026-03-01T09:30:00.000000+00:00\",\"id\":\"019ca8f2-5b40-7000-8000-000000000001\",\"contact\":\"operators\",\"contact_id\":\"019ca8f2-5b40-7000-8000-000000000002\",\"alarms\":[],\"more\":0}",
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "delivered_on": "2026-03-01T09:30:00Z",
+                     *       "event_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "event_type": "alarm.notification",
+                     *       "last_error": null,
+                     *       "next_attempt_on": null,
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "redeliveries": 0,
+                     *       "response_code": 200,
+                     *       "status": "delivered",
+                     *       "updated_on": "2026-03-01T09:30:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["DeliveryDetailOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `forbidden`: The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `not_found`: There is nothing at this path. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    redeliver_message: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key makes a repetition the same request, for 24 h */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Id of the resource. */
+                id: string;
+                /** @description Id of the message. */
+                mid: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description An event on its way to a subscriber, or there. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "attempts": 0,
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "delivered_on": null,
+                     *       "event_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "event_type": "alarm.notification",
+                     *       "last_error": null,
+                     *       "next_attempt_on": "2026-03-01T09:30:00Z",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "redeliveries": 1,
+                     *       "response_code": 200,
+                     *       "status": "pending",
+                     *       "updated_on": "2026-03-01T09:30:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["DeliveryOut"];
+                };
+            };
+            /** @description `malformed`: The request cannot be parsed: correct its form. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `forbidden`: The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `not_found`: There is nothing at this path. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `delivery_pending`: The delivery has not ended. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too_large`: The body is larger than this route takes: send less. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. `idempotency_key_reused`: The Idempotency-Key was used for another request: use a new one. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    test_contact: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key makes a repetition the same request, for 24 h */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Id of the resource. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description An event on its way to a subscriber, or there. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "attempts": 0,
+                     *       "created_on": "2026-03-01T09:30:00Z",
+                     *       "delivered_on": null,
+                     *       "event_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "event_type": "contact.test",
+                     *       "last_error": null,
+                     *       "next_attempt_on": "2026-03-01T09:30:00Z",
+                     *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "redeliveries": 0,
+                     *       "response_code": null,
+                     *       "status": "pending",
+                     *       "updated_on": "2026-03-01T09:30:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["DeliveryOut"];
+                };
+            };
+            /** @description `malformed`: The request cannot be parsed: correct its form. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `forbidden`: The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `not_found`: There is nothing at this path. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -20623,9 +22078,12 @@ export interface operations {
                      *           "action_type": "log",
                      *           "alarm": false,
                      *           "clear_threshold": null,
+                     *           "contact_ids": [],
                      *           "cooldown_seconds": 60,
                      *           "created_on": "2026-03-01T09:30:00Z",
                      *           "enabled": true,
+                     *           "escalate_seconds": null,
+                     *           "escalation_contact_ids": [],
                      *           "event_public_id": "019ca8f2-5b40-7000-8000-000000000001",
                      *           "for_seconds": null,
                      *           "keep_firing_seconds": null,
@@ -20635,9 +22093,11 @@ export interface operations {
                      *           "operator": "gt",
                      *           "public_id": "019ca8f2-5b40-7000-8000-000000000002",
                      *           "rate_window_seconds": null,
+                     *           "remind_seconds": null,
                      *           "severity": null,
                      *           "silence_comment": null,
                      *           "silenced_until": null,
+                     *           "summary": null,
                      *           "threshold": 9000,
                      *           "threshold_high": null,
                      *           "updated_on": "2026-03-01T09:30:00Z",
@@ -20648,9 +22108,12 @@ export interface operations {
                      *           "action_type": "log",
                      *           "alarm": false,
                      *           "clear_threshold": null,
+                     *           "contact_ids": [],
                      *           "cooldown_seconds": 60,
                      *           "created_on": "2026-03-01T09:30:00Z",
                      *           "enabled": true,
+                     *           "escalate_seconds": null,
+                     *           "escalation_contact_ids": [],
                      *           "event_public_id": "019ca8f2-5b40-7000-8000-000000000001",
                      *           "for_seconds": null,
                      *           "keep_firing_seconds": null,
@@ -20660,9 +22123,11 @@ export interface operations {
                      *           "operator": "gt",
                      *           "public_id": "019ca8f2-5b40-7000-8000-000000000004",
                      *           "rate_window_seconds": null,
+                     *           "remind_seconds": null,
                      *           "severity": null,
                      *           "silence_comment": null,
                      *           "silenced_until": null,
+                     *           "summary": null,
                      *           "threshold": 9000,
                      *           "threshold_high": null,
                      *           "updated_on": "2026-03-01T09:30:00Z",
@@ -20749,6 +22214,9 @@ export interface operations {
                 /**
                  * @example {
                  *       "action_type": "webhook",
+                 *       "contact_ids": [
+                 *         "019ca8f2-5b40-7000-8000-000000000005"
+                 *       ],
                  *       "cooldown_seconds": 60,
                  *       "enabled": true,
                  *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000001",
@@ -20756,7 +22224,9 @@ export interface operations {
                  *       "name": "new",
                  *       "no_data_seconds": 600,
                  *       "operator": "between",
+                 *       "remind_seconds": 3600,
                  *       "severity": "critical",
+                 *       "summary": "{channel} is {value} {unit}",
                  *       "threshold": 0.5,
                  *       "threshold_high": 9,
                  *       "webhook_event_type": "sensor.threshold_exceeded"
@@ -20777,9 +22247,14 @@ export interface operations {
                      *       "action_type": "webhook",
                      *       "alarm": true,
                      *       "clear_threshold": null,
+                     *       "contact_ids": [
+                     *         "019ca8f2-5b40-7000-8000-000000000005"
+                     *       ],
                      *       "cooldown_seconds": 60,
                      *       "created_on": "2026-03-01T09:30:00Z",
                      *       "enabled": true,
+                     *       "escalate_seconds": null,
+                     *       "escalation_contact_ids": [],
                      *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000001",
                      *       "for_seconds": 60,
                      *       "keep_firing_seconds": 0,
@@ -20790,10 +22265,12 @@ export interface operations {
                      *       "operator": "between",
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000002",
                      *       "rate_window_seconds": null,
+                     *       "remind_seconds": 3600,
                      *       "severity": "critical",
                      *       "silence_comment": null,
                      *       "silenced_until": null,
                      *       "status": "success",
+                     *       "summary": "{channel} is {value} {unit}",
                      *       "threshold": 0.5,
                      *       "threshold_high": 9,
                      *       "updated_on": "2026-03-01T09:30:00Z",
@@ -21073,9 +22550,14 @@ export interface operations {
                      *       "action_type": "webhook",
                      *       "alarm": true,
                      *       "clear_threshold": null,
+                     *       "contact_ids": [
+                     *         "019ca8f2-5b40-7000-8000-000000000005"
+                     *       ],
                      *       "cooldown_seconds": 60,
                      *       "created_on": "2026-03-01T09:30:00Z",
                      *       "enabled": true,
+                     *       "escalate_seconds": null,
+                     *       "escalation_contact_ids": [],
                      *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000001",
                      *       "for_seconds": 60,
                      *       "keep_firing_seconds": 0,
@@ -21085,9 +22567,11 @@ export interface operations {
                      *       "operator": "between",
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000002",
                      *       "rate_window_seconds": null,
+                     *       "remind_seconds": 3600,
                      *       "severity": "critical",
                      *       "silence_comment": null,
                      *       "silenced_until": null,
+                     *       "summary": "{channel} is {value} {unit}",
                      *       "threshold": 0.5,
                      *       "threshold_high": 9,
                      *       "updated_on": "2026-03-01T09:30:00Z",
@@ -21209,9 +22693,12 @@ export interface operations {
                      *       "action_type": "webhook",
                      *       "alarm": true,
                      *       "clear_threshold": null,
+                     *       "contact_ids": [],
                      *       "cooldown_seconds": 60,
                      *       "created_on": "2026-03-01T09:30:00Z",
                      *       "enabled": true,
+                     *       "escalate_seconds": null,
+                     *       "escalation_contact_ids": [],
                      *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000001",
                      *       "for_seconds": 60,
                      *       "keep_firing_seconds": 0,
@@ -21221,9 +22708,11 @@ export interface operations {
                      *       "operator": "between",
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000002",
                      *       "rate_window_seconds": null,
+                     *       "remind_seconds": null,
                      *       "severity": "critical",
                      *       "silence_comment": null,
                      *       "silenced_until": null,
+                     *       "summary": null,
                      *       "threshold": 0.5,
                      *       "threshold_high": 9,
                      *       "updated_on": "2026-03-01T09:30:00Z",
@@ -21599,9 +23088,12 @@ export interface operations {
                      *                 "action_type": "log",
                      *                 "alarm": false,
                      *                 "clear_threshold": null,
+                     *                 "contact_ids": [],
                      *                 "cooldown_seconds": 60,
                      *                 "created_on": "2026-03-01T09:30:00Z",
                      *                 "enabled": true,
+                     *                 "escalate_seconds": null,
+                     *                 "escalation_contact_ids": [],
                      *                 "event_public_id": "019ca8f2-5b40-7000-8000-000000000002",
                      *                 "for_seconds": null,
                      *                 "keep_firing_seconds": null,
@@ -21610,7 +23102,9 @@ export interface operations {
                      *                 "operator": "gt",
                      *                 "public_id": "019ca8f2-5b40-7000-8000-000000000003",
                      *                 "rate_window_seconds": null,
+                     *                 "remind_seconds": null,
                      *                 "severity": null,
+                     *                 "summary": null,
                      *                 "threshold": 9000,
                      *                 "threshold_high": null,
                      *                 "user_public_id": "019ca8f2-5b40-7000-8000-000000000001",
@@ -21751,9 +23245,12 @@ export interface operations {
                      *       "action_type": "log",
                      *       "alarm": false,
                      *       "clear_threshold": null,
+                     *       "contact_ids": [],
                      *       "cooldown_seconds": 60,
                      *       "created_on": "2026-03-01T09:30:00Z",
                      *       "enabled": true,
+                     *       "escalate_seconds": null,
+                     *       "escalation_contact_ids": [],
                      *       "event_public_id": "019ca8f2-5b40-7000-8000-000000000001",
                      *       "for_seconds": null,
                      *       "keep_firing_seconds": null,
@@ -21763,9 +23260,11 @@ export interface operations {
                      *       "operator": "gt",
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000002",
                      *       "rate_window_seconds": null,
+                     *       "remind_seconds": null,
                      *       "severity": null,
                      *       "silence_comment": null,
                      *       "silenced_until": null,
+                     *       "summary": null,
                      *       "threshold": 9000,
                      *       "threshold_high": null,
                      *       "updated_on": "2026-03-01T09:30:00Z",

@@ -20,6 +20,7 @@ export const sections: Section[] = [
   { path: 'dashboards', text: 'nav.dashboards', icon: 'dashboards', letter: 'd', role: 'viewer', load: () => import('../pages/dashboards/Dashboards.svelte') },
   { path: 'alarms', text: 'nav.alarms', icon: 'alert', letter: 'm', role: 'viewer', load: () => import('../pages/alarms/Alarms.svelte') },
   { path: 'rules', text: 'nav.rules', icon: 'rules', letter: 'r', role: 'admin', load: () => import('../pages/rules/Rules.svelte') },
+  { path: 'contacts', text: 'nav.contacts', icon: 'bell', letter: 'n', role: 'admin', load: () => import('../pages/contacts/Contacts.svelte') },
   { path: 'webhooks', text: 'nav.webhooks', icon: 'webhooks', letter: 'w', role: 'admin', load: () => import('../pages/webhooks/Webhooks.svelte') },
   { path: 'documents', text: 'nav.documents', icon: 'documents', letter: 'c', role: 'viewer', load: () => import('../pages/documents/Documents.svelte') },
   { path: 'fleet', text: 'nav.fleet', icon: 'fleet', letter: 'l', role: 'viewer', load: () => import('../pages/fleet/Fleet.svelte') },

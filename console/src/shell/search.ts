@@ -50,6 +50,8 @@ function kinds(name: string, signal: AbortSignal): Promise<Hit[]>[] {
       ? [
           ask((http) => http.GET('/api/v1/rules', page)).then(({ data }) =>
             data.map(({ public_id, name }): Hit => ({ title: name, kind: t('search.rule'), href: `/rules/${public_id}`, icon: 'rules' }))),
+          ask((http) => http.GET('/api/v1/contacts', page)).then(({ data }) =>
+            data.map(({ public_id, name }): Hit => ({ title: name, kind: t('search.contact'), href: `/contacts/${public_id}`, icon: 'bell' }))),
           ask((http) => http.GET('/api/v1/webhooks', { params: { query: { url: name, page_size: EACH } }, signal })).then(({ data }) =>
             data.map(({ public_id, url }): Hit => ({ title: url, kind: t('search.webhook'), href: `/webhooks/${public_id}`, icon: 'webhooks' }))),
           ask((http) => http.GET('/api/v1/users', page)).then(({ data }) =>

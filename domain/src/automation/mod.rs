@@ -1,9 +1,11 @@
 //! Rules that watch the values of channels, and webhooks that publish events to subscribers.
 
 mod alarm;
+mod contact;
 mod delivery;
 mod event_type;
 mod health;
+mod notification;
 mod reading;
 mod report_window;
 mod reported;
@@ -15,13 +17,22 @@ pub use alarm::{
     AlarmReason, AlarmSpec, AlarmState, AlarmStep, AlarmTerms, JudgedValue, NewAlarm, OpenAlarm, Severity,
     StepKind, WINDOW_VALUES,
 };
+pub use contact::{
+    ChatFormat, Contact, ContactChanges, ContactCommand, ContactEvent, ContactSpec, Destination,
+    DestinationChanges, NewContact, SealedAddress,
+};
 pub use delivery::{
     AttemptResult, Begun, CLAIM_SECONDS, CallbackDelivery, DeliveryBatch, DeliveryBatchCommand,
-    DeliveryBatchEvent, Ended, MAX_ATTEMPTS, MAX_POSTPONED, MAX_POSTPONEMENT, NewDelivery, Requeued,
-    RetryPolicy, Verdict,
+    DeliveryBatchEvent, Ended, MAX_ATTEMPTS, MAX_POSTPONED, MAX_POSTPONEMENT, MessageDelivery, NewDelivery,
+    Requeued, RetryPolicy, Verdict,
 };
 pub use event_type::EventType;
 pub use health::{Health, HealthCommand, HealthEvent, HealthReport, HealthStatus};
+pub use notification::{
+    AlarmLine, GROUP_INTERVAL, Grouping, InvalidQuietHours, LineKind, MESSAGE_INTERVAL, Notice, NoticeKind,
+    NotificationChanges, NotificationSpec, QuietHours, SummaryTemplate, SummaryValues, alarm_lines,
+    message_id,
+};
 pub use reading::{DatapointPlace, Reading};
 pub use report_window::ReportWindow;
 pub use reported::{REPORT_INTERVAL, ReadingCommand, ReadingEvent, ReportedReading};
@@ -37,7 +48,9 @@ pub use webhook::{
 /// The limits that the rules below keep, for those who describe or check them elsewhere.
 pub mod limits {
     pub use super::alarm::limits::*;
+    pub use super::contact::{MAX_CONTACT_NAME, MAX_MAIL_ADDRESS};
     pub use super::delivery::MAX_ATTEMPTS as DELIVERY_ATTEMPTS;
+    pub use super::notification::{MAX_SUMMARY, limits::*};
     pub use super::rule::limits::*;
     pub use super::webhook::MAX_FILTERED;
 }

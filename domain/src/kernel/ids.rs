@@ -55,6 +55,10 @@ id_type!(
     AgentTokenId
 );
 id_type!(
+    /// Key of a contact.
+    ContactId
+);
+id_type!(
     /// Key of a job.
     JobId
 );

@@ -19,8 +19,8 @@ pub use decider::Decider;
 pub use error::{ErrorKind, Rejection};
 pub use field::FieldPointer;
 pub use ids::{
-    AgentId, AgentTokenId, ChannelId, DeliveryId, JobId, MappingId, SessionId, TransferId, UserId, WebhookId,
-    WidgetId,
+    AgentId, AgentTokenId, ChannelId, ContactId, DeliveryId, JobId, MappingId, SessionId, TransferId, UserId,
+    WebhookId, WidgetId,
 };
 pub use metadata::{CommandOutcome, Metadata};
 pub use patch::present;

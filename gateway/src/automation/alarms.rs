@@ -1,5 +1,7 @@
 //! Alarms of rules: their state, now and before, acknowledgements, and silences.
 
+use std::collections::HashMap;
+
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -10,7 +12,8 @@ use signalbox_projections::{
     automation::{
         AlarmRow,
         alarms::{self, AlarmFilter},
-        rules,
+        deliveries::{self, AlarmMessageRow},
+        past_delivery, rules,
     },
     register::{At, past},
 };
@@ -29,6 +32,8 @@ use crate::{
     state::{AppState, State as Gateway},
 };
 
+/// Messages that are shown of an alarm.
+const SHOWN_NOTIFICATIONS: i64 = 10;
 /// Longest silence: a year.
 const MAX_SILENCE: TimeDelta = TimeDelta::days(366);
 
@@ -65,6 +70,25 @@ pub(crate) struct AlarmOut {
     comment: Option<String>,
     /// When its start was recorded.
     created_on: DateTime<Utc>,
+    /// The newest 10 messages about it, oldest first.
+    notifications: Vec<NotificationOut>,
+}
+
+/// A message about an alarm.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NotificationOut {
+    contact_public_id: String,
+    #[schema(value_type = crate::openapi::NotificationKind)]
+    kind: String,
+    /// `pending`, `delivered`, `failed` (another attempt follows) or `dead_letter`.
+    #[schema(value_type = crate::openapi::DeliveryStatus)]
+    status: String,
+    /// Attempts that have ended.
+    attempts: i32,
+    /// When it was delivered; null before.
+    sent_on: Option<DateTime<Utc>>,
+    /// Fault of the last attempt; null after a success.
+    error: Option<String>,
 }
 
 /// Which alarms are listed.
@@ -146,7 +170,7 @@ pub(crate) async fn list(
             *row = there("Alarm", past::<AlarmRow>(&state.pool, row.id, at).await?)?;
         }
     }
-    Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
+    Ok(Json(envelope.envelope(total, with_notifications(&state, rows, at).await?)))
 }
 
 /// One alarm.
@@ -159,7 +183,7 @@ pub(crate) async fn get(
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
     let row = find_at(&state, &id, at).await?;
-    Ok(answer::resource(row.version, &AlarmOut::from(row)))
+    Ok(answer::resource(row.version, &shown(&state, row, at).await?))
 }
 
 /// Acknowledge an alarm that is not cleared. Another comment replaces the one before.
@@ -185,7 +209,8 @@ pub(crate) async fn acknowledge(
     let written = state.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Acknowledge(by)).await?;
     let row = find_at(&state, &id, written.unseen).await?;
     let version = row.version;
-    Ok(answer::changed(written, version, &AlarmOut::from(row)))
+    let shown = shown(&state, row, written.unseen).await?;
+    Ok(answer::changed(written, version, &shown))
 }
 
 /// Take back the acknowledgement of an alarm.
@@ -204,7 +229,8 @@ pub(crate) async fn unacknowledge(
     let written = state.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Unacknowledge).await?;
     let row = find_at(&state, &id, written.unseen).await?;
     let version = row.version;
-    Ok(answer::changed(written, version, &AlarmOut::from(row)))
+    let shown = shown(&state, row, written.unseen).await?;
+    Ok(answer::changed(written, version, &shown))
 }
 
 /// Hold back the webhooks of a rule's alarms, which keep their states. When the silence ends, alarms that still fire are
@@ -252,9 +278,53 @@ async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<AlarmRow, 
     }
 }
 
-impl From<AlarmRow> for AlarmOut {
-    fn from(row: AlarmRow) -> Self {
+/// `row`, which is of the moment `at` or of now, with its messages.
+async fn shown(state: &Gateway, row: AlarmRow, at: Option<At>) -> Result<AlarmOut, Problem> {
+    let mut shown = with_notifications(state, vec![row], at).await?;
+    shown.pop().ok_or_else(|| Problem::not_found("Alarm"))
+}
+
+/// `rows`, which are of the moment `at` or of now, with their messages.
+async fn with_notifications(
+    state: &Gateway,
+    rows: Vec<AlarmRow>,
+    at: Option<At>,
+) -> Result<Vec<AlarmOut>, Problem> {
+    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
+    let until = at.map(|at| at.position);
+    let found = state.read(|pool| deliveries::messages_about(pool, &ids, until, SHOWN_NOTIFICATIONS)).await?;
+    let mut by_alarm = HashMap::<_, Vec<_>>::new();
+    for mut message in found {
+        if let Some(at) = at {
+            let then = past_delivery(&state.pool, message.batch_id, message.id, at).await?;
+            message.become_as(&there("Delivery", then)?);
+        }
+        by_alarm.entry(message.alarm_id).or_default().push(message.into());
+    }
+    let shown = rows.into_iter().map(|row| {
+        let notifications = by_alarm.remove(&row.id).unwrap_or_default();
+        AlarmOut::of(row, notifications)
+    });
+    Ok(shown.collect())
+}
+
+impl From<AlarmMessageRow> for NotificationOut {
+    fn from(row: AlarmMessageRow) -> Self {
         Self {
+            contact_public_id: row.contact_id.to_string(),
+            kind: row.kind,
+            sent_on: row.ended_at.filter(|_| row.status == "delivered"),
+            status: row.status,
+            attempts: row.attempts,
+            error: row.last_error,
+        }
+    }
+}
+
+impl AlarmOut {
+    fn of(row: AlarmRow, notifications: Vec<NotificationOut>) -> Self {
+        Self {
+            notifications,
             public_id: row.id.to_string(),
             rule_public_id: row.rule_id.to_string(),
             event_public_id: row.channel_id.to_string(),

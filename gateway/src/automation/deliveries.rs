@@ -6,9 +6,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     automation::{DeliveryBatch, DeliveryBatchCommand},
-    kernel::DeliveryId,
+    kernel::{DeliveryId, Metadata},
 };
 use signalbox_projections::{
+    self as rows, Order,
     automation::{
         deliveries::{self, Attempt, Bodies, BodyError, DeliveryFilter, DeliveryRow},
         past_delivery,
@@ -147,10 +148,21 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<DeliveryOut>>, Problem> {
     let page = envelope.page()?;
     let webhook = webhooks::find(&state, &id).await?;
+    listed(&state, webhook.id, params, (sort.order(), page), envelope).await
+}
+
+/// A page of the deliveries to the subscription or contact `receiver`.
+pub(super) async fn listed(
+    state: &Gateway,
+    receiver: Uuid,
+    params: DeliveryParams,
+    (order, page): (Order, rows::Page),
+    envelope: EnvelopeParams,
+) -> Result<Json<Page<DeliveryOut>>, Problem> {
     let DeliveryParams { status, event_type, from, to } = params;
     let filter = DeliveryFilter { status: status.map(Status::as_str), event_type, from, to };
     let (rows, total) =
-        state.read(|pool| deliveries::deliveries(pool, webhook.id, &filter, sort.order(), page)).await?;
+        state.read(|pool| deliveries::deliveries(pool, receiver, &filter, order, page)).await?;
     Ok(Json(envelope.envelope(total, rows.iter().map(Into::into).collect())))
 }
 
@@ -164,7 +176,16 @@ pub(crate) async fn get(
     AsOf(at): AsOf,
 ) -> Result<Json<DeliveryDetailOut>, Problem> {
     let now = find(&state, &path).await?;
-    let row = find_at(&state, now, at).await?;
+    detailed(&state, now, at).await
+}
+
+/// The delivery `now` as it was `at`, with its body and attempts.
+pub(super) async fn detailed(
+    state: &Gateway,
+    now: DeliveryRow,
+    at: Option<At>,
+) -> Result<Json<DeliveryDetailOut>, Problem> {
+    let row = find_at(state, now, at).await?;
     let bodies = Bodies::at(&state.pool, &[row.position]).await;
     let body = match bodies.and_then(|mut bodies| bodies.take(row.id, row.position)) {
         Ok(body) => Some(body),
@@ -189,13 +210,21 @@ pub(crate) async fn redeliver(
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&state, &path).await?;
+    delivered_again(&state, row, context.metadata(user.actor(), "redeliver")).await
+}
+
+/// The answer to a request by which `row` is delivered again.
+pub(super) async fn delivered_again(
+    state: &Gateway,
+    row: DeliveryRow,
+    metadata: Metadata,
+) -> Result<Response, Problem> {
     let command =
         DeliveryBatchCommand::Redeliver { at: state.server_time().await?, ids: vec![DeliveryId(row.id)] };
-    let metadata = context.metadata(user.actor(), "redeliver");
     let written = state.write::<DeliveryBatch>(row.consignment_id, None, &metadata, &command).await?;
     let row = match written.unseen {
-        None => find(&state, &path).await?,
-        at => find_at(&state, row, at).await?,
+        None => find_in(state, row.webhook_id, row.id).await?,
+        at => find_at(state, row, at).await?,
     };
     Ok(answer::written(written, StatusCode::OK, None, &DeliveryOut::from(&row)))
 }
@@ -237,11 +266,13 @@ pub(crate) async fn redeliver_failed(
 
 async fn find(state: &Gateway, Texts(webhook, id): &Texts) -> Result<DeliveryRow, Problem> {
     let webhook = webhooks::find(state, webhook).await?;
-    let id = key("Delivery", id)?;
-    state
-        .read(|pool| deliveries::delivery(pool, webhook.id, id))
-        .await?
-        .ok_or_else(|| Problem::not_found("Delivery"))
+    find_in(state, webhook.id, key("Delivery", id)?).await
+}
+
+/// The delivery `id` to the subscription or contact `receiver`.
+pub(super) async fn find_in(state: &Gateway, receiver: Uuid, id: Uuid) -> Result<DeliveryRow, Problem> {
+    let found = state.read(|pool| deliveries::delivery(pool, receiver, id)).await?;
+    found.ok_or_else(|| Problem::not_found("Delivery"))
 }
 
 /// The delivery `now` as it was `at`, or as it is.

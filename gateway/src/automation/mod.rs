@@ -1,13 +1,14 @@
-//! Rules that watch the values of channels, their alarms, webhooks and their deliveries.
+//! Rules that watch the values of channels, their alarms, contacts that are notified of them, webhooks and deliveries.
 
 mod alarm_backtest;
 mod alarms;
 mod backtest;
+mod contacts;
 mod deliveries;
 mod event_types;
+mod messages;
 mod rule_history;
 mod rules;
-mod unavailable;
 mod webhook_history;
 mod webhook_keys;
 mod webhook_rotation;
@@ -40,6 +41,12 @@ pub(crate) fn routes() -> Routes {
         .routes(routes!(alarms::get))
         .routes(routes!(alarms::acknowledge))
         .routes(routes!(alarms::unacknowledge))
+        .routes(routes!(contacts::list, contacts::create))
+        .routes(routes!(contacts::get, contacts::update, contacts::delete))
+        .routes(routes!(messages::test))
+        .routes(routes!(messages::list))
+        .routes(routes!(messages::get))
+        .routes(routes!(messages::redeliver))
         .routes(routes!(rule_history::history))
         .routes(routes!(rule_history::restore))
         .with(READ, routes!(backtest::backtest))

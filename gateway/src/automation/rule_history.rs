@@ -1,7 +1,9 @@
 //! How a rule came to be what it is, and its way back.
 
 use axum::{Json, extract::State, response::Response};
-use signalbox_domain::automation::{AlarmChanges, Rule, RuleChanges, RuleCommand, RuleSpec};
+use signalbox_domain::automation::{
+    AlarmChanges, NotificationChanges, Rule, RuleChanges, RuleCommand, RuleSpec,
+};
 use signalbox_projections::{
     automation::RuleRow,
     register::{self, Resource},
@@ -68,7 +70,7 @@ pub(crate) async fn restore(
 
 /// Changes that make `spec` out of any other.
 fn all_of(spec: RuleSpec) -> RuleChanges {
-    let RuleSpec { name, channel, condition, action, cooldown_seconds, enabled, alarm } = spec;
+    let RuleSpec { name, channel, condition, action, cooldown_seconds, enabled, alarm, notify } = spec;
     RuleChanges {
         name: Some(name),
         channel: Some(channel),
@@ -80,5 +82,6 @@ fn all_of(spec: RuleSpec) -> RuleChanges {
         cooldown_seconds: Some(cooldown_seconds),
         enabled: Some(enabled),
         alarm: AlarmChanges::all_of(alarm),
+        notify: NotificationChanges::all_of(notify),
     }
 }

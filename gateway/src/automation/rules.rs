@@ -3,10 +3,10 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     automation::{
-        ActionType, AlarmChanges, Condition, EventType, NewRule, Operator, Rule, RuleAction, RuleChanges,
-        RuleCommand, RuleSpec, Severity,
+        ActionType, AlarmChanges, Condition, EventType, NewRule, NotificationChanges, NotificationSpec,
+        Operator, Rule, RuleAction, RuleChanges, RuleCommand, RuleSpec, Severity,
     },
-    kernel::ChannelId,
+    kernel::{ChannelId, ContactId},
 };
 use signalbox_projections::{
     automation::rules::{self, RuleFilter, RuleRow},
@@ -15,7 +15,6 @@ use signalbox_projections::{
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::unavailable::Unavailable;
 use crate::{
     answer::{self, Page, StatusOut},
     auth::Admin,
@@ -71,6 +70,15 @@ pub(crate) struct RuleOut {
     /// `info`, `warning` or `critical`.
     #[schema(value_type = Option<crate::openapi::Severity>)]
     severity: Option<&'static str>,
+    /// Contacts that are notified of its alarms.
+    contact_ids: Vec<String>,
+    /// A sentence about its alarms, in which `{channel}`, `{value}`, `{unit}`, `{threshold}` and `{duration}` are replaced.
+    summary: Option<String>,
+    /// Between reminders while an alarm fires and is not acknowledged.
+    remind_seconds: Option<u32>,
+    /// From firing until the following contacts are notified too, unless the alarm is acknowledged.
+    escalate_seconds: Option<u32>,
+    escalation_contact_ids: Vec<String>,
     /// Webhooks of its alarms are held back until then; null when they are not.
     silenced_until: Option<DateTime<Utc>>,
     /// Why they are held back.
@@ -132,21 +140,18 @@ pub(crate) struct RuleIn {
     /// Of its alarms: `info`, `warning` (if absent) or `critical`.
     #[schema(value_type = Option<crate::openapi::Severity>)]
     severity: Option<Severity>,
-    #[serde(rename = "contact_ids")]
-    #[schema(ignore)]
-    _contact_ids: Option<Unavailable>,
-    #[serde(rename = "summary")]
-    #[schema(ignore)]
-    _summary: Option<Unavailable>,
-    #[serde(rename = "remind_seconds")]
-    #[schema(ignore)]
-    _remind_seconds: Option<Unavailable>,
-    #[serde(rename = "escalate_seconds")]
-    #[schema(ignore)]
-    _escalate_seconds: Option<Unavailable>,
-    #[serde(rename = "escalation_contact_ids")]
-    #[schema(ignore)]
-    _escalation_contact_ids: Option<Unavailable>,
+    /// Contacts that are notified of its alarms, at most 20.
+    contact_ids: Option<Vec<String>>,
+    /// A sentence about its alarms, in which `{channel}`, `{value}`, `{unit}`, `{threshold}` and `{duration}` are replaced.
+    summary: Option<String>,
+    /// Between reminders while an alarm fires and is not acknowledged.
+    #[schema(value_type = Option<u32>)]
+    remind_seconds: Option<Numeric<u32>>,
+    /// From firing until `escalation_contact_ids` are notified too, unless the alarm is acknowledged.
+    #[schema(value_type = Option<u32>)]
+    escalate_seconds: Option<Numeric<u32>>,
+    /// Contacts that are notified of an escalation, at most 20.
+    escalation_contact_ids: Option<Vec<String>>,
 }
 
 impl RuleIn {
@@ -161,6 +166,14 @@ impl RuleIn {
             rate_window_seconds: self.rate_window_seconds.map(|seconds| Some(seconds.get())),
             severity: self.severity,
         };
+        let number = |given: Option<Numeric<u32>>| given.map(|number| Some(number.get()));
+        let notify = NotificationChanges {
+            contacts: self.contact_ids.map(|ids| contacts(&ids)).transpose()?.map(Some),
+            summary: self.summary.map(Some),
+            remind_seconds: number(self.remind_seconds),
+            escalate_seconds: number(self.escalate_seconds),
+            escalation_contacts: self.escalation_contact_ids.map(|ids| contacts(&ids)).transpose()?.map(Some),
+        };
         let spec = RuleSpec {
             name: self.name,
             channel: ChannelId(Uuid::nil()),
@@ -172,7 +185,8 @@ impl RuleIn {
             action: RuleAction::of(self.action_type, self.webhook_event_type)?.permitted()?,
             cooldown_seconds: self.cooldown_seconds.map_or(DEFAULT_COOLDOWN, Numeric::get),
             enabled: self.enabled.unwrap_or(true),
-            alarm: alarm.apply(None)?,
+            alarm: alarm.with(&notify).apply(None)?,
+            notify: notify.apply(NotificationSpec::default()),
         };
         let spec = spec.validate()?;
         Ok(RuleSpec { channel: channel(state, &self.event_public_id).await?, ..spec })
@@ -230,21 +244,18 @@ pub(crate) struct RuleChangesIn {
     rate_window_seconds: Option<Option<Numeric<u32>>>,
     #[schema(value_type = Option<crate::openapi::Severity>)]
     severity: Option<Severity>,
-    #[serde(rename = "contact_ids")]
-    #[schema(ignore)]
-    _contact_ids: Option<Unavailable>,
-    #[serde(rename = "summary")]
-    #[schema(ignore)]
-    _summary: Option<Unavailable>,
-    #[serde(rename = "remind_seconds")]
-    #[schema(ignore)]
-    _remind_seconds: Option<Unavailable>,
-    #[serde(rename = "escalate_seconds")]
-    #[schema(ignore)]
-    _escalate_seconds: Option<Unavailable>,
-    #[serde(rename = "escalation_contact_ids")]
-    #[schema(ignore)]
-    _escalation_contact_ids: Option<Unavailable>,
+    #[serde(default, deserialize_with = "present")]
+    contact_ids: Option<Option<Vec<String>>>,
+    #[serde(default, deserialize_with = "present")]
+    summary: Option<Option<String>>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    remind_seconds: Option<Option<Numeric<u32>>>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    escalate_seconds: Option<Option<Numeric<u32>>>,
+    #[serde(default, deserialize_with = "present")]
+    escalation_contact_ids: Option<Option<Vec<String>>>,
 }
 
 /// A created rule.
@@ -341,6 +352,9 @@ pub(crate) async fn update(
 ) -> Result<Response, Problem> {
     let event = changes.event_public_id;
     let number = |given: Option<Option<Numeric<u32>>>| given.map(|number| number.map(Numeric::get));
+    let listed = |given: Option<Option<Vec<String>>>| {
+        given.map(|ids| ids.map(|ids| contacts(&ids)).transpose()).transpose()
+    };
     let mut changes = RuleChanges {
         name: changes.name,
         channel: None,
@@ -359,6 +373,13 @@ pub(crate) async fn update(
             no_data_seconds: number(changes.no_data_seconds),
             rate_window_seconds: number(changes.rate_window_seconds),
             severity: changes.severity,
+        },
+        notify: NotificationChanges {
+            contacts: listed(changes.contact_ids)?,
+            summary: changes.summary,
+            remind_seconds: number(changes.remind_seconds),
+            escalate_seconds: number(changes.escalate_seconds),
+            escalation_contacts: listed(changes.escalation_contact_ids)?,
         },
     };
     let row = find(&state, &id).await.map_err(|missing| {
@@ -418,9 +439,20 @@ pub(super) async fn channel(state: &Gateway, id: &str) -> Result<ChannelId, Prob
     Ok(ChannelId(channels::find(state, id).await?.id))
 }
 
+/// The contacts that a client calls `ids`.
+fn contacts(ids: &[String]) -> Result<Vec<ContactId>, Problem> {
+    ids.iter().map(|id| key("Contact", id).map(ContactId)).collect()
+}
+
 impl From<RuleRow> for RuleOut {
     fn from(row: RuleRow) -> Self {
+        let ids = |contacts: &[ContactId]| contacts.iter().map(ToString::to_string).collect();
         Self {
+            contact_ids: ids(&row.notify.contacts),
+            escalation_contact_ids: ids(&row.notify.escalation_contacts),
+            remind_seconds: row.notify.remind_seconds,
+            escalate_seconds: row.notify.escalate_seconds,
+            summary: row.notify.summary,
             public_id: row.id.to_string(),
             name: row.name,
             event_public_id: row.channel_id.to_string(),

@@ -325,7 +325,7 @@ pub(super) async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result
     }
 }
 
-fn valid_url(text: &str) -> Result<String, Problem> {
+pub(super) fn valid_url(text: &str) -> Result<String, Problem> {
     let text = clean_text(text, target::MAX_LENGTH).map_err(|error| Problem::field("url", error))?;
     match text.parse::<Target>() {
         Ok(_) => Ok(text),

@@ -5,12 +5,13 @@ use uuid::Uuid;
 use crate::auth::CurrentUser;
 
 /// Types of resources that clients are notified of. The others, such as login sessions, are shown by no route.
-pub(crate) const TYPES: [&str; 18] = [
+pub(crate) const TYPES: [&str; 19] = [
     "agent",
     "agent_token",
     "alarm",
     "api_token",
     "channel",
+    "contact",
     "dashboard",
     "delivery",
     "experiment",
@@ -46,7 +47,7 @@ impl Audience {
                 | "plugin_instance" | "plugin_package",
                 _,
             ) => Self::Everyone,
-            ("delivery" | "firmware" | "rule" | "webhook", _) => Self::Admins,
+            ("contact" | "delivery" | "firmware" | "rule" | "webhook", _) => Self::Admins,
             ("user", _) => Self::OwnerAndAdmins(UserId(stream.aggregate_id)),
             ("api_token", Some(owner)) => Self::OwnerAndAdmins(owner),
             ("dashboard", _) if stream.is_shared => Self::Everyone,
@@ -72,8 +73,8 @@ pub(super) fn name(stream: &ChangedStream) -> Option<(&'static str, String)> {
     let key = |id: Uuid| Some((kind, id.to_string()));
     match kind {
         "agent" | "agent_token" | "job" | "transfer" => Some((kind, stream.number?.to_string())),
-        // Deliveries are listed below their webhook. A callback of one extraction job has none.
-        "delivery" => key(stream.webhook?),
+        // Deliveries are listed below their webhook, and messages below their contact. A callback of one extraction job has none.
+        "delivery" => key(stream.receiver?),
         _ => key(stream.aggregate_id),
     }
 }
@@ -97,7 +98,7 @@ mod tests {
             version: 1,
             number: Some(4),
             owner,
-            webhook: None,
+            receiver: None,
             is_shared: false,
         }
     }
@@ -136,6 +137,7 @@ mod tests {
             ("alarm", [true, true, true]),
             ("api_token", [true, false, true]),
             ("channel", [true, true, true]),
+            ("contact", [false, false, true]),
             ("dashboard", [true, false, false]),
             ("delivery", [false, false, true]),
             ("experiment", [true, true, true]),

@@ -49,11 +49,11 @@ pub(crate) struct BeginParams {
 /// A resource that changed.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LiveChangeOut<'a> {
-    /// `agent`, `agent_token`, `api_token`, `channel`, `dashboard`, `delivery`, `experiment`, `extraction_job`, `firmware`,
+    /// `agent`, `agent_token`, `api_token`, `channel`, `contact`, `dashboard`, `delivery`, `experiment`, `extraction_job`, `firmware`,
     /// `job`, `log_entry`, `plugin_instance`, `plugin_package`, `rule`, `transfer`, `user` or `webhook`.
     #[schema(value_type = crate::openapi::ChangedResource)]
     r#type: &'static str,
-    /// As in its address; of a `delivery`, the webhook's.
+    /// As in its address; of a `delivery`, that of the webhook or contact.
     id: &'a str,
     /// Its version after the change, which is its `ETag`; of a `delivery`, that of the batch it was queued in.
     version: i64,

@@ -23,6 +23,7 @@ const TRANSITION: Cause = ("invalid_transition", "The state of the update does n
 const NAME_TAKEN: &str = "Another one has this name: choose another name.";
 const LAST_ADMIN: Cause = ("last_admin", "The last admin can be neither deleted nor demoted.");
 const URL_TAKEN: Cause = ("webhook_url_taken", "Another webhook has this url: change that one.");
+const CONTACT_TAKEN: Cause = ("contact_name_taken", NAME_TAKEN);
 const RULE_TAKEN: Cause = ("rule_name_taken", NAME_TAKEN);
 const INSTANCE_TAKEN: Cause = ("instance_name_taken", NAME_TAKEN);
 const SUPERSEDED: Cause = ("superseded", "A newer request of the same user has replaced this one.");
@@ -269,6 +270,7 @@ fn conflicts(id: &str) -> Vec<Cause> {
             ("channel_mapped", "This channel of the instance is mapped already."),
             ("instance_full", "The instance has as many channels as it can have."),
         ],
+        "create_contact" | "update_contact" => vec![CONTACT_TAKEN],
         "create_rule" | "update_rule" | "restore_rule" => vec![RULE_TAKEN],
         "acknowledge_alarm" => vec![("alarm_cleared", "The alarm has been cleared already.")],
         "silence_rule" => vec![("rule_without_alarm", "The rule has no alarm: give it one first.")],
@@ -281,7 +283,9 @@ fn conflicts(id: &str) -> Vec<Cause> {
         ],
         "delete_user" => vec![LAST_ADMIN],
         "create_webhook" | "update_webhook" | "restore_webhook" => vec![URL_TAKEN],
-        "redeliver" | "redeliver_failed" => vec![("delivery_pending", "The delivery has not ended.")],
+        "redeliver" | "redeliver_failed" | "redeliver_message" => {
+            vec![("delivery_pending", "The delivery has not ended.")]
+        }
         "replay_webhook" => vec![
             ("replay_running", "Past events are being delivered already: try again when they are."),
             ("webhook_disabled", "The webhook is disabled: enable it first."),

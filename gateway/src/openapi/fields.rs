@@ -26,6 +26,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("completed_at", "When it completed; null before."),
     ("config_json", "Configuration as JSON text."),
     ("connected", "Whether the agent has answered."),
+    ("contact_public_id", "Id of the contact."),
     ("content", "Text of the entry."),
     ("correlation", "Equal for everything that one cause led to."),
     ("created_at", "When it was created."),
@@ -131,6 +132,7 @@ const FIELDS: &[(&str, &str)] = &[
 /// Parameters of paths.
 const PATHS: &[(&str, &str)] = &[
     ("did", "Id of the delivery."),
+    ("mid", "Id of the message."),
     ("id", "Id of the resource."),
     ("mapping_id", "Id of the channel mapping."),
     ("public_id", "Id of the plugin package or instance."),

@@ -86,6 +86,12 @@ word_sets! {
     AlarmState = of::<automation::AlarmState>();
     /// Cause of an alarm: the rule's condition, or the silence of its channel.
     AlarmReason = of::<automation::AlarmReason>();
+    /// How a contact is notified.
+    ContactKind = ["email", "chat", "webhook"];
+    /// Message format of a chat.
+    ChatFormat = of::<automation::ChatFormat>();
+    /// The step of an alarm in a message.
+    NotificationKind = of::<automation::LineKind>();
     /// Severity of an alarm.
     Severity = of::<automation::Severity>();
     /// Action of a rule when it fires.

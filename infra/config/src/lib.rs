@@ -17,8 +17,8 @@ pub use extraction::Extraction;
 pub use identity::{ApiTokenPrefix, Identity, Sso, SsoRole};
 pub use secret::Secret;
 pub use sections::{
-    Database, Egress, Firmware, Ingest, Limits, Log, LogFormat, Monitoring, Nats, Plugins, Sandbox, Server,
-    Telemetry, Transfer, Webhooks,
+    Database, Egress, Firmware, Ingest, Limits, Log, LogFormat, Mail, MailSecurity, Monitoring, Nats,
+    Plugins, Sandbox, Server, Telemetry, Transfer, Webhooks,
 };
 pub use storage::Storage;
 
@@ -48,6 +48,8 @@ pub struct Config {
     pub ingest: Ingest,
     /// Deliveries of webhooks.
     pub webhooks: Webhooks,
+    /// Messages to contacts by mail.
+    pub mail: Mail,
     /// Requests to addresses that users name.
     pub egress: Egress,
     /// Documents.

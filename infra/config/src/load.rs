@@ -64,6 +64,11 @@ impl Config {
         if self.webhooks.concurrent_requests > 1000 {
             return Err(invalid("webhooks.concurrent_requests must be at most 1000"));
         }
+        if !self.mail.server.is_empty() && self.mail.sender.is_empty() {
+            return Err(invalid(
+                "mail.sender must be set when mail.server is: it is the sender of all mails",
+            ));
+        }
         let positive = [
             ("server.max_connections_per_address", self.server.max_connections_per_address),
             ("server.max_connections_per_agent_address", self.server.max_connections_per_agent_address),

@@ -1,4 +1,7 @@
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
@@ -12,6 +15,8 @@ pub struct Server {
     pub address: SocketAddr,
     /// Peers whose X-Forwarded-For header is believed.
     pub trusted_proxies: Vec<IpAddr>,
+    /// Where browsers reach the console; links in messages start with it. Empty for `sso.public_url`.
+    pub public_url: String,
     /// Web origins that may call the interface.
     pub cors_origins: Vec<String>,
     /// Time limit for running requests when the server stops, in seconds.
@@ -137,6 +142,35 @@ pub struct Webhooks {
     pub concurrent_requests: u32,
     /// Requests in progress for one subscription.
     pub concurrent_per_subscription: u32,
+}
+
+/// The server that sends mails.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mail {
+    /// Its name or address; empty for none.
+    pub server: String,
+    /// 0 for the usual one.
+    pub port: u16,
+    pub security: MailSecurity,
+    /// Empty for a server that asks for no login.
+    pub username: String,
+    pub password: Secret,
+    /// The sender of all mails, with or without a name.
+    pub sender: String,
+    /// A certificate (PEM) that is trusted besides those of the system; empty for none.
+    pub ca_file: PathBuf,
+}
+
+/// How the connection to a mail server is encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MailSecurity {
+    /// Before anything is sent, after a greeting in clear; without it nothing is sent.
+    Starttls,
+    /// From the beginning.
+    Tls,
+    None,
 }
 
 /// Packages of plugins.

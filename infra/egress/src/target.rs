@@ -42,6 +42,11 @@ impl Target {
         }
     }
 
+    /// The host as it was written.
+    pub fn host(&self) -> &str {
+        self.0.host_str().unwrap_or_default()
+    }
+
     pub(crate) fn url(&self) -> Url {
         self.0.clone()
     }

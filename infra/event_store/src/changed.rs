@@ -19,8 +19,8 @@ pub struct ChangedStream {
     pub number: Option<i64>,
     /// The user that it was made for.
     pub owner: Option<Uuid>,
-    /// The webhook that its deliveries are for.
-    pub webhook: Option<Uuid>,
+    /// The webhook or contact that its deliveries are for.
+    pub receiver: Option<Uuid>,
     /// Whether it is a dashboard that everybody saw before or sees after its events in the range.
     pub is_shared: bool,
 }
@@ -40,7 +40,7 @@ pub async fn changed_between(
         "SELECT c.position, c.aggregate_type, c.aggregate_id::uuid AS aggregate_id, c.version,
                 (f.payload->>'number')::bigint AS number,
                 coalesce(f.payload->>'owner', f.payload->>'user')::uuid AS owner,
-                CASE c.aggregate_type WHEN 'delivery' THEN (f.payload->>'webhook')::uuid END AS webhook,
+                CASE c.aggregate_type WHEN 'delivery' THEN coalesce(f.payload->>'webhook', f.payload->>'contact')::uuid END AS receiver,
                 coalesce(c.aggregate_type = 'dashboard' AND (before.is_global OR after.is_global), false) AS is_shared
            FROM (SELECT aggregate_type, aggregate_id, max(position) AS position, max(sequence) AS version,
                         min(sequence) AS since

@@ -25,7 +25,7 @@ pub(crate) const DATAPOINTS: &str = "datapoint_log";
 
 /// Both logs, and the tables that cannot be derived from them. Read models, snapshots and the hash chain are derived.
 /// Keys that sign logins are not exported, nor are first answers to requests and references into the blob store.
-pub(crate) const TABLES: [Table; 18] = [
+pub(crate) const TABLES: [Table; 22] = [
     table(EVENTS, "position"),
     by_day(DATAPOINTS, "position"),
     by_day("datapoint_batches", "day, batch_id"),
@@ -40,6 +40,10 @@ pub(crate) const TABLES: [Table; 18] = [
     table("ops.alarm_progress", "one"),
     table("ops.alarm_judges", "rule_id"),
     table("ops.alarm_outbox", "generation, ordinal"),
+    table("ops.notices", "contact_id, alarm_id, kind, number"),
+    table("ops.notified_alarms", "alarm_id"),
+    table("ops.contact_messages", "contact_id"),
+    table("ops.message_outbox", "id"),
     table("ops.readings_wanted", "since"),
     table("ops.token_uses", "token_id"),
     table("ops.agent_presence", "agent_id"),

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::automation::{
-    AttemptResult, CLAIM_SECONDS, CallbackDelivery, DeliveryBatch, DeliveryBatchEvent, Ended, NewDelivery,
-    Requeued, Verdict,
+    AttemptResult, CLAIM_SECONDS, CallbackDelivery, DeliveryBatch, DeliveryBatchEvent, Ended,
+    MessageDelivery, NewDelivery, Requeued, Verdict,
 };
 use signalbox_event_store::{RecordedEvent, read_at};
 use sqlx::{FromRow, PgPool, types::Json};
@@ -50,6 +50,10 @@ pub struct DeliveryRow {
     pub due_at: Option<DateTime<Utc>>,
     /// Whether the batch itself holds the address, instead of a subscription.
     pub is_callback: bool,
+    /// The alarms of a message to a contact.
+    pub alarm_ids: Option<Vec<Uuid>>,
+    /// By alarm: `firing`, `cleared`, `fired_and_cleared`, `reminder` or `escalation`.
+    pub alarm_kinds: Option<Vec<String>>,
     /// Position of its queueing in the log, where its body can be read, see [`Bodies`].
     pub position: i64,
     /// When it was queued.
@@ -131,6 +135,8 @@ impl DeliveryRow {
             history: Json(Vec::new()),
             due_at: Some(at),
             is_callback,
+            alarm_ids: None,
+            alarm_kinds: None,
             position: recorded.position,
             created_at: at,
             ended_at: None,
@@ -166,6 +172,7 @@ pub(super) fn changed_deliveries(event: &DeliveryBatchEvent) -> Vec<Uuid> {
     match event {
         DeliveryBatchEvent::DeliveriesQueued { .. }
         | DeliveryBatchEvent::CallbackQueued(_)
+        | DeliveryBatchEvent::MessageQueued(_)
         | DeliveryBatchEvent::AttemptsBegun { .. } => Vec::new(),
         DeliveryBatchEvent::AttemptsEnded { attempts, .. } => {
             attempts.iter().map(|ended| ended.result.id.0).collect()
@@ -190,6 +197,7 @@ pub(super) fn fold(rows: &mut Changed<'_>, recorded: &RecordedEvent, event: Deli
             rows.queue(recorded, webhook.0, deliveries)
         }
         DeliveryBatchEvent::CallbackQueued(callback) => rows.queue_callback(recorded, callback),
+        DeliveryBatchEvent::MessageQueued(message) => rows.queue_message(recorded, message),
         DeliveryBatchEvent::AttemptsBegun { claim, at, .. } => {
             rows.begin(recorded.aggregate_id, ClaimEntry { claim, at })
         }
@@ -228,6 +236,19 @@ impl Changed<'_> {
             row.no_loopback = no_loopback;
         }
         self.deliveries.put(DeliveryRow::new(recorded, receiver.0, delivery, true));
+    }
+
+    fn queue_message(&mut self, recorded: &RecordedEvent, message: MessageDelivery) {
+        let (contact, alarms) = (message.contact.0, message.alarms);
+        if recorded.sequence == 1 {
+            self.batches.put(DeliveryBatchRow::new(recorded.aggregate_id, contact));
+        }
+        let mut row = DeliveryRow::new(recorded, contact, message.delivery, false);
+        if !alarms.is_empty() {
+            row.alarm_ids = Some(alarms.iter().map(|line| line.alarm).collect());
+            row.alarm_kinds = Some(alarms.iter().map(|line| line.kind.as_str().to_owned()).collect());
+        }
+        self.deliveries.put(row);
     }
 
     fn begin(&mut self, batch: Uuid, made: ClaimEntry) {
@@ -341,7 +362,10 @@ impl Bodies {
                 Ok(DeliveryBatchEvent::DeliveriesQueued { deliveries, .. }) => {
                     bodies.of.extend(deliveries.into_iter().map(|new| (new.id.0, new.body)));
                 }
-                Ok(DeliveryBatchEvent::CallbackQueued(CallbackDelivery { delivery, .. })) => {
+                Ok(
+                    DeliveryBatchEvent::CallbackQueued(CallbackDelivery { delivery, .. })
+                    | DeliveryBatchEvent::MessageQueued(MessageDelivery { delivery, .. }),
+                ) => {
                     bodies.of.insert(delivery.id.0, delivery.body);
                 }
                 Ok(_) => {}
@@ -403,6 +427,59 @@ pub async fn deliveries(
         and_eq(query, "event_type", filter.event_type.as_deref());
         and_within(query, "created_at", filter.from, filter.to);
     })
+    .await
+}
+
+/// A message about an alarm.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct AlarmMessageRow {
+    /// The delivery, and its batch, which has the id of the message.
+    pub id: Uuid,
+    pub batch_id: Uuid,
+    pub alarm_id: Uuid,
+    pub contact_id: Uuid,
+    /// `firing`, `cleared`, `fired_and_cleared`, `reminder` or `escalation`.
+    pub kind: String,
+    /// `pending`, `delivered`, `failed` or `dead_letter`.
+    pub status: String,
+    pub attempts: i32,
+    /// When it was delivered or given up.
+    pub ended_at: Option<DateTime<Utc>>,
+    pub last_error: Option<String>,
+}
+
+impl AlarmMessageRow {
+    /// Takes the state of the delivery `then`, which is an earlier one.
+    pub fn become_as(&mut self, then: &DeliveryRow) {
+        self.status.clone_from(&then.status);
+        self.last_error.clone_from(&then.last_error);
+        (self.attempts, self.ended_at) = (then.attempts, then.ended_at);
+    }
+}
+
+/// The newest `most` messages about each of `alarms` that were queued at position `until` or before, oldest first.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn messages_about(
+    pool: &PgPool,
+    alarms: &[Uuid],
+    until: Option<i64>,
+    most: i64,
+) -> Result<Vec<AlarmMessageRow>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT id, batch_id, alarm_id, contact_id, kind, status, attempts, ended_at, last_error
+           FROM (SELECT d.id, d.event_id AS batch_id, about.alarm_id, d.webhook_id AS contact_id, about.kind, d.status, d.attempts, d.ended_at, d.last_error,
+                        d.position, row_number() OVER (PARTITION BY about.alarm_id ORDER BY d.position DESC) AS age
+                   FROM read.deliveries d CROSS JOIN LATERAL unnest(d.alarm_ids, d.alarm_kinds) AS about (alarm_id, kind)
+                  WHERE d.alarm_ids && $1 AND about.alarm_id = ANY($1) AND ($2::bigint IS NULL OR d.position <= $2)) found
+          WHERE age <= $3 ORDER BY alarm_id, position",
+    )
+    .bind(alarms)
+    .bind(until)
+    .bind(most)
+    .fetch_all(pool)
     .await
 }
 

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_boxed::boxed;
-use signalbox_domain::automation::{CLAIM_SECONDS, PreviousKeys, RetryPolicy};
+use signalbox_domain::automation::{CLAIM_SECONDS, Destination, PreviousKeys, RetryPolicy};
 use sqlx::{FromRow, PgPool, types::Json};
 use uuid::Uuid;
 
@@ -32,7 +32,9 @@ pub struct DueBatch {
     pub retry: String,
     /// Whether the address of this machine itself is refused to them.
     pub no_loopback: bool,
-    /// Whether all attempts for this subscription have failed for a while.
+    /// Where the contact is notified, in place of the address.
+    pub destination: Option<Json<Destination>>,
+    /// Whether all attempts for this subscription have failed for a while. A contact counts as such: it gets one message at a time.
     pub is_failing: bool,
 }
 
@@ -76,7 +78,7 @@ pub async fn live_claims(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<LiveCl
     .await
 }
 
-/// Batches of enabled subscriptions, and callbacks, with attempts that are due at `now`, at most `limit`; without
+/// Batches of enabled subscriptions, of contacts, and callbacks, with attempts that are due at `now`, at most `limit`; without
 /// those that are `busy` or whose due deliveries are, and without those of subscriptions that are `full`. Of each
 /// subscription the first `looked_at` deliveries are examined. Ordered by
 /// turns, one batch of each subscription at a time, so that a subscription with a large backlog does not delay the
@@ -95,17 +97,21 @@ pub async fn due_batches(
 ) -> Result<Vec<DueBatch>, sqlx::Error> {
     sqlx::query_as(
         "SELECT due.id, w.id AS webhook_id, w.url, w.sealed_secret, w.sealed_key, w.previous, w.retry, false AS no_loopback,
-                w.failing_since IS NOT NULL AS is_failing,
-                due.turn, due.due_at
-           FROM read.webhooks w CROSS JOIN LATERAL (
+                w.destination, w.is_failing, due.turn, due.due_at
+           FROM (SELECT id, url, sealed_secret, sealed_key, previous, retry, NULL::jsonb AS destination,
+                        failing_since IS NOT NULL AS is_failing
+                   FROM read.webhooks WHERE enabled
+                  UNION ALL
+                 SELECT id, '', NULL, NULL, NULL, 'standard', destination, true FROM read.contacts WHERE is_reachable) w
+          CROSS JOIN LATERAL (
                 SELECT consignment_id AS id, min(due_at) AS due_at, row_number() OVER (ORDER BY min(due_at)) AS turn
                   FROM (SELECT consignment_id, due_at FROM read.deliveries d
                          WHERE d.webhook_id = w.id AND d.due_at <= $1 AND d.consignment_id <> ALL($2) AND d.id <> ALL($2)
                          ORDER BY d.due_at, d.position LIMIT $5) d
                  GROUP BY consignment_id) due
-          WHERE w.enabled AND w.id <> ALL($3)
+          WHERE w.id <> ALL($3)
          UNION ALL
-         SELECT c.id, c.webhook_id, c.url, c.sealed_secret, NULL, NULL, 'default', c.no_loopback, d.attempts > 0,
+         SELECT c.id, c.webhook_id, c.url, c.sealed_secret, NULL, NULL, 'default', c.no_loopback, NULL, d.attempts > 0,
                 row_number() OVER (PARTITION BY c.webhook_id ORDER BY d.due_at, d.position), d.due_at
            FROM (SELECT consignment_id, attempts, due_at, position FROM read.deliveries
                   WHERE is_callback AND due_at <= $1 AND consignment_id <> ALL($2) AND id <> ALL($2) AND webhook_id <> ALL($3)

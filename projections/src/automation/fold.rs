@@ -3,8 +3,8 @@ use std::collections::HashSet;
 use async_trait::async_trait;
 use signalbox_domain::{
     automation::{
-        Alarm, AlarmEvent, DeliveryBatch, DeliveryBatchEvent, Health, HealthEvent, ReadingEvent,
-        ReportedReading, Rule, RuleEvent, Webhook, WebhookEvent,
+        Alarm, AlarmEvent, Contact, ContactEvent, DeliveryBatch, DeliveryBatchEvent, Health, HealthEvent,
+        ReadingEvent, ReportedReading, Rule, RuleEvent, Webhook, WebhookEvent,
     },
     kernel::Decider,
 };
@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::{
     alarms::{self, AlarmRow},
+    contacts::{self, ContactRow},
     deliveries::{self, Changed, DeliveryBatchRow, DeliveryRow, changed_deliveries, changed_webhook},
     failure_streaks::FailureStreaks,
     readings::{self, ReadingRow},
@@ -27,12 +28,13 @@ use crate::{
     withdrawals::{self, Withdrawals},
 };
 
-/// Folds rules, webhooks and their deliveries.
+/// Folds rules, alarms, contacts, webhooks and their deliveries.
 pub struct AutomationProjection;
 
 pub enum Event {
     Rule(RuleEvent),
     Alarm(AlarmEvent),
+    Contact(ContactEvent),
     Reading(ReadingEvent),
     Webhook(WebhookEvent),
     DeliveryBatch(DeliveryBatchEvent),
@@ -45,12 +47,13 @@ pub enum Event {
 pub struct AutomationRows {
     pub(super) rules: Table<RuleRow>,
     pub(super) alarms: Table<AlarmRow>,
+    pub(super) contacts: Table<ContactRow>,
     readings: Table<ReadingRow>,
     pub(super) webhooks: Table<WebhookRow>,
     pub(super) deliveries: Table<DeliveryRow>,
     pub(super) batches: Table<DeliveryBatchRow>,
     failure_streaks: FailureStreaks,
-    /// Webhooks whose deliveries go with them.
+    /// Webhooks and contacts whose deliveries go with them.
     deleted: HashSet<Uuid>,
 }
 
@@ -59,6 +62,7 @@ impl Projection for AutomationProjection {
     const TABLES: &'static [&'static str] = &[
         "rules",
         "alarms",
+        "contacts",
         "readings",
         "webhooks",
         "deliveries",
@@ -66,8 +70,15 @@ impl Projection for AutomationProjection {
         "removed_webhooks",
         "webhook_spells",
     ];
-    const AGGREGATES: &'static [&'static str] =
-        &[Rule::TYPE, Alarm::TYPE, ReportedReading::TYPE, Webhook::TYPE, DeliveryBatch::TYPE, Health::TYPE];
+    const AGGREGATES: &'static [&'static str] = &[
+        Rule::TYPE,
+        Alarm::TYPE,
+        Contact::TYPE,
+        ReportedReading::TYPE,
+        Webhook::TYPE,
+        DeliveryBatch::TYPE,
+        Health::TYPE,
+    ];
 
     type Rows = AutomationRows;
 
@@ -82,6 +93,7 @@ impl Rows for AutomationRows {
         match event.aggregate_type.as_str() {
             Rule::TYPE => event.decode::<Rule>().map(Event::Rule),
             Alarm::TYPE => event.decode::<Alarm>().map(Event::Alarm),
+            Contact::TYPE => event.decode::<Contact>().map(Event::Contact),
             ReportedReading::TYPE => event.decode::<ReportedReading>().map(Event::Reading),
             Webhook::TYPE => event.decode::<Webhook>().map(Event::Webhook),
             DeliveryBatch::TYPE => event.decode::<DeliveryBatch>().map(Event::DeliveryBatch),
@@ -106,6 +118,7 @@ impl Rows for AutomationRows {
         let deliveries = consigned().flat_map(changed_deliveries).collect();
         self.rules.load(connection, schema, changed(Rule::TYPE)).await?;
         self.alarms.load(connection, schema, changed(Alarm::TYPE)).await?;
+        self.contacts.load(connection, schema, changed(Contact::TYPE)).await?;
         self.readings.load(connection, schema, changed(ReportedReading::TYPE)).await?;
         self.webhooks.load(connection, schema, webhooks.collect()).await?;
         self.deliveries.load(connection, schema, deliveries).await?;
@@ -116,6 +129,7 @@ impl Rows for AutomationRows {
         match event {
             Event::Rule(event) => rules::fold(&mut self.rules, recorded, event),
             Event::Alarm(event) => alarms::fold(&mut self.alarms, recorded, event),
+            Event::Contact(event) => self.contact(recorded, event),
             Event::Reading(event) => readings::fold(&mut self.readings, recorded, event),
             Event::Webhook(event) => self.webhook(recorded, event),
             Event::DeliveryBatch(event) => self.batch(recorded, event),
@@ -136,6 +150,7 @@ impl Rows for AutomationRows {
         }
         self.rules.write(connection, schema, keep).await?;
         self.alarms.write(connection, schema, keep).await?;
+        self.contacts.write(connection, schema, keep).await?;
         self.readings.write(connection, schema, keep).await?;
         self.webhooks.write(connection, schema, keep).await?;
         self.deliveries.write(connection, schema, keep).await?;
@@ -154,6 +169,13 @@ impl AutomationRows {
             self.deleted.insert(recorded.aggregate_id);
         }
         webhooks::fold(&mut self.webhooks, recorded, event);
+    }
+
+    fn contact(&mut self, recorded: &RecordedEvent, event: ContactEvent) {
+        if let ContactEvent::ContactDeleted { .. } = event {
+            self.deleted.insert(recorded.aggregate_id);
+        }
+        contacts::fold(&mut self.contacts, recorded, event);
     }
 
     fn batch(&mut self, recorded: &RecordedEvent, event: DeliveryBatchEvent) {

@@ -1,12 +1,12 @@
-//! Rules, webhooks and deliveries at a point in time.
+//! Rules, alarms, contacts, webhooks and deliveries at a point in time.
 
 use signalbox_boxed::boxed;
-use signalbox_domain::automation::{Alarm, DeliveryBatch, Rule, Webhook};
+use signalbox_domain::automation::{Alarm, Contact, DeliveryBatch, Rule, Webhook};
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::{
-    AlarmRow, AutomationRows, RuleRow, WebhookRow,
+    AlarmRow, AutomationRows, ContactRow, RuleRow, WebhookRow,
     deliveries::{DeliveryBatchRow, DeliveryRow},
     failure_streaks,
 };
@@ -33,6 +33,15 @@ impl Resource for AlarmRow {
 
     fn of(rows: &AutomationRows, id: Uuid) -> Option<&Self> {
         rows.alarms.get(id)
+    }
+}
+
+impl Resource for ContactRow {
+    type Aggregate = Contact;
+    type Rows = AutomationRows;
+
+    fn of(rows: &AutomationRows, id: Uuid) -> Option<&Self> {
+        rows.contacts.get(id)
     }
 }
 

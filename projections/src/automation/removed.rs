@@ -1,8 +1,8 @@
-//! Deliveries of webhooks that were deleted.
+//! Deliveries of webhooks and contacts that were deleted.
 //!
-//! There may be millions, so the fold of a deletion removes one batch and records the webhook in `removed_webhooks`;
+//! There may be millions, so the fold of a deletion removes one batch and records the receiver in `removed_webhooks`;
 //! a worker removes the others by [`remove_deliveries`]. They are neither listed nor sent meanwhile, because their
-//! webhook is gone.
+//! receiver is gone.
 
 use signalbox_boxed::boxed;
 use signalbox_database::{BATCH, delete_batch};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::ApplyError;
 
-/// Effect of the deletion of webhook `$1`, by the event at `$2`, on its deliveries.
+/// Effect of the deletion of webhook or contact `$1`, by the event at `$2`, on its deliveries.
 pub(crate) const REMOVE_FIRST: [&str; 3] = [
     "DELETE FROM {schema}.deliveries WHERE id IN (
         SELECT id FROM {schema}.deliveries WHERE webhook_id = $1 AND $2::bigint > 0 LIMIT 10000)",

@@ -6,7 +6,7 @@ use signalbox_boxed::boxed;
 use signalbox_domain::{
     automation::{
         ActionType, AlarmSpec, AlarmTerms, Condition, DatapointPlace, EventType, History, Judge, NewRule,
-        Operator, Phase, RuleAction, RuleEvent, RuleSpec, Silence,
+        NotificationSpec, Operator, Phase, RuleAction, RuleEvent, RuleSpec, Silence,
     },
     kernel::ChannelId,
 };
@@ -64,6 +64,9 @@ pub struct RuleRow {
     /// The settings of its alarm; `None` without one.
     #[sqlx(json(nullable))]
     pub alarm: Option<AlarmSpec>,
+    /// The contacts of its alarms.
+    #[sqlx(json)]
+    pub notify: NotificationSpec,
     /// Terms of its alarms by the last changes; empty if it never had one.
     #[sqlx(json)]
     pub watched: Vec<WatchChange>,
@@ -114,6 +117,7 @@ impl RuleRow {
             cooldown_seconds: u32::try_from(self.cooldown_seconds).ok()?,
             enabled: self.enabled,
             alarm: self.alarm,
+            notify: self.notify.clone(),
         })
     }
 
@@ -140,6 +144,7 @@ impl RuleRow {
             enabled: false,
             earlier: Vec::new(),
             alarm: None,
+            notify: NotificationSpec::default(),
             watched: Vec::new(),
             silenced_until: None,
             silence_comment: None,
@@ -176,7 +181,7 @@ impl RuleRow {
     }
 
     fn set_spec(&mut self, spec: RuleSpec) {
-        let RuleSpec { name, channel, condition, action, cooldown_seconds, enabled, alarm } = spec;
+        let RuleSpec { name, channel, condition, action, cooldown_seconds, enabled, alarm, notify } = spec;
         self.name = name;
         self.channel_id = channel.0;
         self.operator = condition.operator.as_str().to_owned();
@@ -186,7 +191,7 @@ impl RuleRow {
         self.webhook_event_type = action.event_type().map(|known| known.as_str().to_owned());
         self.cooldown_seconds = i64::from(cooldown_seconds);
         self.enabled = enabled;
-        self.alarm = alarm;
+        (self.alarm, self.notify) = (alarm, notify);
     }
 
     fn set_seen(&mut self, place: DatapointPlace) {

@@ -3,7 +3,7 @@ use serde::Serialize;
 use serde_json::Value;
 use signalbox_boxed::boxed;
 use signalbox_domain::{
-    automation::{Alarm, DeliveryBatch, Health, ReportedReading, Rule, Webhook},
+    automation::{Alarm, Contact, DeliveryBatch, Health, ReportedReading, Rule, Webhook},
     extraction::ExtractionJob,
     fleet::{Firmware, PluginInstance, PluginPackage},
     identity::{ApiToken, Session, User},
@@ -118,6 +118,7 @@ fn begin(aggregate_type: &str) -> Option<Box<dyn Folding>> {
         Alarm::TYPE => of::<Alarm>(),
         ApiToken::TYPE => of::<ApiToken>(),
         Channel::TYPE => of::<Channel>(),
+        Contact::TYPE => of::<Contact>(),
         DeliveryBatch::TYPE => of::<DeliveryBatch>(),
         Dashboard::TYPE => of::<Dashboard>(),
         Experiment::TYPE => of::<Experiment>(),

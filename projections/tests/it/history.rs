@@ -3,8 +3,8 @@
 use signalbox_domain::{
     automation::{
         Acknowledged, Alarm, AlarmChanges, AlarmCommand, AlarmMark, AlarmReason, Condition, DatapointPlace,
-        NewAlarm, NewRule, Operator, Reading, Rule, RuleAction, RuleChanges, RuleCommand, RuleSpec, Severity,
-        Silence, StepKind,
+        NewAlarm, NewRule, NotificationSpec, Operator, Reading, Rule, RuleAction, RuleChanges, RuleCommand,
+        RuleSpec, Severity, Silence, StepKind,
     },
     identity::{
         ApiToken, ApiTokenCommand, NewApiToken, Role, Session, SessionCommand, User, UserChanges, UserCommand,
@@ -199,6 +199,7 @@ pub(crate) async fn rules(writer: &Writer, number: i64) {
         cooldown_seconds: 0,
         enabled: true,
         alarm: None,
+        notify: NotificationSpec::default(),
     };
     writer.run::<Rule>(rule, RuleCommand::Create(NewRule { owner: OWNER, spec, after: 3 })).await;
     judge(writer, rule, channel, 4).await;

@@ -3,15 +3,40 @@
 use chrono::TimeDelta;
 use signalbox_domain::{
     automation::{
-        AttemptResult, DeliveryBatch, DeliveryBatchCommand, EventType, KeyChange, NewDelivery, NewWebhook,
-        Replay, RetryPolicy, SigningKey, Webhook, WebhookChanges, WebhookCommand, WebhookFilters,
-        WebhookSpec,
+        AlarmLine, AttemptResult, ChatFormat, Contact, ContactChanges, ContactCommand, ContactSpec,
+        DeliveryBatch, DeliveryBatchCommand, Destination, DestinationChanges, EventType, KeyChange, LineKind,
+        MessageDelivery, NewContact, NewDelivery, NewWebhook, Replay, RetryPolicy, SigningKey, Webhook,
+        WebhookChanges, WebhookCommand, WebhookFilters, WebhookSpec,
     },
-    kernel::{DeliveryId, WebhookId},
+    kernel::{ContactId, DeliveryId, WebhookId},
 };
 use uuid::Uuid;
 
 use crate::world::{OWNER, Writer};
+
+/// Contacts with a message that was sent, each changed, one of two deleted.
+pub(crate) async fn contacts(writer: &Writer, number: i64) {
+    let contact = writer.clock.new_id();
+    let destination = Destination::Chat {
+        format: ChatFormat::Slack,
+        sealed: "sealed".to_owned(),
+        host: "example.org".to_owned(),
+    };
+    let spec = ContactSpec { name: format!("contact {number}"), destination, quiet_hours: None };
+    writer.run::<Contact>(contact, ContactCommand::Create(NewContact { owner: OWNER, spec })).await;
+    let (batch, id) = (writer.clock.new_id(), DeliveryId(writer.clock.new_id()));
+    let alarms = vec![AlarmLine { alarm: batch, kind: LineKind::Reminder }];
+    let message = MessageDelivery { contact: ContactId(contact), delivery: new(id), alarms };
+    writer.run::<DeliveryBatch>(batch, DeliveryBatchCommand::QueueMessage(message)).await;
+    attempt(writer, batch, &[id], 0, 200).await;
+    let format = Some(ChatFormat::Teams);
+    let destination = Some(DestinationChanges::Chat { format, address: None });
+    let changes = ContactChanges { destination, ..ContactChanges::default() };
+    writer.run::<Contact>(contact, ContactCommand::Change(changes)).await;
+    if number % 2 == 0 {
+        writer.run::<Contact>(contact, ContactCommand::Delete).await;
+    }
+}
 
 /// A subscription with four events: delivered, redelivered, given up, and in progress. It may be deleted at the end.
 pub(crate) async fn webhooks(writer: &Writer, number: i64) {
@@ -77,6 +102,7 @@ async fn attempt(writer: &Writer, batch: Uuid, ids: &[DeliveryId], seconds: i64,
     let (claim, at) = (writer.clock.new_id(), writer.clock.now() + TimeDelta::seconds(seconds));
     writer.run::<DeliveryBatch>(batch, DeliveryBatchCommand::Begin { claim, at, ids: ids.to_vec() }).await;
     let result = |id: &DeliveryId| AttemptResult {
+        is_final: false,
         id: *id,
         started_at: at,
         duration_ms: 5,

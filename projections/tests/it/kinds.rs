@@ -7,7 +7,7 @@ use signalbox_domain::{automation::EventType, kernel::Decider};
 use signalbox_event_store::read_after;
 use signalbox_projections::{
     automation::{
-        AlarmRow, RuleRow, WebhookRow,
+        AlarmRow, ContactRow, RuleRow, WebhookRow,
         deliveries::DeliveryBatchRow,
         outgoing::{Background, PUBLISHED},
     },
@@ -73,6 +73,7 @@ fn every_event_of_a_resource_is_passing_or_read_one_by_one() {
         "alarm_started",
         "alarm_unacknowledged",
     ]);
+    assert_passing::<ContactRow>(&["contact_created", "contact_deleted", "contact_updated"]);
     assert_passing::<WebhookRow>(&[
         "webhook_created",
         "webhook_deleted",
@@ -85,6 +86,7 @@ fn every_event_of_a_resource_is_passing_or_read_one_by_one() {
         "callback_queued",
         "deliveries_queued",
         "deliveries_requeued",
+        "message_queued",
     ]);
     assert_passing::<ExtractionJobRow>(&[
         "extraction_begun",

@@ -66,6 +66,7 @@ async fn a_rebuild_in_one_step_equals_what_was_folded_event_by_event() {
             history::monitoring(&writer, number).await;
             history::rules(&writer, number).await;
             history_webhooks::webhooks(&writer, number).await;
+            history_webhooks::contacts(&writer, number).await;
             history_extraction::jobs(&writer, number).await;
             history_plugins::plugins(&writer, number).await;
             history_firmware::firmware(&writer, number).await;
@@ -95,6 +96,7 @@ async fn a_rebuild_in_small_batches_equals_the_live_tables() {
         history::monitoring(&world.writer, number).await;
         history::rules(&world.writer, number).await;
         history_webhooks::webhooks(&world.writer, number).await;
+        history_webhooks::contacts(&world.writer, number).await;
         history_extraction::jobs(&world.writer, number).await;
         history_plugins::plugins(&world.writer, number).await;
         history_firmware::firmware(&world.writer, number).await;

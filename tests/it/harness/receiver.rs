@@ -73,6 +73,8 @@ pub struct Receiver {
 
 struct Shared {
     secret: Mutex<Option<String>>,
+    /// Whether it looks at requests as receivers of webhooks do.
+    is_strict: bool,
     behaviour: watch::Sender<Behaviour>,
     got: Mutex<Vec<Got>>,
     held: AtomicUsize,
@@ -84,16 +86,26 @@ impl Receiver {
         Self::with(None, Behaviour::Accept).await
     }
 
+    /// One that takes any request, like the incoming webhook of a chat.
+    pub async fn lenient() -> Self {
+        Self::made(None, Behaviour::Accept, false).await
+    }
+
     /// One that takes only what is signed with `secret`.
     pub async fn signed(secret: &str) -> Self {
         Self::with(Some(secret.to_owned()), Behaviour::Accept).await
     }
 
     pub async fn with(secret: Option<String>, behaviour: Behaviour) -> Self {
+        Self::made(secret, behaviour, true).await
+    }
+
+    async fn made(secret: Option<String>, behaviour: Behaviour, is_strict: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             secret: Mutex::new(secret),
+            is_strict,
             behaviour: watch::Sender::new(behaviour),
             got: Mutex::default(),
             held: AtomicUsize::new(0),
@@ -239,7 +251,8 @@ async fn read(socket: &mut BufReader<TcpStream>, shared: &Shared) -> Option<Got>
     let body = String::from_utf8(body).unwrap_or_default();
     let mut got = Got { headers, body, at: Instant::now(), refused: None };
     let secret = shared.secret.lock().unwrap().clone();
-    got.refused = fault(&method, &got, length.is_some(), secret.as_deref());
+    got.refused =
+        shared.is_strict.then(|| fault(&method, &got, length.is_some(), secret.as_deref())).flatten();
     Some(got)
 }
 

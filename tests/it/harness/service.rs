@@ -1,6 +1,6 @@
 //! The roles of the service, put together as the command line does it.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
@@ -10,6 +10,7 @@ use signalbox_documents::Documents;
 use signalbox_egress::{Egress, Policy};
 use signalbox_firmware::Updates;
 use signalbox_gateway::{Gateway, SandboxedParsers};
+use signalbox_mail::Mailer;
 use signalbox_messaging::{Bus, Mailbox};
 use signalbox_plugins::Plugins;
 use signalbox_sealing::Sealer;
@@ -91,6 +92,7 @@ impl Process {
             firmware,
             egress,
             egress_without_loopback,
+            mailer: Mailer::new(&config.mail).unwrap().map(Arc::new),
             sealer,
             clock,
             config,

@@ -39,6 +39,8 @@ pub enum Subject {
     Alarm,
     Webhook,
     Delivery,
+    Contact,
+    Message,
     Datapoint,
     /// Seen by its owner alone.
     Extraction,
@@ -76,9 +78,9 @@ pub struct Route {
 fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
     use Subject::{
-        Alarm, ApiToken, ChannelMapping, Dashboard, Datapoint, Delivery, Event, Experiment, Extraction, File,
-        Firmware, Job, LogEntry, LogEvent, LogStream, Nothing, PluginInstance, PluginPackage, Rule, Token,
-        Transfer, User, Webhook, Widget,
+        Alarm, ApiToken, ChannelMapping, Contact, Dashboard, Datapoint, Delivery, Event, Experiment,
+        Extraction, File, Firmware, Job, LogEntry, LogEvent, LogStream, Message, Nothing, PluginInstance,
+        PluginPackage, Rule, Token, Transfer, User, Webhook, Widget,
     };
     let credentials = || Some(json!({"email": "nobody@example.org", "password": "not the password"}));
     let job = || {
@@ -105,13 +107,15 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         Some(json!({"name": name, "event_public_id": "unknown", "operator": "between", "threshold": 0.5,
             "threshold_high": 9, "action_type": "webhook", "webhook_event_type": "sensor.threshold_exceeded",
             "cooldown_seconds": 60, "enabled": true, "alarm": true, "for_seconds": 5, "keep_firing_seconds": 5,
-            "clear_threshold": null, "no_data_seconds": 60, "rate_window_seconds": 60, "severity": "info"}))
+            "clear_threshold": null, "no_data_seconds": 60, "rate_window_seconds": 60, "severity": "info", "contact_ids": [], "summary": "{channel} is {value}",
+            "remind_seconds": null, "escalate_seconds": null, "escalation_contact_ids": []}))
     };
     let webhook = |name: &str| {
         Some(json!({"url": format!("https://example.org/{name}"), "secret": "a shared secret",
             "events": ["experiment.started"], "enabled": false, "retry": "standard", "signature": "v1a",
             "filters": {"channels": [], "jobs": [1]}}))
     };
+    let quiet_hours = || json!({"from": "22:00", "to": "06:00", "timezone": "Europe/Berlin"});
     let restore = || Some(json!({"version": 1}));
     match operation_id {
         "api_health" | "health" | "api_v1_health" | "livez" | "readyz" | "info" => (Everybody, Nothing, None),
@@ -175,6 +179,21 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         }
         "redeliver_failed" => (Admin, Webhook, Some(json!({"since": "2026-03-01T10:00:00Z"}))),
         "get_delivery" | "redeliver" => (Admin, Delivery, None),
+        "list_contacts" => (Admin, Nothing, None),
+        "create_contact" => (
+            Admin,
+            Nothing,
+            Some(json!({"name": "new", "kind": "webhook", "url": "https://example.org/contact",
+                "secret": "a shared secret", "quiet_hours": quiet_hours()})),
+        ),
+        "update_contact" => (
+            Admin,
+            Contact,
+            Some(json!({"name": "changed", "url": "https://example.org/changed", "secret": null,
+                "quiet_hours": quiet_hours()})),
+        ),
+        "get_contact" | "delete_contact" | "test_contact" | "list_messages" => (Admin, Contact, None),
+        "get_message" | "redeliver_message" => (Admin, Message, None),
         "list_rules" => (Admin, Nothing, None),
         "create_rule" => (Admin, Nothing, rule("new")),
         "backtest_draft" => (
@@ -346,6 +365,11 @@ impl Route {
                 let of_webhook = self.template.replace("{id}", &subjects.webhook);
                 return of_webhook.replace("{did}", &subjects.delivery);
             }
+            Subject::Contact => subjects.contact.clone(),
+            Subject::Message => {
+                let of_contact = self.template.replace("{id}", &subjects.contact);
+                return of_contact.replace("{mid}", &subjects.message);
+            }
             Subject::Experiment => subjects.experiment.clone(),
             Subject::LogEntry => subjects.log_entry.clone(),
             Subject::Dashboard => subjects.dashboard.clone(),
@@ -375,7 +399,7 @@ impl Route {
     }
 
     pub fn path_with(&self, id: &str) -> String {
-        let names = ["{id}", "{wid}", "{did}", "{public_id}", "{mapping_id}", "{type}", "{n}"];
+        let names = ["{id}", "{wid}", "{did}", "{mid}", "{public_id}", "{mapping_id}", "{type}", "{n}"];
         let path = names.iter().fold(self.template.clone(), |path, name| path.replace(name, id));
         // An endless stream is requested with an invalid parameter.
         let is_endless = ["/api/v1/log/stream", "/api/v1/live"].contains(&self.template.as_str());

@@ -115,7 +115,14 @@ async fn fill(world: &World, subjects: &mut Subjects, receiver: &Receiver) {
             stop(experiment["public_id"].as_str().unwrap()).await;
         }
     }
-    subjects.webhook = delivered_twice(admin, receiver).await;
+    let webhook = json!({"url": receiver.url(), "events": ["system.health_changed"]});
+    subjects.webhook = delivered_twice(admin, ("/api/v1/webhooks", "deliveries"), webhook).await;
+    admin
+        .post("/api/v1/contacts", json!({"name": "beta", "kind": "email", "address": "b@example.org"}))
+        .await
+        .expect(201);
+    let contact = json!({"name": "zeta", "kind": "webhook", "url": receiver.url()});
+    subjects.contact = delivered_twice(admin, ("/api/v1/contacts", "messages"), contact).await;
     for (path, change) in [
         (format!("/api/v1/events/{}", subjects.event), json!({"name": "renamed"})),
         (format!("/api/jobs/{}", subjects.job), json!({"name": "renamed"})),
@@ -128,20 +135,19 @@ async fn fill(world: &World, subjects: &mut Subjects, receiver: &Receiver) {
     world.read_models.show_all().await;
 }
 
-/// A webhook that nothing happens to any more by itself, with two deliveries.
-async fn delivered_twice(admin: &Client, receiver: &Receiver) -> String {
-    let webhook = json!({"url": receiver.url(), "events": ["system.health_changed"]});
-    let webhook = admin.post("/api/v1/webhooks", webhook).await.expect(201);
-    let path = format!("/api/v1/webhooks/{}", webhook["public_id"].as_str().unwrap());
+/// A webhook or contact that nothing happens to any more by itself, with two deliveries.
+async fn delivered_twice(admin: &Client, (collection, sent): (&str, &str), body: Value) -> String {
+    let made = admin.post(collection, body).await.expect(201);
+    let path = format!("{collection}/{}", made["public_id"].as_str().unwrap());
     for _ in 0..2 {
         admin.post(&format!("{path}/test"), json!({})).await.expect(201);
     }
     eventually(seconds(20), async || {
-        let delivered = admin.get(&format!("{path}/deliveries?status=delivered")).await.expect(200);
+        let delivered = admin.get(&format!("{path}/{sent}?status=delivered")).await.expect(200);
         delivered["total"] == 2
     })
     .await;
-    webhook["public_id"].as_str().unwrap().to_owned()
+    made["public_id"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]

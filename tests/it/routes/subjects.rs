@@ -29,6 +29,8 @@ pub struct Subjects {
     pub alarm: Uuid,
     pub webhook: String,
     pub delivery: String,
+    pub contact: String,
+    pub message: String,
     pub datapoint: String,
     pub extraction: Uuid,
     pub plugin_instance: String,
@@ -79,6 +81,7 @@ impl Subjects {
         let rule = made("/api/v1/rules", rule).await;
         let alarm = alarm(world, &rule, &event).await;
         let (webhook, delivery) = delivered(world).await;
+        let (contact, message) = notified(world).await;
         let experiment = made("/api/v1/experiments", json!({"name": "subject"})).await;
         let log_entry = made("/api/v1/logging", json!({"content": "subject"})).await;
         let dashboard = made("/api/v1/dashboards", json!({"name": "subject"})).await;
@@ -102,6 +105,8 @@ impl Subjects {
             alarm,
             webhook,
             delivery,
+            contact,
+            message,
             datapoint,
             experiment,
             log_entry,
@@ -171,15 +176,26 @@ pub(super) async fn alarm(world: &World, rule: &str, event: &str) -> Uuid {
 async fn delivered(world: &World) -> (String, String) {
     let receiver = Receiver::start().await;
     let webhook = json!({"url": receiver.url(), "events": ["system.health_changed"]});
-    let webhook = world.admin.post("/api/v1/webhooks", webhook).await.expect(201)["public_id"].clone();
-    let path = format!("/api/v1/webhooks/{}", webhook.as_str().unwrap());
-    let delivery =
-        world.admin.post(&format!("{path}/test"), json!({})).await.expect(201)["public_id"].clone();
-    let delivery = delivery.as_str().unwrap().to_owned();
+    tested(world, ("/api/v1/webhooks", "deliveries"), webhook).await
+}
+
+/// A contact and a message that has come.
+async fn notified(world: &World) -> (String, String) {
+    let receiver = Receiver::start().await;
+    let contact = json!({"name": "subject", "kind": "webhook", "url": receiver.url()});
+    tested(world, ("/api/v1/contacts", "messages"), contact).await
+}
+
+/// A receiver that was made with `body`, and its test.
+async fn tested(world: &World, (collection, sent): (&str, &str), body: Value) -> (String, String) {
+    let made = world.admin.post(collection, body).await.expect(201)["public_id"].clone();
+    let made = made.as_str().unwrap().to_owned();
+    let path = format!("{collection}/{made}");
+    let test = world.admin.post(&format!("{path}/test"), json!({})).await.expect(201)["public_id"].clone();
+    let test = test.as_str().unwrap().to_owned();
     eventually(seconds(20), async || {
-        let shown = world.admin.get(&format!("{path}/deliveries/{delivery}")).await.expect(200);
-        shown["status"] == "delivered"
+        world.admin.get(&format!("{path}/{sent}/{test}")).await.expect(200)["status"] == "delivered"
     })
     .await;
-    (webhook.as_str().unwrap().to_owned(), delivery)
+    (made, test)
 }

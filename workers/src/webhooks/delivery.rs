@@ -20,8 +20,6 @@ use std::{
     time::Duration,
 };
 
-use chrono::{DateTime, Utc};
-use http::{StatusCode, header};
 use signalbox_config::Config;
 use signalbox_database::ServerClock;
 use signalbox_domain::{
@@ -31,7 +29,6 @@ use signalbox_domain::{
     },
     kernel::{Decider, DeliveryId},
 };
-use signalbox_egress::Target;
 use signalbox_messaging::Wakeup;
 use signalbox_metrics::metrics;
 use signalbox_projections::{
@@ -48,8 +45,8 @@ use tokio::{task::JoinSet, time::Instant};
 use uuid::Uuid;
 
 use super::{
-    request::{Outgoing, RequestError, headers, retry_after},
-    signing::Signing,
+    receiver::{Answer, Receiver, ReceiverError},
+    request::retry_after,
     slots::{Limits, Slots, note_end, release, reservations, reserve, slots_of},
 };
 use crate::{Context, Worker, WorkerError, failures::Failures, worker::span};
@@ -279,7 +276,8 @@ impl Run {
             }
             let span = request_span(context, &delivery, first).await;
             let result = attempt(context, time, &receiver, &delivery, body, span).await;
-            let is_gone = batch.retry() == RetryPolicy::Standard && result.status == Some(GONE);
+            let is_webhook = batch.destination.is_none();
+            let is_gone = is_webhook && batch.retry() == RetryPolicy::Standard && result.status == Some(GONE);
             results.push(result);
             if is_gone {
                 // Before the result: if the worker crashes between the two, the attempt waits with the disabled subscription.
@@ -345,71 +343,23 @@ fn end(mut span: Span, delivery: &DueDelivery, status: Option<u16>, failed: bool
     }
 }
 
-/// Address of the requests, and the keys that sign them.
-struct Receiver {
-    target: Target,
-    signing: Signing,
-    no_loopback: bool,
-}
-
-impl Receiver {
-    async fn open(context: &Context, batch: &DueBatch, now: DateTime<Utc>) -> Result<Self, RequestError> {
-        let target = batch.url.parse()?;
-        let signing = Signing::open(&context.sealer, batch, now).await.map_err(|error| {
-            tracing::error!(%error, webhook = %batch.webhook_id, "a webhook's secret cannot be read");
-            RequestError::Secret
-        })?;
-        Ok(Self { target, signing, no_loopback: batch.no_loopback })
-    }
-}
-
 async fn attempt(
     context: &Context,
     time: &ServerClock,
-    receiver: &Result<Receiver, RequestError>,
+    receiver: &Result<Receiver, ReceiverError>,
     delivery: &DueDelivery,
     body: String,
     span: Span,
 ) -> AttemptResult {
     let (started_at, begun) = (time.now(), Instant::now());
-    let answer = match receiver {
-        Err(error) => Err(error.to_string()),
-        Ok(receiver) => request(context, receiver, delivery, body, started_at).await,
+    let Answer { status, error, wait, is_final } = match receiver {
+        Err(error) => Answer::failed(error),
+        Ok(receiver) => receiver.send(context, delivery, body, started_at).await,
     };
-    let (status, error, wait) = match answer {
-        Ok((status, _)) if status.is_success() => (Some(status), None, None),
-        Ok((status, wait)) => (Some(status), Some(format!("HTTP {}", status.as_u16())), wait),
-        Err(error) => (None, Some(error), None),
-    };
-    let status = status.map(|status| status.as_u16());
     end(span, delivery, status, error.is_some());
     metrics().attempt(error.is_none(), begun.elapsed());
     let duration_ms = u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX);
     let retry_after_seconds = wait.and_then(|wait| retry_after(&wait, time.now()));
-    AttemptResult { id: DeliveryId(delivery.id), started_at, duration_ms, status, error, retry_after_seconds }
-}
-
-/// Status of the answer, and its `Retry-After`.
-async fn request(
-    context: &Context,
-    receiver: &Receiver,
-    delivery: &DueDelivery,
-    body: String,
-    started_at: DateTime<Utc>,
-) -> Result<(StatusCode, Option<String>), String> {
-    let outgoing = Outgoing {
-        event_id: &delivery.event_id.to_string(),
-        event_type: &delivery.event_type,
-        attempt: delivery.attempts + 1,
-        timestamp: started_at.timestamp(),
-        body: &body,
-    };
-    let signatures =
-        receiver.signing.sign(&outgoing.message(), started_at).map_err(|error| error.to_string())?;
-    let headers = headers(&outgoing, signatures);
-    let egress = if receiver.no_loopback { &context.egress_without_loopback } else { &context.egress };
-    let answered = egress.post_for_head(&receiver.target, headers, body.into_bytes()).await;
-    let (status, head) = answered.map_err(|error| error.to_string())?;
-    let wait = head.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    Ok((status, wait))
+    let id = DeliveryId(delivery.id);
+    AttemptResult { id, started_at, duration_ms, status, error, retry_after_seconds, is_final }
 }

@@ -170,7 +170,7 @@ mod tests {
     /// Kinds of events that leave the subscriptions as they are.
     const NOT_SUBSCRIBING: [&str; 2] = ["webhook_replay_advanced", "webhook_replay_requested"];
     /// Kinds of events of the aggregates with notices that lead to none.
-    const NOT_NOTICED: [&str; 17] = [
+    const NOT_NOTICED: [&str; 18] = [
         "attempts_begun",
         "callback_queued",
         "deliveries_queued",
@@ -184,6 +184,7 @@ mod tests {
         "firmware_files_removed",
         "firmware_rollback_requested",
         "firmware_verified",
+        "message_queued",
         "webhook_created",
         "webhook_deleted",
         "webhook_replay_advanced",

@@ -8,6 +8,7 @@ mod delivery;
 mod fan_out;
 mod notices;
 mod queue;
+mod receiver;
 mod removal;
 mod replay;
 mod request;

@@ -95,11 +95,11 @@ async fn about_deliveries(
     if dead.is_empty() {
         return Ok(Vec::new());
     }
-    let url: Option<String> = sqlx::query_scalar("SELECT url FROM read.webhooks WHERE id = $1")
+    let url: Option<String> = sqlx::query_scalar("SELECT url FROM read.webhooks WHERE id = $1 UNION ALL SELECT 'contact ' || name FROM read.contacts WHERE id = $1")
         .bind(webhook.0)
         .fetch_optional(&context.pool)
         .await?;
-    let url = url.unwrap_or_else(|| format!("webhook {webhook}"));
+    let url = url.unwrap_or_else(|| format!("receiver {webhook}"));
     Ok(dead.into_iter().map(|ended| (key(ended.result.id.0, ended.round), given_up(ended, &url))).collect())
 }
 

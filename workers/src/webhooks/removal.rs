@@ -1,11 +1,14 @@
-//! Removes the deliveries of deleted webhooks from the read model.
+//! Removes the deliveries of deleted webhooks and contacts from the read model.
 //!
 //! A step removes one batch, so a subscription with millions of deliveries delays nothing. If it stops, the next step
 //! continues.
 
 use std::time::Duration;
 
-use signalbox_domain::{automation::Webhook, kernel::Decider};
+use signalbox_domain::{
+    automation::{Contact, Webhook},
+    kernel::Decider,
+};
 use signalbox_messaging::Wakeup;
 use signalbox_projections::automation::remove_deliveries;
 
@@ -24,7 +27,7 @@ impl Worker for DeliveryRemoval {
 
     fn wakes(&self, wakeup: &Wakeup) -> bool {
         let Wakeup::ReadAdvanced { aggregates, .. } = wakeup else { return false };
-        aggregates.iter().any(|word| word == Webhook::TYPE)
+        aggregates.iter().any(|word| word == Webhook::TYPE || word == Contact::TYPE)
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {

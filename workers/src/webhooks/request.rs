@@ -1,13 +1,12 @@
-//! The HTTP request of a delivery: headers, and the meaning of its answer.
+//! The signed request of a delivery: its headers, and the wait that an answer asks for.
 
 use chrono::{DateTime, Utc};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use signalbox_egress::{EgressError, InvalidTarget};
 use signalbox_standard_webhooks::Message;
 
 use super::signing::Signatures;
 
-const USER_AGENT: &str = concat!("Signalbox/", env!("CARGO_PKG_VERSION"));
+pub(super) const USER_AGENT: &str = concat!("Signalbox/", env!("CARGO_PKG_VERSION"));
 
 /// The content of a request.
 #[derive(Debug)]
@@ -63,20 +62,6 @@ pub(super) fn retry_after(value: &str, now: DateTime<Utc>) -> Option<u32> {
     let time = DateTime::parse_from_rfc2822(value).ok()?;
     let seconds = (time.with_timezone(&Utc) - now).num_milliseconds().max(0).unsigned_abs().div_ceil(1000);
     Some(u32::try_from(seconds).unwrap_or(u32::MAX))
-}
-
-/// Reasons why a request failed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum RequestError {
-    /// The subscription's address is invalid.
-    #[error("The url {0}")]
-    Target(#[from] InvalidTarget),
-    /// No answer.
-    #[error(transparent)]
-    Egress(#[from] EgressError),
-    /// The secret does not open.
-    #[error("The secret cannot be read: set it again")]
-    Secret,
 }
 
 #[cfg(test)]

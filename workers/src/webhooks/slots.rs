@@ -201,6 +201,7 @@ mod tests {
             previous: None,
             retry: "default".to_owned(),
             no_loopback: false,
+            destination: None,
             is_failing,
         }
     }

@@ -57,6 +57,7 @@ export const shared = {
   'nav.dashboards': ['Dashboards', 'Dashboards'],
   'nav.alarms': ['Alarms', 'Alarme'],
   'nav.rules': ['Rules', 'Regeln'],
+  'nav.contacts': ['Contacts', 'Kontakte'],
   'nav.webhooks': ['Webhooks', 'Webhooks'],
   'nav.documents': ['Documents', 'Dokumente'],
   'nav.fleet': ['Fleet', 'Geräte'],
@@ -163,6 +164,7 @@ export const shared = {
   'search.rule': ['Rule', 'Regel'],
   'search.document': ['Document', 'Dokument'],
   'search.plugin': ['Plugin', 'Plugin'],
+  'search.contact': ['Contact', 'Kontakt'],
   'search.webhook': ['Webhook', 'Webhook'],
   'search.user': ['User', 'Benutzer'],
 

@@ -22,10 +22,18 @@ export interface Draft {
   clear_threshold: number | null;
   no_data_seconds: number | null;
   rate_window_seconds: number | null;
+  contact_ids: string[];
+  summary: string | null;
+  remind_seconds: number | null;
+  escalate_seconds: number | null;
+  escalation_contact_ids: string[];
 }
 
 /** The settings of a rule without alarms. */
-const NO_ALARM = { severity: null, for_seconds: null, keep_firing_seconds: null, clear_threshold: null, no_data_seconds: null, rate_window_seconds: null } as const;
+const NO_ALARM = {
+  severity: null, for_seconds: null, keep_firing_seconds: null, clear_threshold: null, no_data_seconds: null, rate_window_seconds: null,
+  contact_ids: [] as string[], summary: null, remind_seconds: null, escalate_seconds: null, escalation_contact_ids: [] as string[],
+};
 
 export const NEW: Draft = {
   name: '', event_public_id: '', operator: 'gt', threshold: Number.NaN, threshold_high: null, action_type: 'log', webhook_event_type: null,
@@ -59,6 +67,8 @@ export function draftOf(rule: Schemas['RuleOut']): Draft {
     cooldown_seconds: rule.cooldown_seconds, enabled: rule.enabled, alarm: rule.alarm, severity: rule.severity ?? null,
     for_seconds: rule.for_seconds ?? null, keep_firing_seconds: rule.keep_firing_seconds ?? null, clear_threshold: rule.clear_threshold ?? null,
     no_data_seconds: rule.no_data_seconds ?? null, rate_window_seconds: rule.rate_window_seconds ?? null,
+    contact_ids: [...rule.contact_ids], summary: rule.summary ?? null, remind_seconds: rule.remind_seconds ?? null,
+    escalate_seconds: rule.escalate_seconds ?? null, escalation_contact_ids: [...rule.escalation_contact_ids],
   };
 }
 
@@ -68,6 +78,7 @@ export function bodyOf(draft: Draft): Draft {
     ...draft,
     threshold_high: isRange(draft.operator) ? (draft.threshold_high ?? draft.threshold) : null,
     webhook_event_type: draft.action_type === 'webhook' ? (draft.webhook_event_type ?? EVENT_TYPES[0] ?? null) : null,
+    summary: draft.summary?.trim() || null,
     ...(draft.alarm ? {} : NO_ALARM),
     ...(draft.alarm && !hasEnd(draft.operator) ? { clear_threshold: null } : {}),
   };

@@ -2,7 +2,10 @@ use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    automation::rule::{Condition, Operator},
+    automation::{
+        NotificationChanges,
+        rule::{Condition, Operator},
+    },
     kernel::{ChannelId, Rejection, present},
 };
 
@@ -85,6 +88,11 @@ impl Severity {
 }
 
 impl AlarmChanges {
+    /// These changes, in a request that also has `notify`, whose fields may say that the rule has an alarm.
+    pub fn with(self, notify: &NotificationChanges) -> Self {
+        if notify.names_setting() { Self { alarm: Some(true), ..self } } else { self }
+    }
+
     /// The settings after these changes of `before`; `None` for a rule without an alarm.
     ///
     /// # Errors

@@ -4,11 +4,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
 use super::{
-    AttemptResult, Begun, CallbackDelivery, DeliveryBatch, DeliveryBatchCommand, DeliveryBatchEvent, Ended,
-    NewDelivery, Requeued, RetryPolicy, state::Phase,
+    AttemptResult, Begun, DeliveryBatch, DeliveryBatchCommand, DeliveryBatchEvent, Ended, NewDelivery,
+    Requeued, RetryPolicy, state::Phase,
 };
 use crate::{
-    automation::webhook::WEBHOOK_CLAIM,
+    automation::{contact::CONTACT_CLAIM, webhook::WEBHOOK_CLAIM},
     kernel::{Claim, ClaimOp, Decider, DeliveryId, Rejection, WebhookId},
 };
 
@@ -25,7 +25,12 @@ impl Decider for DeliveryBatch {
     fn decide(&self, command: DeliveryBatchCommand) -> Result<Vec<DeliveryBatchEvent>, Rejection> {
         match command {
             DeliveryBatchCommand::Queue { webhook, deliveries } => self.queue(webhook, deliveries),
-            DeliveryBatchCommand::QueueCallback(callback) => Ok(self.queue_callback(callback)),
+            DeliveryBatchCommand::QueueCallback(callback) => {
+                Ok(self.queue_one(DeliveryBatchEvent::CallbackQueued(callback)))
+            }
+            DeliveryBatchCommand::QueueMessage(message) => {
+                Ok(self.queue_one(DeliveryBatchEvent::MessageQueued(message)))
+            }
             DeliveryBatchCommand::Begin { claim, at, ids } => self.begin(claim, at, ids),
             DeliveryBatchCommand::Record { claim, results, retry } => self.record(claim, results, retry),
             DeliveryBatchCommand::Redeliver { at, ids } => self.redeliver(at, ids),
@@ -36,18 +41,21 @@ impl Decider for DeliveryBatch {
         self.apply(event);
     }
 
-    /// Nothing is queued for a subscription that has been deleted meanwhile.
+    /// Nothing is queued for a subscription or contact that has been deleted meanwhile.
     fn claims(_id: Uuid, event: &DeliveryBatchEvent) -> Vec<Claim> {
         match event {
             DeliveryBatchEvent::DeliveriesQueued { webhook, .. } => {
                 vec![Claim::new(ClaimOp::Require, WEBHOOK_CLAIM, webhook.to_string())]
             }
+            DeliveryBatchEvent::MessageQueued(message) => {
+                vec![Claim::new(ClaimOp::Require, CONTACT_CLAIM, message.contact.to_string())]
+            }
             _ => Vec::new(),
         }
     }
 
-    fn claim_rejection(_op: ClaimOp, _kind: &str) -> Rejection {
-        Rejection::not_found("Webhook")
+    fn claim_rejection(_op: ClaimOp, kind: &str) -> Rejection {
+        Rejection::not_found(if kind == CONTACT_CLAIM { "Contact" } else { "Webhook" })
     }
 }
 
@@ -71,11 +79,9 @@ impl DeliveryBatch {
         })
     }
 
-    fn queue_callback(&self, callback: CallbackDelivery) -> Vec<DeliveryBatchEvent> {
-        match self.webhook {
-            None => vec![DeliveryBatchEvent::CallbackQueued(callback)],
-            Some(_) => Vec::new(),
-        }
+    /// The batch of a single delivery.
+    fn queue_one(&self, queued: DeliveryBatchEvent) -> Vec<DeliveryBatchEvent> {
+        if self.webhook.is_none() { vec![queued] } else { Vec::new() }
     }
 
     fn begin(

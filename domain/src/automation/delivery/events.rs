@@ -4,7 +4,10 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 pub use super::{retry::RetryPolicy, state::DeliveryBatch};
-use crate::kernel::{DeliveryId, WebhookId};
+use crate::{
+    automation::AlarmLine,
+    kernel::{ContactId, DeliveryId, WebhookId},
+};
 
 /// An event on its way to a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +37,23 @@ pub struct CallbackDelivery {
     pub delivery: NewDelivery,
 }
 
+/// A message to a contact, whose present address counts at each attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageDelivery {
+    pub contact: ContactId,
+    pub delivery: NewDelivery,
+    /// The alarms that it is about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alarms: Vec<AlarmLine>,
+}
+
+impl MessageDelivery {
+    /// The contact in place of a subscription.
+    pub fn receiver(&self) -> WebhookId {
+        WebhookId(self.contact.0)
+    }
+}
+
 /// The receiver's response to one attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptResult {
@@ -50,6 +70,9 @@ pub struct AttemptResult {
     /// The wait that the receiver asked for by `Retry-After`, from the end of the attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u32>,
+    /// Whether the receiver refused it for good, so that no other attempt follows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_final: bool,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -63,6 +86,8 @@ pub enum DeliveryBatchCommand {
     },
     /// Queue one delivery to an address without a subscription. Without effect if it is queued already.
     QueueCallback(CallbackDelivery),
+    /// Queue a message to a contact. Without effect if it is queued already.
+    QueueMessage(MessageDelivery),
     /// Claim the due attempts for one worker, all of them or none.
     Begin {
         /// Names the claim; required to record the attempts' results.
@@ -151,6 +176,8 @@ pub enum DeliveryBatchEvent {
     },
     /// A delivery to an address without a subscription was queued.
     CallbackQueued(CallbackDelivery),
+    /// A message to a contact was queued.
+    MessageQueued(MessageDelivery),
     /// A worker has claimed attempts.
     AttemptsBegun {
         /// Names the claim.
@@ -183,6 +210,7 @@ impl DomainEvent for DeliveryBatchEvent {
         match self {
             Self::DeliveriesQueued { .. } => "deliveries_queued",
             Self::CallbackQueued(_) => "callback_queued",
+            Self::MessageQueued(_) => "message_queued",
             Self::AttemptsBegun { .. } => "attempts_begun",
             Self::AttemptsEnded { .. } => "attempts_ended",
             Self::DeliveriesRequeued { .. } => "deliveries_requeued",

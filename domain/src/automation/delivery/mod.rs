@@ -9,7 +9,7 @@ mod tests;
 
 pub use events::{
     AttemptResult, Begun, CallbackDelivery, DeliveryBatch, DeliveryBatchCommand, DeliveryBatchEvent, Ended,
-    NewDelivery, Requeued, Verdict,
+    MessageDelivery, NewDelivery, Requeued, Verdict,
 };
 pub use retry::{MAX_ATTEMPTS, MAX_POSTPONED, MAX_POSTPONEMENT, RetryPolicy};
 pub use state::CLAIM_SECONDS;

@@ -73,6 +73,9 @@ impl Delivery {
         if result.error.is_none() {
             return Verdict::Delivered;
         }
+        if result.is_final {
+            return Verdict::DeadLetter;
+        }
         if retry == RetryPolicy::Standard {
             match (result.status, result.retry_after_seconds) {
                 (Some(GONE), _) => return Verdict::DeadLetter,
@@ -102,6 +105,10 @@ impl DeliveryBatch {
             DeliveryBatchEvent::CallbackQueued(callback) => {
                 self.webhook = Some(callback.receiver);
                 self.deliveries.insert(callback.delivery.id, Delivery::new(1));
+            }
+            DeliveryBatchEvent::MessageQueued(message) => {
+                self.webhook = Some(message.receiver());
+                self.deliveries.insert(message.delivery.id, Delivery::new(1));
             }
             DeliveryBatchEvent::AttemptsBegun { claim, at, attempts } => {
                 for begun in attempts {

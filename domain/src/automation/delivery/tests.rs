@@ -2,7 +2,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
 use super::*;
-use crate::kernel::{Decider, DeliveryId, Rejection, WebhookId};
+use crate::{
+    automation::{AlarmLine, LineKind},
+    kernel::{ContactId, Decider, DeliveryId, Rejection, WebhookId},
+};
 
 const ONE: DeliveryId = DeliveryId(Uuid::from_u128(1));
 const TWO: DeliveryId = DeliveryId(Uuid::from_u128(2));
@@ -40,7 +43,7 @@ fn begin(number: u128, seconds: i64, ids: &[DeliveryId]) -> DeliveryBatchCommand
 fn result(id: DeliveryId, seconds: i64, status: u16) -> AttemptResult {
     let error = (status != 200).then(|| format!("HTTP {status}"));
     let (started_at, status, retry_after_seconds) = (at(seconds), Some(status), None);
-    AttemptResult { id, started_at, duration_ms: 0, status, error, retry_after_seconds }
+    AttemptResult { id, started_at, duration_ms: 0, status, error, retry_after_seconds, is_final: false }
 }
 
 fn record(number: u128, results: Vec<AttemptResult>) -> DeliveryBatchCommand {
@@ -177,6 +180,36 @@ fn a_callback_is_queued_once_and_delivered_like_others() {
     assert_eq!(begun(&run(&mut batch, begin(1, 0, &[ONE])).unwrap()), [(1, 1)]);
     let ended = run(&mut batch, record(1, vec![result(ONE, 0, 200)])).unwrap();
     assert_eq!(verdict(&ended), Verdict::Delivered);
+}
+
+#[test]
+fn a_message_is_queued_once_for_a_contact_that_exists() {
+    let mut batch = DeliveryBatch::default();
+    let contact = ContactId(Uuid::from_u128(9));
+    let alarms = vec![AlarmLine { alarm: Uuid::from_u128(1), kind: LineKind::Fired }];
+    let queue = || {
+        DeliveryBatchCommand::QueueMessage(MessageDelivery {
+            contact,
+            delivery: new(ONE),
+            alarms: alarms.clone(),
+        })
+    };
+    let events = run(&mut batch, queue()).unwrap();
+    let claims = DeliveryBatch::claims(Uuid::nil(), &events[0]);
+    assert!(format!("{claims:?}").contains(&contact.to_string()), "{claims:?}");
+    assert_eq!(run(&mut batch, queue()), Ok(vec![]));
+    assert_eq!(begun(&run(&mut batch, begin(1, 0, &[ONE])).unwrap()), [(1, 1)]);
+}
+
+#[test]
+fn no_attempt_follows_a_final_refusal() {
+    let mut batch = DeliveryBatch::default();
+    run(&mut batch, queue(&[ONE])).unwrap();
+    run(&mut batch, begin(1, 0, &[ONE])).unwrap();
+    let refused = AttemptResult { is_final: true, ..result(ONE, 0, 550) };
+    let results = vec![refused];
+    let record = DeliveryBatchCommand::Record { claim: claim(1), results, retry: RetryPolicy::Standard };
+    assert_eq!(verdict(&run(&mut batch, record).unwrap()), Verdict::DeadLetter);
 }
 
 #[test]

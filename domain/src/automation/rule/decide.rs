@@ -4,8 +4,8 @@ use uuid::Uuid;
 
 use super::{FiredAlarm, Firing, History, Judge, NewRule, Phase, RuleCommand, RuleEvent, RuleSpec, Silence};
 use crate::{
-    automation::{DatapointPlace, Reading, alarm::limits::MAX_COMMENT},
-    kernel::{ChannelId, Claim, ClaimOp, Decider, Rejection, required_text},
+    automation::{DatapointPlace, Reading, alarm::limits::MAX_COMMENT, contact::CONTACT_CLAIM},
+    kernel::{ChannelId, Claim, ClaimOp, ContactId, Decider, Rejection, required_text},
     monitoring::channel::CHANNEL_CLAIM,
 };
 
@@ -34,7 +34,7 @@ const NAME_CLAIM: &str = "rule.name";
 impl Decider for Rule {
     const TYPE: &'static str = "rule";
     const CONTEXT: &'static str = "automation";
-    const STATE_VERSION: i32 = 2;
+    const STATE_VERSION: i32 = 3;
     // Each firing is an event.
     const SNAPSHOT_EVERY: Option<i64> = Some(50);
     type Command = RuleCommand;
@@ -102,6 +102,7 @@ impl Decider for Rule {
             NAME_CLAIM => {
                 Rejection::conflict("rule_name_taken", "Another rule has this name: choose another one.")
             }
+            CONTACT_CLAIM => Rejection::not_found("Contact"),
             _ => Rejection::not_found("Event"),
         }
     }
@@ -109,12 +110,17 @@ impl Decider for Rule {
     fn claims(_id: Uuid, event: &RuleEvent) -> Vec<Claim> {
         let name = |op, name: &str| Claim::new(op, NAME_CLAIM, name);
         let exists = |ChannelId(id)| Claim::new(ClaimOp::Require, CHANNEL_CLAIM, id.to_string());
+        let has_contact = |id: &ContactId| Claim::new(ClaimOp::Require, CONTACT_CLAIM, id.to_string());
         match event {
             RuleEvent::RuleCreated(new) => {
-                vec![exists(new.spec.channel), name(ClaimOp::Take, &new.spec.name)]
+                let mut claims = vec![exists(new.spec.channel), name(ClaimOp::Take, &new.spec.name)];
+                claims.extend(new.spec.notify.all_contacts().iter().map(has_contact));
+                claims
             }
             RuleEvent::RuleUpdated { from, to, .. } => {
                 let mut claims = Vec::new();
+                let (before, after) = (from.notify.all_contacts(), to.notify.all_contacts());
+                claims.extend(after.difference(&before).map(has_contact));
                 claims.extend((from.channel != to.channel).then(|| exists(to.channel)));
                 if from.name != to.name {
                     claims.extend([name(ClaimOp::Release, &from.name), name(ClaimOp::Take, &to.name)]);

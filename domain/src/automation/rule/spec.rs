@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    automation::{AlarmChanges, AlarmSpec, AlarmTerms, EventType},
+    automation::{AlarmChanges, AlarmSpec, AlarmTerms, EventType, NotificationChanges, NotificationSpec},
     kernel::{ChannelId, Rejection, present, required_text},
 };
 
@@ -84,6 +84,8 @@ pub struct RuleSpec {
     /// Makes the condition a state. The action runs when it starts to fire, instead of on each value that matters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alarm: Option<AlarmSpec>,
+    #[serde(default, skip_serializing_if = "NotificationSpec::is_empty")]
+    pub notify: NotificationSpec,
 }
 
 /// Changes of a rule; absent fields stay unchanged, `Some(None)` clears.
@@ -111,6 +113,8 @@ pub struct RuleChanges {
     pub enabled: Option<bool>,
     #[serde(default)]
     pub alarm: AlarmChanges,
+    #[serde(default)]
+    pub notify: NotificationChanges,
 }
 
 impl Operator {
@@ -238,6 +242,9 @@ impl RuleSpec {
             threshold: changes.threshold.unwrap_or(self.condition.threshold),
             threshold_high: changes.threshold_high.unwrap_or(self.condition.threshold_high),
         };
+        let alarm = changes.alarm.with(&changes.notify).apply(self.alarm)?;
+        // With an alarm its notifications go.
+        let notified_before = alarm.map(|_| self.notify.clone()).unwrap_or_default();
         let changed = Self {
             name: changes.name.unwrap_or_else(|| self.name.clone()),
             channel: changes.channel.unwrap_or(self.channel),
@@ -248,7 +255,8 @@ impl RuleSpec {
             },
             cooldown_seconds: changes.cooldown_seconds.unwrap_or(self.cooldown_seconds),
             enabled: changes.enabled.unwrap_or(self.enabled),
-            alarm: changes.alarm.apply(self.alarm)?,
+            alarm,
+            notify: changes.notify.apply(notified_before),
         };
         changed.validate()
     }
@@ -270,6 +278,7 @@ impl RuleSpec {
             return Err(Rejection::field("cooldown_seconds", format!("must be at most {MAX_COOLDOWN}")));
         }
         self.alarm.map_or(Ok(()), |alarm| alarm.validate(&self.condition))?;
-        Ok(Self { name, ..self })
+        let notify = self.notify.clone().validate(self.alarm.is_some())?;
+        Ok(Self { name, notify, ..self })
     }
 }

@@ -3,7 +3,9 @@ use uuid::Uuid;
 
 use super::*;
 use crate::{
-    automation::{AlarmChanges, AlarmReason, AlarmSpec, DatapointPlace, EventType, Reading},
+    automation::{
+        AlarmChanges, AlarmReason, AlarmSpec, DatapointPlace, EventType, NotificationSpec, Reading,
+    },
     kernel::{ChannelId, Decider, Rejection, UserId},
 };
 
@@ -26,6 +28,7 @@ fn spec() -> RuleSpec {
         cooldown_seconds: 60,
         enabled: true,
         alarm: None,
+        notify: NotificationSpec::default(),
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 use chrono::DateTime;
 use serde_json::Value;
 use signalbox_domain::{
-    automation::{Alarm, DeliveryBatch, Health, ReportedReading, Rule, Webhook},
+    automation::{Alarm, Contact, DeliveryBatch, Health, ReportedReading, Rule, Webhook},
     extraction::ExtractionJob,
     fleet::{Firmware, PluginInstance, PluginPackage},
     identity::{ApiToken, Session, User},
@@ -81,6 +81,7 @@ fn rewritten(event: &RecordedEvent) -> Value {
         LogEntry::TYPE => through::<LogEntry>(event),
         Rule::TYPE => through::<Rule>(event),
         Alarm::TYPE => through::<Alarm>(event),
+        Contact::TYPE => through::<Contact>(event),
         ReportedReading::TYPE => through::<ReportedReading>(event),
         Webhook::TYPE => through::<Webhook>(event),
         DeliveryBatch::TYPE => through::<DeliveryBatch>(event),

@@ -17,9 +17,9 @@ use cqrs_es::DomainEvent;
 use serde_json::Value;
 use signalbox_domain::{
     automation::{
-        Acknowledged, Alarm, AlarmEvent, AlarmReason, Condition, DatapointPlace, DeliveryBatch, EventType,
-        Firing, Health, NewAlarm, NewRule, Operator, Reading, ReadingEvent, ReportedReading, Rule,
-        RuleAction, RuleEvent, RuleSpec, Severity, Silence, Webhook,
+        Acknowledged, Alarm, AlarmEvent, AlarmReason, Condition, Contact, DatapointPlace, DeliveryBatch,
+        EventType, Firing, Health, NewAlarm, NewRule, NotificationSpec, Operator, Reading, ReadingEvent,
+        ReportedReading, Rule, RuleAction, RuleEvent, RuleSpec, Severity, Silence, Webhook,
     },
     extraction::ExtractionJob,
     fleet::{Firmware, PluginInstance, PluginPackage},
@@ -65,6 +65,7 @@ pub(crate) fn all() -> Vec<Sample> {
         samples::<LogEntry>(after_log_entry),
         samples::<Rule>(after_rule),
         samples::<Alarm>(after_alarm),
+        samples::<Contact>(webhooks::after_contact),
         samples::<ReportedReading>(after_reading),
         samples::<Webhook>(webhooks::after_webhook),
         samples::<DeliveryBatch>(webhooks::after_delivery_batch),
@@ -453,6 +454,7 @@ fn rule_spec() -> RuleSpec {
         cooldown_seconds: 60,
         enabled: false,
         alarm: None,
+        notify: NotificationSpec::default(),
     }
 }
 

@@ -1,13 +1,41 @@
 use signalbox_domain::{
     automation::{
-        AttemptResult, Begun, CallbackDelivery, DeliveryBatchEvent, Ended, EventType, HealthEvent,
-        HealthReport, HealthStatus, NewDelivery, NewWebhook, PreviousKeys, Replay, Requeued, RetryPolicy,
-        SigningKey, Verdict, WebhookEvent, WebhookFilters, WebhookSpec,
+        AlarmLine, AttemptResult, Begun, CallbackDelivery, ChatFormat, ContactEvent, ContactSpec,
+        DeliveryBatchEvent, Destination, Ended, EventType, HealthEvent, HealthReport, HealthStatus, LineKind,
+        MessageDelivery, NewContact, NewDelivery, NewWebhook, PreviousKeys, QuietHours, Replay, Requeued,
+        RetryPolicy, SigningKey, Verdict, WebhookEvent, WebhookFilters, WebhookSpec,
     },
-    kernel::{ChannelId, DeliveryId, UserId, WebhookId},
+    kernel::{ChannelId, ContactId, DeliveryId, UserId, WebhookId},
 };
 
 use super::{id, time};
+
+pub(super) fn after_contact(event: Option<&ContactEvent>) -> Option<ContactEvent> {
+    let destination = Destination::Chat {
+        format: ChatFormat::Mattermost,
+        sealed: "v1.key.bm9uY2U".to_owned(),
+        host: "chat.example.org".to_owned(),
+    };
+    let from = ContactSpec { name: "operators".to_owned(), destination, quiet_hours: None };
+    let Some(event) = event else {
+        return Some(ContactEvent::ContactCreated(NewContact { owner: UserId(id(7)), spec: from }));
+    };
+    match event {
+        ContactEvent::ContactCreated(_) => {
+            let quiet_hours = QuietHours {
+                from: "22:00:00".parse().unwrap(),
+                to: "06:00:00".parse().unwrap(),
+                timezone: "Europe/Berlin".to_owned(),
+            };
+            let to = ContactSpec { quiet_hours: Some(quiet_hours), ..from.clone() };
+            Some(ContactEvent::ContactUpdated { from, to })
+        }
+        ContactEvent::ContactUpdated { .. } => {
+            Some(ContactEvent::ContactDeleted { name: "operators".to_owned() })
+        }
+        ContactEvent::ContactDeleted { .. } => None,
+    }
+}
 
 pub(super) fn after_webhook(event: Option<&WebhookEvent>) -> Option<WebhookEvent> {
     let spec = WebhookSpec {
@@ -80,6 +108,15 @@ pub(super) fn after_delivery_batch(event: Option<&DeliveryBatchEvent>) -> Option
             }))
         }
         DeliveryBatchEvent::CallbackQueued(_) => {
+            let body = r#"{"type":"alarm.notification"}"#.to_owned();
+            let event_type = "alarm.notification".to_owned();
+            Some(DeliveryBatchEvent::MessageQueued(MessageDelivery {
+                contact: ContactId(id(7)),
+                delivery: NewDelivery { id: DeliveryId(id(10)), event_id: id(4), event_type, body },
+                alarms: vec![AlarmLine { alarm: id(5), kind: LineKind::FiredAndCleared }],
+            }))
+        }
+        DeliveryBatchEvent::MessageQueued(_) => {
             let attempts = vec![Begun { id: delivery, round: 1, attempt: 3 }];
             Some(DeliveryBatchEvent::AttemptsBegun { claim, at: time(), attempts })
         }
@@ -91,6 +128,7 @@ pub(super) fn after_delivery_batch(event: Option<&DeliveryBatchEvent>) -> Option
                 status: Some(500),
                 error: Some("HTTP 500".to_owned()),
                 retry_after_seconds: Some(30),
+                is_final: false,
             };
             let attempts = vec![Ended { round: 1, attempt: 3, result, verdict: Verdict::DeadLetter }];
             let returned = vec![DeliveryId(id(8))];

@@ -26,6 +26,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 pub use self::example::example;
+pub(super) use self::payload::text_of;
 use self::payload::{About, Document, Payload};
 
 /// Kinds of the log's events that are published to webhooks.

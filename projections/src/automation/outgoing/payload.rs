@@ -25,7 +25,7 @@ impl<'a> Payload<'a> {
 }
 
 /// A time as payloads write it.
-pub(super) fn text_of(time: DateTime<Utc>) -> String {
+pub(in crate::automation) fn text_of(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Micros, false)
 }
 

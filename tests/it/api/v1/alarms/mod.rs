@@ -1,7 +1,9 @@
 //! Alarms of rules.
 
 mod acknowledging;
+mod contacts;
 mod judging;
+mod notifying;
 mod promtool;
 mod settings;
 mod sharing;

@@ -1,0 +1,443 @@
+//! Contacts: the people and programs that are notified of alarms.
+
+use axum::{Json, extract::State, response::Response};
+use chrono::{DateTime, NaiveTime, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_domain::{
+    automation::{
+        ChatFormat, Contact, ContactChanges, ContactCommand, ContactSpec, Destination, DestinationChanges,
+        NewContact, QuietHours, SealedAddress, SecretChange,
+    },
+    kernel::clean_text,
+};
+use signalbox_egress::Target;
+use signalbox_projections::{
+    automation::contacts::{self, ContactFilter, ContactRow},
+    register::At,
+};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::{webhook_keys::valid_secret, webhooks::valid_url};
+use crate::{
+    answer::{self, Page, StatusOut},
+    auth::Admin,
+    context::RequestContext,
+    existence::{examples, judged},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, not_null, present},
+    past::{AsOf, AtParams, row_at},
+    problem::{Problem, ProblemOut},
+    state::{AppState, State as Gateway},
+    target,
+};
+
+/// Local times without seconds.
+const TIME_OF_DAY: &str = "%H:%M";
+
+/// How a contact is notified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ContactKind {
+    Email,
+    Chat,
+    Webhook,
+}
+
+/// A contact.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ContactOut {
+    public_id: String,
+    name: String,
+    /// `email`, `chat` or `webhook`.
+    #[schema(value_type = crate::openapi::ContactKind)]
+    kind: String,
+    /// Mail address of a contact of kind `email`; else null.
+    address: Option<String>,
+    /// Where messages are posted to, of kind `webhook`; else null.
+    url: Option<String>,
+    /// Message format of kind `chat`; else null.
+    #[schema(value_type = Option<crate::openapi::ChatFormat>)]
+    format: Option<&'static str>,
+    /// Host of the incoming webhook of kind `chat`, whose address is not shown again; else null.
+    host: Option<String>,
+    /// Whether there is a secret, which signs messages of kind `webhook`; it is not shown again.
+    has_secret: bool,
+    /// When it gets critical alarms only; null for never.
+    quiet_hours: Option<QuietHoursOut>,
+    /// The admin who made it.
+    user_public_id: String,
+    created_on: DateTime<Utc>,
+    updated_on: DateTime<Utc>,
+}
+
+/// A part of each day in which a contact gets critical alarms only.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct QuietHoursOut {
+    /// Local time, `HH:MM`.
+    from: String,
+    /// Local time of their end, `HH:MM`; of the next day, if it is not after `from`.
+    to: String,
+    /// IANA name, e.g. `Europe/Berlin`.
+    timezone: String,
+}
+
+/// A part of each day in which a contact gets critical alarms only. What came in it is sent at its end, in one message.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct QuietHoursIn {
+    /// Local time, `HH:MM`.
+    from: String,
+    /// Local time of their end, `HH:MM`; of the next day, if it is not after `from`.
+    to: String,
+    /// IANA name, e.g. `Europe/Berlin`.
+    timezone: String,
+}
+
+/// A new contact.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct ContactIn {
+    /// Unique, 1 to 255 characters.
+    name: String,
+    /// `email`, `chat` (an incoming webhook of a chat) or `webhook`.
+    #[schema(value_type = crate::openapi::ContactKind)]
+    kind: ContactKind,
+    /// Required by `email`: one mail address, without a name.
+    address: Option<String>,
+    /// Required by `chat` and `webhook`: starts with http:// or https://, at most 2048 characters.
+    url: Option<String>,
+    /// Required by `chat`.
+    #[schema(value_type = Option<crate::openapi::ChatFormat>)]
+    format: Option<ChatFormat>,
+    /// Signs messages of kind `webhook`, at most 255 characters; `whsec_` and base64, to be verified by libraries of Standard Webhooks.
+    secret: Option<String>,
+    /// None, if absent.
+    quiet_hours: Option<QuietHoursIn>,
+}
+
+/// Changes of a contact, whose kind stays; absent fields stay as they are, null clears the secret and the quiet hours.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct ContactChangesIn {
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
+    name: Option<String>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
+    address: Option<String>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
+    url: Option<String>,
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<crate::openapi::ChatFormat>, nullable = false)]
+    format: Option<ChatFormat>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    secret: Option<Option<String>>,
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<QuietHoursIn>)]
+    quiet_hours: Option<Option<QuietHoursIn>>,
+}
+
+/// A created contact.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ContactCreatedOut {
+    #[schema(value_type = crate::openapi::Success)]
+    status: &'static str,
+    message: &'static str,
+    #[serde(flatten)]
+    contact: ContactOut,
+}
+
+/// Which contacts are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ContactParams {
+    /// Part of the name, in any case of letters.
+    name: Option<String>,
+    /// `email`, `chat` or `webhook`.
+    #[param(value_type = Option<crate::openapi::ContactKind>)]
+    kind: Option<ContactKind>,
+}
+
+/// List contacts, newest first.
+#[utoipa::path(get, path = "/api/v1/contacts", tag = "contacts", security(("jwt" = [])), params(EnvelopeParams, Sort<ContactRow>, ContactParams), operation_id = "list_contacts",
+    responses((status = 200, body = Page<ContactOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    _: Admin,
+    Params(envelope): Params<EnvelopeParams>,
+    sort: Sort<ContactRow>,
+    Params(ContactParams { name, kind }): Params<ContactParams>,
+) -> Result<Json<Page<ContactOut>>, Problem> {
+    let filter = ContactFilter { name, kind: kind.map(|kind| kind.as_str().to_owned()) };
+    let page = envelope.page()?;
+    let (rows, total) = state.read(|pool| contacts::contacts(pool, &filter, sort.order(), page)).await?;
+    Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
+}
+
+/// One contact.
+#[utoipa::path(get, path = "/api/v1/contacts/{id}", tag = "contacts", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_contact",
+    responses((status = 200, body = ContactOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    _: Admin,
+    Text(id): Text,
+    AsOf(at): AsOf,
+) -> Result<Response, Problem> {
+    let row = find_at(&state, &id, at).await?;
+    Ok(answer::resource(row.version, &ContactOut::from(row)))
+}
+
+/// Create a contact. Rules that name it in `contact_ids` notify it of their alarms.
+#[utoipa::path(post, path = "/api/v1/contacts", tag = "contacts", security(("jwt" = [])), request_body = ContactIn, operation_id = "create_contact",
+    responses((status = 201, body = ContactCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut),
+        (status = 422, body = ProblemOut)))]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    Admin(user): Admin,
+    context: RequestContext,
+    JsonBody(contact): JsonBody<ContactIn>,
+) -> Result<Response, Problem> {
+    let id = context.resource;
+    let ContactIn { name, kind, address, url, format, secret, quiet_hours } = contact;
+    let given = Given { address, url, format, secret: secret.map(Some) };
+    let spec = ContactSpec {
+        name,
+        destination: given.destination(&state, id, kind)?,
+        quiet_hours: quiet_hours.map(QuietHours::try_from).transpose()?,
+    };
+    let command = ContactCommand::Create(NewContact { owner: user.id, spec });
+    let metadata = context.metadata(user.actor(), "create contact");
+    let written = state.write::<Contact>(id, None, &metadata, &command).await?;
+    let row = find_at(&state, &id.to_string(), written.unseen).await?;
+    let (version, location) = (row.version, format!("/api/v1/contacts/{}", row.id));
+    let message = "Contact successfully created.";
+    let out = ContactCreatedOut { status: "success", message, contact: row.into() };
+    Ok(answer::created(written, &location, version, &out))
+}
+
+/// Change a contact. Messages that wait for it go to the new address.
+#[utoipa::path(put, path = "/api/v1/contacts/{id}", tag = "contacts", security(("jwt" = [])), params(("id" = String, Path,)), request_body = ContactChangesIn, operation_id = "update_contact",
+    responses((status = 200, body = ContactOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(crate) async fn update(
+    State(state): State<AppState>,
+    Admin(user): Admin,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+    JsonBody(changes): JsonBody<ContactChangesIn>,
+) -> Result<Response, Problem> {
+    let ContactChangesIn { name, address, url, format, secret, quiet_hours } = changes;
+    let given = Given { address, url, format, secret };
+    let quiet_hours = quiet_hours.map(|hours| hours.map(QuietHours::try_from).transpose()).transpose()?;
+    given.validate()?;
+    let destination =
+        given.address.clone().map(|address| DestinationChanges::Email { address: Some(address) });
+    let mut changes = ContactChanges { name, destination, quiet_hours };
+    let row = find(&state, &id).await.map_err(|missing| {
+        judged::<Contact>(missing, [examples::contact(), ContactCommand::Change(changes.clone())])
+    })?;
+    changes.destination = given.changes(&state, row.id, kind_of(&row.destination))?;
+    let metadata = context.metadata(user.actor(), "change contact");
+    // The aggregate completes omitted fields, so concurrent changes lose nothing.
+    let command = ContactCommand::Change(changes);
+    let written = state.write::<Contact>(row.id, version, &metadata, &command).await?;
+    let row = find_at(&state, &id, written.unseen).await?;
+    let version = row.version;
+    Ok(answer::changed(written, version, &ContactOut::from(row)))
+}
+
+/// Delete a contact with its messages; what waits for it is not sent any more, and rules that name it notify the others.
+#[utoipa::path(delete, path = "/api/v1/contacts/{id}", tag = "contacts", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_contact",
+    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    Admin(user): Admin,
+    IfMatch(version): IfMatch,
+    Text(id): Text,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let row = find(&state, &id).await?;
+    let metadata = context.metadata(user.actor(), "delete contact");
+    let written = state.write::<Contact>(row.id, version, &metadata, &ContactCommand::Delete).await?;
+    Ok(answer::success(written, "Contact successfully deleted."))
+}
+
+/// The contact that a client calls `id`.
+pub(super) async fn find(state: &Gateway, id: &str) -> Result<ContactRow, Problem> {
+    let id = key("Contact", id)?;
+    state.read(|pool| contacts::contact(pool, id)).await?.ok_or_else(|| Problem::not_found("Contact"))
+}
+
+/// The contact `id` as it was `at`, or as it is.
+async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<ContactRow, Problem> {
+    match at {
+        None => find(state, id).await,
+        Some(at) => row_at(state, "Contact", id, at).await,
+    }
+}
+
+fn kind_of(destination: &Destination) -> ContactKind {
+    match destination {
+        Destination::Email { .. } => ContactKind::Email,
+        Destination::Chat { .. } => ContactKind::Chat,
+        Destination::Webhook { .. } => ContactKind::Webhook,
+    }
+}
+
+impl ContactKind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Email => "email",
+            Self::Chat => "chat",
+            Self::Webhook => "webhook",
+        }
+    }
+}
+
+/// The fields of a request that only contacts of some kinds have.
+struct Given {
+    address: Option<String>,
+    url: Option<String>,
+    format: Option<ChatFormat>,
+    secret: Option<Option<String>>,
+}
+
+impl Given {
+    /// Refuses fields that contacts of `kind` do not have: ignored, they would seem to be in force.
+    fn check(&self, kind: ContactKind) -> Result<(), Problem> {
+        let fields = [
+            ("address", self.address.is_some(), kind == ContactKind::Email),
+            ("url", self.url.is_some(), kind != ContactKind::Email),
+            ("format", self.format.is_some(), kind == ContactKind::Chat),
+            ("secret", matches!(self.secret, Some(Some(_))), kind == ContactKind::Webhook),
+        ];
+        match fields.into_iter().find(|(_, is_given, is_known)| *is_given && !is_known) {
+            Some((field, ..)) => {
+                Err(Problem::field(field, format!("is not a field of contacts of kind {}", kind.as_str())))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Checks the values that only the gateway can judge.
+    fn validate(&self) -> Result<(), Problem> {
+        self.url.as_deref().map(valid_url).transpose()?;
+        self.secret.clone().map(valid_secret).transpose()?;
+        Ok(())
+    }
+
+    fn destination(self, state: &Gateway, id: Uuid, kind: ContactKind) -> Result<Destination, Problem> {
+        self.check(kind)?;
+        let required = |field| {
+            move || Problem::field(field, format!("is required for contacts of kind {}", kind.as_str()))
+        };
+        Ok(match kind {
+            ContactKind::Email => {
+                Destination::Email { address: self.address.ok_or_else(required("address"))? }
+            }
+            ContactKind::Chat => {
+                let url = self.url.ok_or_else(required("url"))?;
+                let format = self.format.ok_or_else(required("format"))?;
+                let SealedAddress { sealed, host } = sealed_address(state, id, &url)?;
+                Destination::Chat { format, sealed, host }
+            }
+            ContactKind::Webhook => {
+                let url = valid_url(&self.url.ok_or_else(required("url"))?)?;
+                let secret = valid_secret(self.secret.flatten())?;
+                Destination::Webhook {
+                    url,
+                    sealed_secret: secret.map(|secret| seal(state, id, &secret)).transpose()?,
+                }
+            }
+        })
+    }
+
+    /// The changes of a contact of `kind`; `None` without any.
+    fn changes(
+        self,
+        state: &Gateway,
+        id: Uuid,
+        kind: ContactKind,
+    ) -> Result<Option<DestinationChanges>, Problem> {
+        self.check(kind)?;
+        if self.address.is_none() && self.url.is_none() && self.format.is_none() && self.secret.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(match kind {
+            ContactKind::Email => DestinationChanges::Email { address: self.address },
+            ContactKind::Chat => {
+                let address = self.url.map(|url| sealed_address(state, id, &url)).transpose()?;
+                DestinationChanges::Chat { format: self.format, address }
+            }
+            ContactKind::Webhook => {
+                let secret = match self.secret.map(valid_secret).transpose()? {
+                    None => SecretChange::Keep,
+                    Some(None) => SecretChange::Clear,
+                    Some(Some(secret)) => SecretChange::Seal(seal(state, id, &secret)?),
+                };
+                let url = self.url.as_deref().map(valid_url).transpose()?;
+                DestinationChanges::Webhook { url, secret }
+            }
+        }))
+    }
+}
+
+fn seal(state: &Gateway, id: Uuid, text: &str) -> Result<String, Problem> {
+    state.sealer.seal(id, text).map_err(|error| Problem::internal(&error))
+}
+
+/// The address of an incoming webhook, which is a secret: its knowledge permits to write.
+fn sealed_address(state: &Gateway, id: Uuid, url: &str) -> Result<SealedAddress, Problem> {
+    let url = clean_text(url, target::MAX_LENGTH).map_err(|error| Problem::field("url", error))?;
+    let target: Target = url.parse().map_err(|error| Problem::field("url", error))?;
+    Ok(SealedAddress { sealed: seal(state, id, &url)?, host: target.host().to_owned() })
+}
+
+impl TryFrom<QuietHoursIn> for QuietHours {
+    type Error = Problem;
+
+    fn try_from(QuietHoursIn { from, to, timezone }: QuietHoursIn) -> Result<Self, Problem> {
+        let time = |text: &str| {
+            NaiveTime::parse_from_str(text, TIME_OF_DAY)
+                .map_err(|_| Problem::field("quiet_hours", "must have from and to as HH:MM"))
+        };
+        Ok(Self { from: time(&from)?, to: time(&to)?, timezone })
+    }
+}
+
+impl From<QuietHours> for QuietHoursOut {
+    fn from(QuietHours { from, to, timezone }: QuietHours) -> Self {
+        let text = |time: NaiveTime| time.format(TIME_OF_DAY).to_string();
+        Self { from: text(from), to: text(to), timezone }
+    }
+}
+
+impl From<ContactRow> for ContactOut {
+    fn from(row: ContactRow) -> Self {
+        let mut out = Self {
+            public_id: row.id.to_string(),
+            name: row.name,
+            kind: row.kind,
+            address: None,
+            url: None,
+            format: None,
+            host: None,
+            has_secret: false,
+            quiet_hours: row.quiet_hours.map(|hours| hours.0.into()),
+            user_public_id: row.owner_id.to_string(),
+            created_on: row.created_at,
+            updated_on: row.updated_at,
+        };
+        match row.destination.0 {
+            Destination::Email { address } => out.address = Some(address),
+            Destination::Chat { format, host, .. } => {
+                (out.format, out.host) = (Some(format.as_str()), Some(host));
+            }
+            Destination::Webhook { url, sealed_secret } => {
+                (out.url, out.has_secret) = (Some(url), sealed_secret.is_some());
+            }
+        }
+        out
+    }
+}

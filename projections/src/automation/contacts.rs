@@ -1,0 +1,119 @@
+//! Contacts as rows, and queries about them.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use signalbox_boxed::boxed;
+use signalbox_domain::automation::{ContactEvent, ContactSpec, Destination, NewContact, QuietHours};
+use signalbox_event_store::RecordedEvent;
+use sqlx::{FromRow, PgPool, types::Json};
+use uuid::Uuid;
+
+use crate::{
+    page::{Listed, Order, Page, Sorting, and_eq, and_like, list},
+    table::{ReadRow, Table},
+};
+
+/// A contact.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct ContactRow {
+    pub id: Uuid,
+    pub owner_id: Uuid,
+    pub name: String,
+    /// `email`, `chat` or `webhook`.
+    pub kind: String,
+    pub destination: Json<Destination>,
+    pub quiet_hours: Option<Json<QuietHours>>,
+    /// False while its newest change cannot be read: its old address gets nothing more.
+    pub is_reachable: bool,
+    /// Version of the aggregate.
+    pub version: i64,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+impl ReadRow for ContactRow {
+    const TABLE: &'static str = "contacts";
+
+    fn id(&self) -> Uuid {
+        self.id
+    }
+}
+
+impl ContactRow {
+    fn set_spec(&mut self, spec: ContactSpec) {
+        let ContactSpec { name, destination, quiet_hours } = spec;
+        self.name = name;
+        self.kind = destination.kind().to_owned();
+        self.destination = Json(destination);
+        self.quiet_hours = quiet_hours.map(Json);
+        self.is_reachable = true;
+    }
+}
+
+pub(super) fn fold(rows: &mut Table<ContactRow>, recorded: &RecordedEvent, event: ContactEvent) {
+    let (id, at) = (recorded.aggregate_id, recorded.recorded_at);
+    match event {
+        ContactEvent::ContactCreated(NewContact { owner, spec }) => {
+            let ContactSpec { name, destination, quiet_hours } = spec;
+            rows.put(ContactRow {
+                id,
+                owner_id: owner.0,
+                name,
+                kind: destination.kind().to_owned(),
+                destination: Json(destination),
+                quiet_hours: quiet_hours.map(Json),
+                is_reachable: true,
+                version: recorded.sequence,
+                created_at: at,
+                updated_at: at,
+            });
+        }
+        ContactEvent::ContactUpdated { to, .. } => {
+            if let Some(row) = rows.change(id) {
+                row.set_spec(to);
+                (row.version, row.updated_at) = (recorded.sequence, at);
+            }
+        }
+        ContactEvent::ContactDeleted { .. } => rows.remove(id),
+    }
+}
+
+/// Which contacts are listed; `None` means any.
+#[derive(Debug, Clone, Default)]
+pub struct ContactFilter {
+    /// Part of the name, in any case of letters.
+    pub name: Option<String>,
+    pub kind: Option<String>,
+}
+
+/// The contact `id`.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn contact(pool: &PgPool, id: Uuid) -> Result<Option<ContactRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.contacts WHERE id = $1").bind(id).fetch_optional(pool).await
+}
+
+impl Listed for ContactRow {
+    const SORTING: Sorting = Sorting::newest_first(("created_on", "created_at"), &[("name", "name")], "id");
+}
+
+/// A page of contacts and how many there are.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn contacts(
+    pool: &PgPool,
+    filter: &ContactFilter,
+    order: Order,
+    page: Page,
+) -> Result<(Vec<ContactRow>, i64), sqlx::Error> {
+    list(pool, "SELECT *", order, page, |query| {
+        query.push(" FROM read.contacts WHERE true");
+        and_like(query, "name", filter.name.as_deref());
+        and_eq(query, "kind", filter.kind.clone());
+    })
+    .await
+}

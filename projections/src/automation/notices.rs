@@ -1,0 +1,445 @@
+//! Notices of alarms that wait for a contact, the alarms that notices are repeated of, and messages on their way to the log.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use signalbox_boxed::boxed;
+use signalbox_database::begin;
+use signalbox_domain::automation::{Notice, NoticeKind, NotificationSpec, Severity};
+use sqlx::{FromRow, PgConnection, PgPool, types::Json};
+use uuid::Uuid;
+
+/// A step of an alarm that a contact is to be notified of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewNotice {
+    pub contact: Uuid,
+    pub alarm: Uuid,
+    pub kind: NoticeKind,
+    /// Of this kind and alarm, from 1.
+    pub number: u32,
+    pub severity: Severity,
+}
+
+/// A change of an alarm, as far as it matters to repeated notices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlarmChange {
+    Fired {
+        alarm: Uuid,
+        rule: Uuid,
+        severity: Severity,
+        remind_at: Option<DateTime<Utc>>,
+        escalate_at: Option<DateTime<Utc>>,
+    },
+    Cleared {
+        alarm: Uuid,
+    },
+    /// A user has seen it, or it is to be seen again: then the next reminder is due at this time.
+    Acknowledged {
+        alarm: Uuid,
+        is_acknowledged: bool,
+        remind_at: Option<DateTime<Utc>>,
+    },
+}
+
+/// The rule of an alarm, with its settings.
+#[derive(Debug, Clone, FromRow)]
+pub struct RuleOfAlarm {
+    pub alarm_id: Uuid,
+    pub rule_id: Uuid,
+    pub severity: String,
+    #[sqlx(json)]
+    pub notify: NotificationSpec,
+    /// Whether its escalation was sent.
+    pub is_escalated: bool,
+}
+
+/// An alarm of which a reminder or an escalation is due.
+#[derive(Debug, Clone, FromRow)]
+pub struct DueAlarm {
+    pub alarm_id: Uuid,
+    pub severity: String,
+    pub remind_at: Option<DateTime<Utc>>,
+    pub reminders: i32,
+    pub escalate_at: Option<DateTime<Utc>>,
+    pub is_escalated: bool,
+    #[sqlx(json)]
+    pub notify: NotificationSpec,
+}
+
+/// The next state of a [`DueAlarm`], and its notices.
+#[derive(Debug, Clone)]
+pub struct Repetition {
+    pub due: DueAlarm,
+    pub remind_at: Option<DateTime<Utc>>,
+    pub reminders: i32,
+    pub escalate_at: Option<DateTime<Utc>>,
+    pub is_escalated: bool,
+    pub notices: Vec<NewNotice>,
+}
+
+/// A contact with waiting notices.
+#[derive(Debug, Clone, PartialEq, FromRow)]
+pub struct WaitingContact {
+    pub id: Uuid,
+    /// `None` when it was deleted.
+    pub name: Option<String>,
+    pub quiet_hours: Option<Json<signalbox_domain::automation::QuietHours>>,
+    /// When its last message was composed.
+    pub composed_at: Option<DateTime<Utc>>,
+}
+
+/// The properties of an alarm that a message shows.
+#[derive(Debug, Clone, PartialEq, FromRow)]
+pub struct AlarmFacts {
+    pub alarm_id: Uuid,
+    pub rule_id: Uuid,
+    pub channel_id: Uuid,
+    pub severity: String,
+    /// `condition` or `no_data`.
+    pub reason: String,
+    /// The newest value that was judged.
+    pub value: Option<f64>,
+    pub started_on: DateTime<Utc>,
+    pub cleared_on: Option<DateTime<Utc>>,
+    pub rule_name: String,
+    pub threshold: f64,
+    pub summary: Option<String>,
+    pub channel_name: Option<String>,
+    pub unit: Option<String>,
+}
+
+/// A message that is not in the log yet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, FromRow)]
+pub struct Composed {
+    pub id: Uuid,
+    pub message: Value,
+}
+
+/// The rules of `alarms`, which the read models have.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn rules_of_alarms(pool: &PgPool, alarms: &[Uuid]) -> Result<Vec<RuleOfAlarm>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT a.id AS alarm_id, a.rule_id, a.severity, r.notify,
+                coalesce(n.is_escalated, false) AS is_escalated
+           FROM read.alarms a JOIN read.rules r ON r.id = a.rule_id
+                LEFT JOIN ops.notified_alarms n ON n.alarm_id = a.id
+          WHERE a.id = ANY($1)",
+    )
+    .bind(alarms)
+    .fetch_all(pool)
+    .await
+}
+
+/// Commits the notices that follow from the log between the positions `from` and `to`; false if another process has done so.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn commit_noticed(
+    pool: &PgPool,
+    name: &str,
+    (from, to): (i64, i64),
+    at: DateTime<Utc>,
+    notices: &[NewNotice],
+    changes: &[AlarmChange],
+) -> Result<bool, sqlx::Error> {
+    let mut transaction = begin(pool, "BEGIN").await?;
+    let moved =
+        sqlx::query("UPDATE ops.relay_checkpoint SET position = $3 WHERE relay = $1 AND position = $2")
+            .bind(name)
+            .bind(from)
+            .bind(to)
+            .execute(&mut *transaction)
+            .await?;
+    if moved.rows_affected() == 0 {
+        transaction.rollback().await?;
+        return Ok(false);
+    }
+    note(&mut transaction, at, notices, changes).await?;
+    transaction.commit().await?;
+    Ok(true)
+}
+
+/// Commits notices of events that could not be read before. Done twice, the second time has no effect.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn commit_retried(
+    pool: &PgPool,
+    at: DateTime<Utc>,
+    notices: &[NewNotice],
+    changes: &[AlarmChange],
+) -> Result<(), sqlx::Error> {
+    let mut transaction = begin(pool, "BEGIN").await?;
+    note(&mut transaction, at, notices, changes).await?;
+    transaction.commit().await
+}
+
+async fn note(
+    connection: &mut PgConnection,
+    at: DateTime<Utc>,
+    notices: &[NewNotice],
+    changes: &[AlarmChange],
+) -> Result<(), sqlx::Error> {
+    insert(connection, at, notices).await?;
+    for change in changes {
+        let query = match *change {
+            AlarmChange::Fired { alarm, rule, severity, remind_at, escalate_at } => sqlx::query(
+                "INSERT INTO ops.notified_alarms (alarm_id, rule_id, severity, remind_at, escalate_at)
+                 VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
+            )
+            .bind(alarm)
+            .bind(rule)
+            .bind(severity.as_str())
+            .bind(remind_at)
+            .bind(escalate_at),
+            AlarmChange::Cleared { alarm } => {
+                sqlx::query("DELETE FROM ops.notified_alarms WHERE alarm_id = $1").bind(alarm)
+            }
+            AlarmChange::Acknowledged { alarm, is_acknowledged, remind_at } => sqlx::query(
+                "UPDATE ops.notified_alarms SET is_acknowledged = $2, remind_at = coalesce($3, remind_at) WHERE alarm_id = $1",
+            )
+            .bind(alarm)
+            .bind(is_acknowledged)
+            .bind(remind_at),
+        };
+        query.execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+async fn insert(
+    connection: &mut PgConnection,
+    at: DateTime<Utc>,
+    notices: &[NewNotice],
+) -> Result<(), sqlx::Error> {
+    if notices.is_empty() {
+        return Ok(());
+    }
+    let contacts: Vec<_> = notices.iter().map(|notice| notice.contact).collect();
+    let alarms: Vec<_> = notices.iter().map(|notice| notice.alarm).collect();
+    let kinds: Vec<_> = notices.iter().map(|notice| notice.kind.as_str()).collect();
+    let numbers: Vec<_> =
+        notices.iter().map(|notice| i32::try_from(notice.number).unwrap_or(i32::MAX)).collect();
+    let severities: Vec<_> = notices.iter().map(|notice| notice.severity.as_str()).collect();
+    sqlx::query(
+        "INSERT INTO ops.notices (contact_id, alarm_id, kind, number, severity, arrived_at)
+         SELECT new.*, $6 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int[], $5::text[]) AS new
+             ON CONFLICT DO NOTHING",
+    )
+    .bind(contacts)
+    .bind(alarms)
+    .bind(kinds)
+    .bind(numbers)
+    .bind(severities)
+    .bind(at)
+    .execute(connection)
+    .await
+    .map(|_| ())
+}
+
+/// The first `most` alarms that a reminder or an escalation is due of at `now`. Those of silenced rules wait.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn due_alarms(pool: &PgPool, now: DateTime<Utc>, most: i64) -> Result<Vec<DueAlarm>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT n.alarm_id, n.severity, n.remind_at, n.reminders, n.escalate_at, n.is_escalated, r.notify
+           FROM ops.notified_alarms n JOIN read.rules r ON r.id = n.rule_id
+          WHERE NOT n.is_acknowledged AND least(n.remind_at, n.escalate_at) <= $1
+            AND (r.silenced_until IS NULL OR r.silenced_until <= $1)
+          ORDER BY least(n.remind_at, n.escalate_at) LIMIT $2",
+    )
+    .bind(now)
+    .bind(most)
+    .fetch_all(pool)
+    .await
+}
+
+/// Commits reminders and escalations, each if no other process has done so.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn commit_repeated(
+    pool: &PgPool,
+    at: DateTime<Utc>,
+    repetitions: &[Repetition],
+) -> Result<(), sqlx::Error> {
+    let mut transaction = begin(pool, "BEGIN").await?;
+    for repetition in repetitions {
+        let moved = sqlx::query(
+            "UPDATE ops.notified_alarms SET remind_at = $4, reminders = $5, escalate_at = $6, is_escalated = $7
+              WHERE alarm_id = $1 AND reminders = $2 AND is_escalated = $3 AND NOT is_acknowledged",
+        )
+        .bind(repetition.due.alarm_id)
+        .bind(repetition.due.reminders)
+        .bind(repetition.due.is_escalated)
+        .bind(repetition.remind_at)
+        .bind(repetition.reminders)
+        .bind(repetition.escalate_at)
+        .bind(repetition.is_escalated)
+        .execute(&mut *transaction)
+        .await?;
+        if moved.rows_affected() == 1 {
+            insert(&mut transaction, at, &repetition.notices).await?;
+        }
+    }
+    transaction.commit().await
+}
+
+/// The contacts with waiting notices.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn waiting_contacts(pool: &PgPool) -> Result<Vec<WaitingContact>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT n.contact_id AS id, k.name, k.quiet_hours, m.composed_at
+           FROM (SELECT DISTINCT contact_id FROM ops.notices) n LEFT JOIN read.contacts k ON k.id = n.contact_id
+                LEFT JOIN ops.contact_messages m ON m.contact_id = n.contact_id",
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// The first `most` waiting notices of `contact`, in their order.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn waiting_notices(pool: &PgPool, contact: Uuid, most: i64) -> Result<Vec<Notice>, sqlx::Error> {
+    let rows: Vec<(Uuid, String, i32, String, DateTime<Utc>)> = sqlx::query_as(
+        "SELECT alarm_id, kind, number, severity, arrived_at FROM ops.notices
+          WHERE contact_id = $1 ORDER BY arrived_at, alarm_id, kind, number LIMIT $2",
+    )
+    .bind(contact)
+    .bind(most)
+    .fetch_all(pool)
+    .await?;
+    let notice = |(alarm, kind, number, severity, arrived_on): (Uuid, String, i32, String, DateTime<Utc>)| {
+        Some(Notice {
+            alarm,
+            kind: NoticeKind::parse(&kind)?,
+            number: u32::try_from(number).ok()?,
+            severity: Severity::parse(&severity)?,
+            arrived_on,
+        })
+    };
+    Ok(rows.into_iter().filter_map(notice).collect())
+}
+
+/// Removes the notices of contacts that were deleted.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn forget_contacts(pool: &PgPool, contacts: &[Uuid]) -> Result<(), sqlx::Error> {
+    for table in ["ops.notices", "ops.contact_messages"] {
+        sqlx::query(&format!("DELETE FROM {table} WHERE contact_id = ANY($1)"))
+            .bind(contacts)
+            .execute(pool)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Puts a message in place of the `notices` that it is made of; false if another process has done so.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn commit_message(
+    pool: &PgPool,
+    contact: Uuid,
+    notices: &[&Notice],
+    at: DateTime<Utc>,
+    composed: &Composed,
+) -> Result<bool, sqlx::Error> {
+    let alarms: Vec<_> = notices.iter().map(|notice| notice.alarm).collect();
+    let kinds: Vec<_> = notices.iter().map(|notice| notice.kind.as_str()).collect();
+    let numbers: Vec<_> =
+        notices.iter().map(|notice| i32::try_from(notice.number).unwrap_or(i32::MAX)).collect();
+    let mut transaction = begin(pool, "BEGIN").await?;
+    let removed = sqlx::query(
+        "DELETE FROM ops.notices n USING unnest($2::uuid[], $3::text[], $4::int[]) AS sent (alarm_id, kind, number)
+          WHERE n.contact_id = $1 AND n.alarm_id = sent.alarm_id AND n.kind = sent.kind AND n.number = sent.number",
+    )
+    .bind(contact)
+    .bind(alarms)
+    .bind(kinds)
+    .bind(numbers)
+    .execute(&mut *transaction)
+    .await?;
+    if removed.rows_affected() != notices.len() as u64 {
+        transaction.rollback().await?;
+        return Ok(false);
+    }
+    sqlx::query(
+        "INSERT INTO ops.contact_messages (contact_id, composed_at) VALUES ($1, $2)
+             ON CONFLICT (contact_id) DO UPDATE SET composed_at = excluded.composed_at",
+    )
+    .bind(contact)
+    .bind(at)
+    .execute(&mut *transaction)
+    .await?;
+    sqlx::query("INSERT INTO ops.message_outbox (id, message, composed_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING")
+        .bind(composed.id)
+        .bind(&composed.message)
+        .bind(at)
+        .execute(&mut *transaction)
+        .await?;
+    transaction.commit().await?;
+    Ok(true)
+}
+
+/// The first `most` messages that are not in the log yet.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn composed(pool: &PgPool, most: i64) -> Result<Vec<Composed>, sqlx::Error> {
+    sqlx::query_as("SELECT id, message FROM ops.message_outbox ORDER BY composed_at, id LIMIT $1")
+        .bind(most)
+        .fetch_all(pool)
+        .await
+}
+
+/// Removes a message that is in the log.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn remove_composed(pool: &PgPool, id: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query("DELETE FROM ops.message_outbox WHERE id = $1").bind(id).execute(pool).await.map(|_| ())
+}
+
+/// The properties of `alarms` that a message shows.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn alarm_facts(pool: &PgPool, alarms: &[Uuid]) -> Result<Vec<AlarmFacts>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT a.id AS alarm_id, a.rule_id, a.channel_id, a.severity, a.reason,
+                coalesce(CASE WHEN a.state <> 'cleared' THEN j.value END, a.value) AS value, a.started_on, a.cleared_on,
+                r.name AS rule_name, r.threshold, r.notify->>'summary' AS summary, c.name AS channel_name, c.unit
+           FROM read.alarms a JOIN read.rules r ON r.id = a.rule_id
+                LEFT JOIN ops.alarm_judges j ON j.rule_id = a.rule_id
+                LEFT JOIN read.channels c ON c.id = a.channel_id
+          WHERE a.id = ANY($1)",
+    )
+    .bind(alarms)
+    .fetch_all(pool)
+    .await
+}
+
+/// The time until an alarm's first reminder or escalation.
+pub fn after(at: DateTime<Utc>, seconds: Option<u32>) -> Option<DateTime<Utc>> {
+    seconds.map(|seconds| at + TimeDelta::seconds(seconds.into()))
+}

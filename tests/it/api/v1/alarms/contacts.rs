@@ -1,0 +1,265 @@
+//! Contacts, and what reaches them.
+
+use serde_json::{Value, json};
+
+use super::{rule, until};
+use crate::{
+    api::v1::{
+        datapoints::event,
+        rules::{self, above_10, send},
+    },
+    harness::{MailServer, Reaction, Receiver, World, eventually, eventually_some, seconds},
+};
+
+pub const CONTACTS: &str = "/api/v1/contacts";
+
+pub fn path(contact: &Value) -> String {
+    format!("{CONTACTS}/{}", contact["public_id"].as_str().unwrap())
+}
+
+pub fn by_mail(name: &str) -> Value {
+    json!({"name": name, "kind": "email", "address": format!("{name}@example.org")})
+}
+
+pub async fn create(world: &World, contact: Value) -> Value {
+    world.admin.post(CONTACTS, contact).await.expect(201)
+}
+
+/// A service that sends mails by `server`.
+pub async fn mailing(server: &MailServer) -> World {
+    let address = server.address;
+    World::with(move |config| {
+        config.mail.server = address.ip().to_string();
+        config.mail.port = address.port();
+        config.mail.security = signalbox_config::MailSecurity::None;
+        config.mail.sender = "Signalbox <alarms@plant.example>".to_owned();
+    })
+    .await
+}
+
+/// The messages to `contact`, newest first.
+pub async fn messages(world: &World, contact: &Value) -> Vec<Value> {
+    let page = world.admin.get(&format!("{}/messages", path(contact))).await.expect(200);
+    page["data"].as_array().unwrap().clone()
+}
+
+/// Waits until the newest message to `contact` has `status`.
+async fn until_newest(world: &World, contact: &Value, status: &str) -> Value {
+    eventually_some(seconds(30), async || {
+        messages(world, contact).await.into_iter().next().filter(|newest| newest["status"] == status)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_contact_is_made_shown_changed_and_deleted() {
+    let world = World::start().await;
+    let quiet = json!({"from": "22:00", "to": "06:30", "timezone": "Europe/Berlin"});
+    let mut new = by_mail("day");
+    new["quiet_hours"] = quiet.clone();
+    let made = create(&world, new).await;
+    assert_eq!((&made["address"], &made["quiet_hours"]), (&json!("day@example.org"), &quiet));
+    let path = path(&made);
+    let changed = world.admin.put(&path, json!({"name": "night", "quiet_hours": null})).await.expect(200);
+    assert_eq!((&changed["name"], &changed["quiet_hours"]), (&json!("night"), &json!(null)));
+    assert_eq!(changed["address"], "day@example.org", "an absent field stays");
+    let before = world.admin.get(&format!("{path}?at=0")).await;
+    assert_eq!(before.status, 404);
+    world.admin.post(CONTACTS, by_mail("night")).await.error(409);
+    let page = world.admin.get(&format!("{CONTACTS}?name=NIG&kind=email")).await.expect(200);
+    assert_eq!(page["total"], 1);
+    world.admin.delete(&path).await.expect(200);
+    world.admin.get(&path).await.error(404);
+    create(&world, by_mail("night")).await;
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn contacts_that_break_a_rule_are_refused_by_their_field() {
+    let world = World::start().await;
+    for (contact, field) in [
+        (json!({"name": "a", "kind": "email"}), "address"),
+        (json!({"name": "a", "kind": "email", "address": "Ops <ops@example.org>"}), "address"),
+        (json!({"name": "a", "kind": "email", "address": "a@b.org", "url": "https://b.org"}), "url"),
+        (json!({"name": "a", "kind": "chat", "url": "https://b.org"}), "format"),
+        (json!({"name": "a", "kind": "chat", "format": "teams"}), "url"),
+        (json!({"name": "a", "kind": "chat", "format": "irc", "url": "https://b.org"}), "format"),
+        (json!({"name": "a", "kind": "webhook", "url": "ftp://b.org"}), "url"),
+        (json!({"name": "a", "kind": "webhook", "url": "https://b.org", "secret": "a\0b"}), "secret"),
+        (json!({"name": "", "kind": "webhook", "url": "https://b.org"}), "name"),
+        (json!({"name": "a", "kind": "pager", "address": "a@b.org"}), "kind"),
+    ] {
+        let message = world.admin.post(CONTACTS, contact.clone()).await.error(422);
+        assert!(message.contains(field), "{contact}: {message}");
+    }
+    for hours in [
+        json!({"from": "22:00", "to": "22:00", "timezone": "UTC"}),
+        json!({"from": "22:00", "to": "6", "timezone": "UTC"}),
+        json!({"from": "22:00", "to": "06:00", "timezone": "Mars"}),
+    ] {
+        let mut contact = by_mail("a");
+        contact["quiet_hours"] = hours;
+        let message = world.admin.post(CONTACTS, contact).await.error(422);
+        assert!(message.contains("quiet_hours"), "{message}");
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn secrets_of_contacts_are_not_shown_again() {
+    let world = World::start().await;
+    let chat = json!({"name": "room", "kind": "chat", "format": "slack", "url": "https://chat.example.org/hooks/s3cret"});
+    let made = create(&world, chat).await;
+    assert_eq!((&made["host"], &made["url"]), (&json!("chat.example.org"), &json!(null)));
+    let hook =
+        json!({"name": "hook", "kind": "webhook", "url": "https://example.org/hook", "secret": "s3cret"});
+    let signed = create(&world, hook).await;
+    assert_eq!(signed["has_secret"], true);
+    for contact in [&made, &signed] {
+        let id = contact["public_id"].as_str().unwrap();
+        let stream = world.admin.get(&format!("/api/v1/log/streams/contact/{id}")).await.expect(200);
+        let shown = format!("{stream}{}", world.admin.get(&path(contact)).await.expect(200));
+        assert!(!shown.contains("s3cret"), "{shown}");
+        assert!(shown.contains("[hidden]"), "{shown}");
+    }
+    let cleared = world.admin.put(&path(&signed), json!({"secret": null})).await.expect(200);
+    assert_eq!(cleared["has_secret"], false);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_test_message_reaches_every_kind_of_contact() {
+    let (server, hook, chat) =
+        (MailServer::start().await, Receiver::signed("s3cret").await, Receiver::lenient().await);
+    let world = mailing(&server).await;
+    let mail = create(&world, by_mail("day")).await;
+    let signed = json!({"name": "hook", "kind": "webhook", "url": hook.url(), "secret": "s3cret"});
+    let signed = create(&world, signed).await;
+    let mut sent = Vec::new();
+    for contact in [&mail, &signed] {
+        sent.push(world.admin.post(&format!("{}/test", path(contact)), json!({})).await.expect(201));
+    }
+    for format in ["slack", "mattermost", "teams"] {
+        let room = json!({"name": format, "kind": "chat", "format": format, "url": chat.url_of(format)});
+        let room = create(&world, room).await;
+        world.admin.post(&format!("{}/test", path(&room)), json!({})).await.expect(201);
+        until_newest(&world, &room, "delivered").await;
+    }
+    let mails = server.until_got(1).await;
+    assert_eq!(
+        (mails[0].to.as_str(), mails[0].header("Subject").as_str()),
+        ("day@example.org", "Test message of Signalbox")
+    );
+    assert_eq!(
+        mails[0].header("Message-ID"),
+        format!("<{}@plant.example>", sent[0]["event_id"].as_str().unwrap())
+    );
+    let got = hook.until_got(1).await;
+    assert_eq!((got[0].refused, got[0].json()["type"].as_str()), (None, Some("contact.test")));
+    let bodies: Vec<_> = chat.until_got(3).await.iter().map(|got| got.json()).collect();
+    assert!(bodies[0]["text"].as_str().unwrap().contains("test message to the contact slack"), "{bodies:?}");
+    assert_eq!(bodies[2]["type"], "message");
+    let shown = until_newest(&world, &mail, "delivered").await;
+    assert_eq!((&shown["response_code"], &shown["attempts"]), (&json!(250), &json!(1)));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_refused_receiver_is_given_up_at_once_and_can_be_tried_again() {
+    let server = MailServer::start().await;
+    let world = mailing(&server).await;
+    let contact = create(&world, by_mail("gone")).await;
+    server.react(Reaction::Refuse("550 no such user"));
+    world.admin.post(&format!("{}/test", path(&contact)), json!({})).await.expect(201);
+    let dead = until_newest(&world, &contact, "dead_letter").await;
+    assert_eq!((&dead["attempts"], &dead["response_code"]), (&json!(1), &json!(550)));
+    assert!(dead["last_error"].as_str().unwrap().contains("no such user"), "{dead}");
+    let entries = "/api/v1/logging?source=webhooks".to_owned();
+    let entry = world.admin.until(entries, |page| page["total"] == 1).await;
+    assert!(entry["data"][0]["content"].as_str().unwrap().contains("contact gone"), "{entry}");
+    server.react(Reaction::Take);
+    let message = format!("{}/messages/{}", path(&contact), dead["public_id"].as_str().unwrap());
+    world.admin.post(&format!("{message}/redeliver"), json!({})).await.expect(200);
+    until_newest(&world, &contact, "delivered").await;
+    let detail = world.admin.get(&message).await.expect(200);
+    assert_eq!(detail["attempt_log"].as_array().unwrap().len(), 2);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn greylisting_and_a_server_that_hangs_delay_one_contact_alone() {
+    let (server, hook) = (MailServer::start().await, Receiver::start().await);
+    let world = mailing(&server).await;
+    let contact = create(&world, by_mail("day")).await;
+    let other = create(&world, json!({"name": "hook", "kind": "webhook", "url": hook.url()})).await;
+    server.react(Reaction::Hang);
+    world.admin.post(&format!("{}/test", path(&contact)), json!({})).await.expect(201);
+    world.admin.post(&format!("{}/test", path(&other)), json!({})).await.expect(201);
+    until_newest(&world, &other, "delivered").await;
+    let failed = until_newest(&world, &contact, "failed").await;
+    assert_eq!(failed["last_error"], "The mail server did not finish within 10 s");
+    server.react(Reaction::Refuse("451 try again later"));
+    eventually(seconds(30), async || messages(&world, &contact).await[0]["response_code"] == 451).await;
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_service_without_a_mail_server_says_so() {
+    let world = World::start().await;
+    let contact = create(&world, by_mail("day")).await;
+    world.admin.post(&format!("{}/test", path(&contact)), json!({})).await.expect(201);
+    let failed = until_newest(&world, &contact, "failed").await;
+    assert_eq!(failed["last_error"], "No mail server is configured: set server and sender in [mail]");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn rules_name_contacts_that_exist() {
+    let world = World::start().await;
+    let boiler = event(&world, "boiler").await;
+    let contact = create(&world, by_mail("day")).await;
+    let id = &contact["public_id"];
+    let mut new = above_10("too hot", &boiler);
+    for unknown in [json!(["unknown"]), json!(["0199b5a1-0000-7000-8000-000000000000"])] {
+        new["contact_ids"] = unknown;
+        world.admin.post(rules::RULES, new.clone()).await.error(404);
+    }
+    new["contact_ids"] = json!([id]);
+    new["summary"] = json!("{channel} is hot");
+    new["remind_seconds"] = json!(600);
+    let made = rules::create(&world, new).await;
+    assert_eq!((&made["alarm"], &made["contact_ids"]), (&json!(true), &json!([id])));
+    let path = rules::path(&made);
+    for (change, field) in [
+        (json!({"summary": "{name}"}), "summary"),
+        (json!({"remind_seconds": 5}), "remind_seconds"),
+        (json!({"escalate_seconds": 600}), "escalation_contact_ids"),
+        (json!({"contact_ids": null}), "contact_ids"),
+        (json!({"alarm": false, "summary": "x"}), "summary"),
+    ] {
+        let message = world.admin.put(&path, change.clone()).await.error(422);
+        assert!(message.starts_with(field), "{change}: {message}");
+    }
+    let plain = world.admin.put(&path, json!({"alarm": false})).await.expect(200);
+    assert_eq!((&plain["contact_ids"], &plain["summary"]), (&json!([]), &json!(null)));
+    let restored = world.admin.post(&format!("{path}/restore"), json!({"version": 1})).await.expect(200);
+    assert_eq!((&restored["contact_ids"], &restored["remind_seconds"]), (&json!([id]), &json!(600)));
+    // A contact that is gone stays in the rule, and others are notified.
+    world.admin.delete(&self::path(&contact)).await.expect(200);
+    world.admin.put(&path, json!({"name": "hot"})).await.expect(200);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn an_alarm_of_a_rule_without_contacts_notifies_no_one() {
+    let server = MailServer::start().await;
+    let world = mailing(&server).await;
+    let contact = create(&world, by_mail("day")).await;
+    let boiler = event(&world, "boiler").await;
+    rule(&world, &boiler, json!({"severity": "critical"})).await;
+    send(&world.admin, &boiler, [11.0]).await;
+    let alarm = until(&world, "firing").await;
+    assert_eq!(alarm["notifications"], json!([]));
+    assert!(messages(&world, &contact).await.is_empty());
+    world.finish().await;
+}

@@ -1,0 +1,182 @@
+//! The message that is made of notices.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use signalbox_config::Config;
+use signalbox_domain::{
+    automation::{
+        AlarmLine, MessageDelivery, NewDelivery, Notice, Severity, SummaryTemplate, SummaryValues,
+        alarm_lines,
+    },
+    kernel::{ContactId, DeliveryId},
+};
+use signalbox_projections::automation::{
+    messages::{ALARM_MESSAGE, AlarmEntry, MessageBody, SHOWN_ALARMS},
+    notices::AlarmFacts,
+};
+use uuid::Uuid;
+
+/// The message `id` to a contact about `notices`.
+pub(super) fn message(
+    config: &Config,
+    (contact, name): (Uuid, String),
+    (id, notices): (Uuid, &[&Notice]),
+    facts: Vec<AlarmFacts>,
+    now: DateTime<Utc>,
+) -> MessageDelivery {
+    let alarms = alarm_lines(notices);
+    let facts: HashMap<_, _> = facts.into_iter().map(|facts| (facts.alarm_id, facts)).collect();
+    let known = alarms.iter().filter_map(|line| Some((line, facts.get(&line.alarm)?)));
+    let shown: Vec<_> =
+        known.take(SHOWN_ALARMS).map(|(line, facts)| entry(config, line, facts, now)).collect();
+    let more = alarms.len() - shown.len();
+    let body = MessageBody {
+        kind: ALARM_MESSAGE.to_owned(),
+        time: now,
+        id,
+        contact: name,
+        contact_id: contact,
+        alarms: shown,
+        more,
+    };
+    MessageDelivery {
+        contact: ContactId(contact),
+        delivery: NewDelivery {
+            id: DeliveryId(Uuid::new_v5(&contact, id.as_bytes())),
+            event_id: id,
+            event_type: ALARM_MESSAGE.to_owned(),
+            // It is made of numbers and texts, so that it is always JSON.
+            body: serde_json::to_string(&body).unwrap_or_default(),
+        },
+        alarms,
+    }
+}
+
+fn entry(config: &Config, line: &AlarmLine, facts: &AlarmFacts, now: DateTime<Utc>) -> AlarmEntry {
+    let channel = facts.channel_name.clone().unwrap_or_else(|| facts.channel_id.to_string());
+    AlarmEntry {
+        alarm_id: facts.alarm_id,
+        kind: line.kind,
+        severity: Severity::parse(&facts.severity).unwrap_or_default(),
+        summary: summary(facts, &channel, now),
+        value: facts.value,
+        unit: facts.unit.clone(),
+        started_on: facts.started_on,
+        cleared_on: facts.cleared_on,
+        link: format!("{}/alarms/{}", address(config), facts.alarm_id),
+        rule: facts.rule_name.clone(),
+        rule_id: facts.rule_id,
+        sensor: channel,
+        sensor_id: facts.channel_id,
+    }
+}
+
+fn summary(facts: &AlarmFacts, channel: &str, now: DateTime<Utc>) -> String {
+    let unit = facts.unit.as_deref();
+    if let Some(template) = &facts.summary {
+        let duration = facts.cleared_on.unwrap_or(now) - facts.started_on;
+        return SummaryTemplate::new(template).render(&SummaryValues {
+            channel,
+            value: facts.value,
+            unit,
+            threshold: facts.threshold,
+            duration: duration.max(TimeDelta::zero()),
+        });
+    }
+    let value =
+        facts.value.map(|value| format!("{value} {}", unit.unwrap_or_default()).trim_end().to_owned());
+    match (facts.reason.as_str(), value) {
+        ("no_data", None) => format!("{}: {channel} has sent no value", facts.rule_name),
+        ("no_data", Some(value)) => format!("{}: {channel} has sent no value since {value}", facts.rule_name),
+        (_, None) => format!("{}: {channel}", facts.rule_name),
+        (_, Some(value)) => format!("{}: {channel} is {value}", facts.rule_name),
+    }
+}
+
+/// Where browsers reach the console, without the slash at the end.
+fn address(config: &Config) -> &str {
+    let own = &config.server.public_url;
+    let address = if own.is_empty() { &config.sso.public_url } else { own };
+    address.trim_end_matches('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use signalbox_domain::automation::NoticeKind;
+
+    use super::*;
+
+    const CONTACT: Uuid = Uuid::from_u128(7);
+
+    fn at(seconds: i64) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds)
+    }
+
+    fn facts(alarm: Uuid) -> AlarmFacts {
+        AlarmFacts {
+            alarm_id: alarm,
+            rule_id: Uuid::from_u128(2),
+            channel_id: Uuid::from_u128(3),
+            severity: "critical".to_owned(),
+            reason: "condition".to_owned(),
+            value: Some(81.5),
+            started_on: at(0),
+            cleared_on: None,
+            rule_name: "too hot".to_owned(),
+            threshold: 80.0,
+            summary: None,
+            channel_name: Some("boiler".to_owned()),
+            unit: Some("°C".to_owned()),
+        }
+    }
+
+    fn notice(alarm: Uuid) -> Notice {
+        let (kind, severity) = (NoticeKind::Firing, Severity::Critical);
+        Notice { alarm, kind, number: 1, severity, arrived_on: at(0) }
+    }
+
+    fn body(message: &MessageDelivery) -> MessageBody {
+        serde_json::from_str(&message.delivery.body).unwrap()
+    }
+
+    fn compose(public_url: &str, notices: &[Notice], facts: Vec<AlarmFacts>) -> MessageDelivery {
+        let mut config = Config::load(None, &HashMap::new()).unwrap();
+        config.server.public_url = public_url.to_owned();
+        let notices: Vec<_> = notices.iter().collect();
+        message(&config, (CONTACT, "day".to_owned()), (Uuid::from_u128(5), &notices), facts, at(90))
+    }
+
+    #[test]
+    fn an_alarm_is_named_with_its_value_and_page() {
+        let alarm = Uuid::from_u128(1);
+        let composed = compose("https://plant.example.org/", &[notice(alarm)], vec![facts(alarm)]);
+        let entry = &body(&composed).alarms[0];
+        assert_eq!(entry.summary, "too hot: boiler is 81.5 °C");
+        assert_eq!(entry.link, format!("https://plant.example.org/alarms/{alarm}"));
+        assert_eq!((composed.alarms.len(), composed.delivery.event_id), (1, Uuid::from_u128(5)));
+        let template = Some("{channel} over {threshold} {unit} for {duration}".to_owned());
+        let own = AlarmFacts { summary: template, ..facts(alarm) };
+        let composed = compose("", &[notice(alarm)], vec![own]);
+        let entry = &body(&composed).alarms[0];
+        assert_eq!(entry.summary, "boiler over 80 °C for 1 min 30 s");
+        assert_eq!(entry.link, format!("/alarms/{alarm}"));
+    }
+
+    #[test]
+    fn silent_channels_have_words_of_their_own() {
+        let alarm = Uuid::from_u128(1);
+        let silent = AlarmFacts { reason: "no_data".to_owned(), value: None, ..facts(alarm) };
+        let composed = compose("", &[notice(alarm)], vec![silent]);
+        assert_eq!(body(&composed).alarms[0].summary, "too hot: boiler has sent no value");
+    }
+
+    #[test]
+    fn alarms_that_are_not_shown_are_counted() {
+        let ids: Vec<_> = (1..=30).map(Uuid::from_u128).collect();
+        let notices: Vec<_> = ids.iter().copied().map(notice).collect();
+        let composed = compose("", &notices, ids.into_iter().map(facts).collect());
+        let body = body(&composed);
+        assert_eq!((body.alarms.len(), body.more, composed.alarms.len()), (SHOWN_ALARMS, 10, 30));
+    }
+}
