@@ -115,6 +115,8 @@ export async function makeContact(stage: Stage, visitor: Visitor): Promise<void>
   await page.getByRole('button', { name: 'Send test' }).click();
   // The service of this test has no mail server, and says so.
   await page.getByRole('region', { name: 'Messages' }).getByText(/No mail server is configured/).waitFor();
+  await stage.go(visitor, '/');
+  await page.getByRole('region', { name: 'Needs attention' }).getByRole('link', { name: 'Night shift' }).waitFor();
 }
 
 export async function answerAlarm(stage: Stage, visitor: Visitor): Promise<void> {

@@ -20,7 +20,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 const EACH = 20;
 
 export async function troubles(signal: AbortSignal): Promise<Trouble[]> {
-  const sources = [faults, alarms, transfers, plugins, documents, ...(session.can('admin') ? [firmware, webhooks] : [])];
+  const sources = [faults, alarms, transfers, plugins, documents, ...(session.can('admin') ? [firmware, contacts, webhooks] : [])];
   const found = await Promise.all(sources.map((source) => source(signal)));
   return found.flat();
 }
@@ -113,6 +113,32 @@ async function firmware(signal: AbortSignal): Promise<Trouble[]> {
     key: `firmware ${public_id}`, icon: 'fleet', title: t('overview.firmware', { version }), cause: error_message ?? t('unknown'),
     since: completed_on ?? null, href: '/fleet/firmware',
   }));
+}
+
+/** Contacts whose newest message has not arrived. */
+async function contacts(signal: AbortSignal): Promise<Trouble[]> {
+  const { data } = await ask((http) => http.GET('/api/v1/contacts', { params: { query: { page_size: EACH } }, signal }));
+  const found = await Promise.all(data.map((contact) => unreached(contact, signal)));
+  return found.flat();
+}
+
+async function unreached({ public_id: id, name }: Schemas['ContactOut'], signal: AbortSignal): Promise<Trouble[]> {
+  const sent = await ask((http) => http.GET('/api/v1/contacts/{id}/messages', { params: { path: { id }, query: { page_size: 1 } }, signal }));
+  const newest = sent.data[0];
+  if (!newest || !['failed', 'dead_letter'].includes(newest.status)) return [];
+  const mid = newest.public_id;
+  const mend: Trouble['mend'] = {
+    label: t('webhooks.redeliver'), done: t('webhooks.redelivered.one'), role: 'admin',
+    run: async () => {
+      await ask((http) => http.POST('/api/v1/contacts/{id}/messages/{mid}/redeliver', { params: { path: { id, mid } } }));
+      await changed('attention', 'contacts');
+    },
+  };
+  return [{
+    key: `contact ${id}`, icon: 'bell', title: name, cause: newest.last_error ?? word('failing'), since: newest.created_on, href: `/contacts/${id}`,
+    // One that fails is attempted again by itself.
+    ...(newest.status === 'dead_letter' ? { mend } : {}),
+  }];
 }
 
 async function webhooks(signal: AbortSignal): Promise<Trouble[]> {
