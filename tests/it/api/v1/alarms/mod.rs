@@ -2,6 +2,7 @@
 
 mod acknowledging;
 mod contacts;
+mod crashing;
 mod judging;
 mod notifying;
 mod promtool;
