@@ -1,7 +1,11 @@
+use std::{path::Path, sync::Arc};
+
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, split},
     net::TcpListener,
 };
+use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
@@ -24,37 +28,58 @@ fn settings(port: u16) -> Settings {
     }
 }
 
-/// A server that gives `answer` to the receiver, and what it was sent.
-async fn send(answer: &'static str) -> (Result<u16, MailError>, String) {
+/// Takes mails of one connection, with `answer` to the receiver; what was sent.
+async fn serve(stream: impl AsyncRead + AsyncWrite, answer: &str) -> String {
+    let (read, mut write) = split(stream);
+    write.write_all(b"220 test\r\n").await.unwrap();
+    let (mut lines, mut received, mut is_data) = (BufReader::new(read).lines(), String::new(), false);
+    while let Ok(Some(line)) = lines.next_line().await {
+        received += &format!("{line}\n");
+        let reply = match line.split(' ').next().unwrap() {
+            "." if is_data => "250 queued",
+            _ if is_data => continue,
+            "RCPT" => answer,
+            "DATA" => "354 go on",
+            _ => "250 ok",
+        };
+        is_data = line == "DATA" || (is_data && line != ".");
+        write.write_all(format!("{reply}\r\n").as_bytes()).await.unwrap();
+    }
+    received
+}
+
+/// A server without TLS that gives `answer` to the receiver, and what it was sent.
+async fn send(security: MailSecurity, answer: &'static str) -> (Result<u16, MailError>, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mailer = Mailer::new(&settings(listener.local_addr().unwrap().port())).unwrap().unwrap();
-    let server = tokio::spawn(async move {
-        let (stream, _) = listener.accept().await.unwrap();
-        let (read, mut write) = stream.into_split();
-        write.write_all(b"220 test\r\n").await.unwrap();
-        let (mut lines, mut received, mut is_data) = (BufReader::new(read).lines(), String::new(), false);
-        while let Ok(Some(line)) = lines.next_line().await {
-            received += &format!("{line}\n");
-            let reply = match line.split(' ').next().unwrap() {
-                "." if is_data => "250 queued",
-                _ if is_data => continue,
-                "RCPT" => answer,
-                "DATA" => "354 go on",
-                _ => "250 ok",
-            };
-            is_data = line == "DATA" || (is_data && line != ".");
-            write.write_all(format!("{reply}\r\n").as_bytes()).await.unwrap();
-        }
-        received
-    });
+    let settings = Settings { security, ..settings(listener.local_addr().unwrap().port()) };
+    let mailer = Mailer::new(&settings).unwrap().unwrap();
+    let server = tokio::spawn(async move { serve(listener.accept().await.unwrap().0, answer).await });
     let sent = mailer.send(MAIL).await;
     drop(mailer);
     (sent, server.await.unwrap())
 }
 
+async fn send_in_clear(answer: &'static str) -> (Result<u16, MailError>, String) {
+    send(MailSecurity::None, answer).await
+}
+
+/// An authority, and the key and certificate that it gave to `localhost`, until the year 2126.
+fn tls_file(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tls").join(name)
+}
+
+fn acceptor() -> TlsAcceptor {
+    let certificate = CertificateDer::from_pem_file(tls_file("server.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(tls_file("server.key")).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.unwrap().with_no_client_auth().with_single_cert(vec![certificate], key);
+    TlsAcceptor::from(Arc::new(config.unwrap()))
+}
+
 #[tokio::test]
 async fn a_mail_has_one_receiver_and_an_id_that_stays() {
-    let (sent, received) = send("250 ok").await;
+    let (sent, received) = send_in_clear("250 ok").await;
     assert_eq!(sent.unwrap(), 250);
     for line in [
         "MAIL FROM:<alarms@plant.example>",
@@ -70,7 +95,7 @@ async fn a_mail_has_one_receiver_and_an_id_that_stays() {
 
 #[tokio::test]
 async fn a_receiver_that_does_not_exist_is_refused_for_good() {
-    let (sent, _) = send("550 no such user").await;
+    let (sent, _) = send_in_clear("550 no such user").await;
     let error = sent.unwrap_err();
     assert_eq!((error.code(), error.is_final()), (Some(550), true));
     assert!(error.to_string().contains("no such user"), "{error}");
@@ -79,7 +104,7 @@ async fn a_receiver_that_does_not_exist_is_refused_for_good() {
 #[tokio::test]
 async fn greylisting_and_refused_senders_are_tried_again() {
     for (answer, code) in [("451 try again later", 451), ("530 log in first", 530), ("554 not today", 554)] {
-        let error = send(answer).await.0.unwrap_err();
+        let error = send_in_clear(answer).await.0.unwrap_err();
         assert_eq!((error.code(), error.is_final()), (Some(code), false));
     }
 }
@@ -101,4 +126,36 @@ fn settings_are_checked() {
     let missing =
         Settings { security: MailSecurity::Tls, ca_file: "/does/not/exist.pem".into(), ..settings(0) };
     assert!(Mailer::new(&missing).unwrap_err().to_string().starts_with("mail.ca_file "));
+}
+
+#[tokio::test]
+async fn a_server_with_a_certificate_that_is_trusted_gets_mails_by_tls() {
+    for (ca_file, is_trusted) in [(tls_file("authority.pem"), true), (Default::default(), false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let settings = Settings {
+            server: "localhost".to_owned(),
+            security: MailSecurity::Tls,
+            ca_file,
+            ..settings(listener.local_addr().unwrap().port())
+        };
+        let mailer = Mailer::new(&settings).unwrap().unwrap();
+        let server = tokio::spawn(async move {
+            let stream = acceptor().accept(listener.accept().await.unwrap().0).await.ok()?;
+            Some(serve(stream, "250 ok").await)
+        });
+        let sent = mailer.send(MAIL).await;
+        drop(mailer);
+        let received = server.await.unwrap().unwrap_or_default();
+        assert_eq!((sent.is_ok(), received.contains("RCPT TO:<ops@example.org>")), (is_trusted, is_trusted));
+        if let Err(error) = sent {
+            assert!(error.to_string().contains("certificate"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_sent_in_clear_where_tls_is_asked_for() {
+    let (sent, received) = send(MailSecurity::Starttls, "250 ok").await;
+    assert!(!sent.unwrap_err().is_final());
+    assert!(!received.contains("MAIL FROM"), "{received}");
 }
