@@ -2561,7 +2561,7 @@ export interface components {
              * @description Null while it is pending, and when it was cleared before it fired.
              */
             fired_on?: string | null;
-            /** @description The newest 10 messages about it, oldest first. */
+            /** @description The newest 10 messages about it, oldest first; in lists as of a moment the newest one. */
             notifications: components["schemas"]["NotificationOut"][];
             /** @description Id of the resource, as paths name it. */
             public_id: string;

@@ -70,7 +70,7 @@ pub(crate) struct AlarmOut {
     comment: Option<String>,
     /// When its start was recorded.
     created_on: DateTime<Utc>,
-    /// The newest 10 messages about it, oldest first.
+    /// The newest 10 messages about it, oldest first; in lists as of a moment the newest one.
     notifications: Vec<NotificationOut>,
 }
 
@@ -292,7 +292,9 @@ async fn with_notifications(
 ) -> Result<Vec<AlarmOut>, Problem> {
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
     let until = at.map(|at| at.position);
-    let found = state.read(|pool| deliveries::messages_about(pool, &ids, until, SHOWN_NOTIFICATIONS)).await?;
+    // Each message of the past is read by itself.
+    let most = if at.is_some() && ids.len() > 1 { 1 } else { SHOWN_NOTIFICATIONS };
+    let found = state.read(|pool| deliveries::messages_about(pool, &ids, until, most)).await?;
     let mut by_alarm = HashMap::<_, Vec<_>>::new();
     for mut message in found {
         if let Some(at) = at {
