@@ -33,10 +33,13 @@ pub enum AlarmChange {
     Cleared {
         alarm: Uuid,
     },
-    /// A user has seen it, or it is to be seen again: then the next reminder is due at this time.
+    /// A user has seen it.
     Acknowledged {
         alarm: Uuid,
-        is_acknowledged: bool,
+    },
+    /// It is to be seen again: the next reminder is due at this time.
+    Unacknowledged {
+        alarm: Uuid,
         remind_at: Option<DateTime<Utc>>,
     },
 }
@@ -200,11 +203,23 @@ async fn note(
             AlarmChange::Cleared { alarm } => {
                 sqlx::query("DELETE FROM ops.notified_alarms WHERE alarm_id = $1").bind(alarm)
             }
-            AlarmChange::Acknowledged { alarm, is_acknowledged, remind_at } => sqlx::query(
-                "UPDATE ops.notified_alarms SET is_acknowledged = $2, remind_at = coalesce($3, remind_at) WHERE alarm_id = $1",
+            // Waiting ones are not sent any more; an escalation is due again with the next unacknowledgement.
+            AlarmChange::Acknowledged { alarm } => sqlx::query(
+                "WITH held AS (
+                    DELETE FROM ops.notices WHERE alarm_id = $1 AND kind IN ('reminder', 'escalation') RETURNING kind
+                 ), escalation AS (SELECT count(*) > 0 AS is_held FROM held WHERE kind = 'escalation')
+                 UPDATE ops.notified_alarms
+                    SET is_acknowledged = true, is_escalated = is_escalated AND NOT is_held,
+                        escalate_at = CASE WHEN is_held THEN $2 ELSE escalate_at END
+                   FROM escalation WHERE alarm_id = $1",
             )
             .bind(alarm)
-            .bind(is_acknowledged)
+            .bind(at),
+            AlarmChange::Unacknowledged { alarm, remind_at } => sqlx::query(
+                "UPDATE ops.notified_alarms SET is_acknowledged = false, remind_at = coalesce($2, remind_at)
+                  WHERE alarm_id = $1",
+            )
+            .bind(alarm)
             .bind(remind_at),
         };
         query.execute(&mut *connection).await?;
@@ -226,9 +241,13 @@ async fn insert(
     let numbers: Vec<_> =
         notices.iter().map(|notice| i32::try_from(notice.number).unwrap_or(i32::MAX)).collect();
     let severities: Vec<_> = notices.iter().map(|notice| notice.severity.as_str()).collect();
+    // A contact that has not been sent the last notice of an alarm needs no reminder: quiet hours would gather hundreds.
     sqlx::query(
         "INSERT INTO ops.notices (contact_id, alarm_id, kind, number, severity, arrived_at)
-         SELECT new.*, $6 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int[], $5::text[]) AS new
+         SELECT new.*, $6 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int[], $5::text[])
+                               AS new (contact_id, alarm_id, kind, number, severity)
+          WHERE new.kind <> 'reminder' OR NOT EXISTS (
+                SELECT FROM ops.notices w WHERE w.contact_id = new.contact_id AND w.alarm_id = new.alarm_id)
              ON CONFLICT DO NOTHING",
     )
     .bind(contacts)
@@ -242,7 +261,8 @@ async fn insert(
     .map(|_| ())
 }
 
-/// The first `most` alarms that a reminder or an escalation is due of at `now`. Those of silenced rules wait.
+/// The first `most` alarms that a reminder or an escalation is due of at `now`, or later than its interval allows, since the
+/// clock was ahead when it was noted. Those of silenced rules wait.
 ///
 /// # Errors
 /// The database's error.
@@ -251,7 +271,10 @@ pub async fn due_alarms(pool: &PgPool, now: DateTime<Utc>, most: i64) -> Result<
     sqlx::query_as(
         "SELECT n.alarm_id, n.severity, n.remind_at, n.reminders, n.escalate_at, n.is_escalated, r.notify
            FROM ops.notified_alarms n JOIN read.rules r ON r.id = n.rule_id
-          WHERE NOT n.is_acknowledged AND least(n.remind_at, n.escalate_at) <= $1
+          WHERE NOT n.is_acknowledged
+            AND (least(n.remind_at, n.escalate_at) <= $1
+                 OR n.remind_at > $1 + make_interval(secs => (r.notify->>'remind_seconds')::int)
+                 OR n.escalate_at > $1 + make_interval(secs => (r.notify->>'escalate_seconds')::int))
             AND (r.silenced_until IS NULL OR r.silenced_until <= $1)
           ORDER BY least(n.remind_at, n.escalate_at) LIMIT $2",
     )
@@ -308,7 +331,8 @@ pub async fn waiting_contacts(pool: &PgPool) -> Result<Vec<WaitingContact>, sqlx
     .await
 }
 
-/// The first `most` waiting notices of `contact`, in their order.
+/// The first `most` waiting notices of `contact`, in their order; those of critical alarms first, so that what quiet hours
+/// hold back keeps none of them waiting.
 ///
 /// # Errors
 /// The database's error.
@@ -316,7 +340,7 @@ pub async fn waiting_contacts(pool: &PgPool) -> Result<Vec<WaitingContact>, sqlx
 pub async fn waiting_notices(pool: &PgPool, contact: Uuid, most: i64) -> Result<Vec<Notice>, sqlx::Error> {
     let rows: Vec<(Uuid, String, i32, String, DateTime<Utc>)> = sqlx::query_as(
         "SELECT alarm_id, kind, number, severity, arrived_at FROM ops.notices
-          WHERE contact_id = $1 ORDER BY arrived_at, alarm_id, kind, number LIMIT $2",
+          WHERE contact_id = $1 ORDER BY severity = 'critical' DESC, arrived_at, alarm_id, kind, number LIMIT $2",
     )
     .bind(contact)
     .bind(most)

@@ -79,12 +79,11 @@ impl Noticed {
                 self.changes.push(AlarmChange::Cleared { alarm });
             }
             AlarmEvent::AlarmAcknowledged(_) => {
-                let change = AlarmChange::Acknowledged { alarm, is_acknowledged: true, remind_at: None };
-                self.changes.push(change);
+                self.changes.push(AlarmChange::Acknowledged { alarm });
             }
             AlarmEvent::AlarmUnacknowledged => {
                 let remind_at = after(now, notify.remind_seconds);
-                self.changes.push(AlarmChange::Acknowledged { alarm, is_acknowledged: false, remind_at });
+                self.changes.push(AlarmChange::Unacknowledged { alarm, remind_at });
             }
             AlarmEvent::AlarmFired { silenced: true, .. } | AlarmEvent::AlarmStarted(_) => {}
         }
@@ -95,10 +94,15 @@ impl Noticed {
 pub(super) fn repetition(due: DueAlarm, now: DateTime<Utc>) -> Repetition {
     let severity = severity(&due.severity);
     let is_due = |at: Option<DateTime<Utc>>| at.is_some_and(|at| at <= now);
+    // A clock that was ahead, and was set right, has left a time that is too late.
+    let possible = |at: Option<DateTime<Utc>>, seconds| match after(now, seconds) {
+        Some(latest) => at.map(|at| at.min(latest)),
+        None => at,
+    };
     let mut repetition = Repetition {
-        remind_at: due.remind_at,
+        remind_at: possible(due.remind_at, due.notify.remind_seconds),
         reminders: due.reminders,
-        escalate_at: due.escalate_at,
+        escalate_at: possible(due.escalate_at, due.notify.escalate_seconds),
         is_escalated: due.is_escalated,
         notices: Vec::new(),
         due,
@@ -225,6 +229,9 @@ mod tests {
         let escalated = repetition(due(900, Some(200)), at(250));
         assert_eq!(kinds(&escalated.notices), [(BOSS, NoticeKind::Escalation, 1)]);
         assert_eq!((escalated.reminders, escalated.escalate_at, escalated.is_escalated), (2, None, true));
+        let ahead = repetition(due(90_000, Some(90_000)), at(150));
+        assert_eq!((ahead.remind_at, ahead.escalate_at), (Some(at(750)), Some(at(1950))));
+        assert!(ahead.notices.is_empty(), "{ahead:?}");
         let after = repetition(due(100, None), at(150));
         let all = [(DAY, NoticeKind::Reminder, 3), (BOSS, NoticeKind::Reminder, 3)];
         assert_eq!(kinds(&after.notices), all);

@@ -24,10 +24,14 @@ impl Grouping<'_> {
     /// The notices of the message that is due at `now`, in their order; none before it is due. Notices that quiet hours
     /// hold back are not sent with a critical one.
     pub fn due<'n>(&self, waiting: &'n [Notice], now: DateTime<Utc>) -> Vec<&'n Notice> {
-        if self.due_at(waiting).is_none_or(|due_at| now < due_at) {
+        let grouping = Self { last_message: self.last_message.filter(|last| *last <= now), ..*self };
+        let possible: Vec<_> = waiting.iter().map(|notice| possible_at(notice, now)).collect();
+        if grouping.due_at(&possible).is_none_or(|due_at| now < due_at) {
             return Vec::new();
         }
-        waiting.iter().filter(|notice| self.released_at(notice) <= now).collect()
+        let released =
+            waiting.iter().zip(&possible).filter(|(_, possible)| self.released_at(possible) <= now);
+        released.map(|(notice, _)| notice).collect()
     }
 
     fn notice_due_at(&self, notice: &Notice) -> DateTime<Utc> {
@@ -47,4 +51,11 @@ impl Grouping<'_> {
         let quiet_hours = self.quiet_hours.filter(|_| !notice.is_critical());
         quiet_hours.and_then(|hours| hours.end_after(notice.arrived_on)).unwrap_or(notice.arrived_on)
     }
+}
+
+/// The notice, with a time that is possible at `now`: a clock that was ahead and was set right has left times of the future,
+/// which would hold back notices until then.
+fn possible_at(notice: &Notice, now: DateTime<Utc>) -> Notice {
+    let is_possible = notice.arrived_on <= now;
+    Notice { arrived_on: if is_possible { notice.arrived_on } else { now - GROUP_INTERVAL }, ..*notice }
 }

@@ -106,8 +106,9 @@ impl LineKind {
         match (self, other) {
             (Self::FiredAndCleared, _)
             | (_, Self::FiredAndCleared)
-            | (Self::Fired, Self::Cleared)
-            | (Self::Cleared, Self::Fired) => Self::FiredAndCleared,
+            // A contact of the escalation learns of both by one message.
+            | (Self::Fired | Self::Escalation, Self::Cleared)
+            | (Self::Cleared, Self::Fired | Self::Escalation) => Self::FiredAndCleared,
             (Self::Cleared, _) | (_, Self::Cleared) => Self::Cleared,
             (Self::Fired, _) | (_, Self::Fired) => Self::Fired,
             (Self::Escalation, _) | (_, Self::Escalation) => Self::Escalation,

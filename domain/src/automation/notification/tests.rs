@@ -106,6 +106,17 @@ fn a_critical_firing_is_sent_at_once_with_the_others() {
 }
 
 #[test]
+fn times_of_a_clock_that_was_ahead_hold_nothing_back() {
+    let tomorrow = after(86_400);
+    let waiting = [notice(ALARM, NoticeKind::Firing, Severity::Warning, tomorrow)];
+    let grouping = Grouping { last_message: Some(tomorrow), ..Grouping::default() };
+    assert_eq!(grouping.due(&waiting, noon()), [&waiting[0]]);
+    let hours = quiet_hours("22:00", "06:00");
+    let grouping = Grouping { quiet_hours: Some(&hours), last_message: None };
+    assert!(grouping.due(&waiting, at("2026-01-10T23:00:00Z")).is_empty());
+}
+
+#[test]
 fn quiet_hours_hold_back_all_but_critical_alarms() {
     let hours = quiet_hours("22:00", "06:00");
     let (night, end) = (at("2026-01-10T23:00:00Z"), at("2026-01-11T05:00:00Z"));

@@ -199,6 +199,65 @@ async fn quiet_hours_hold_back_all_but_critical_alarms() {
     world.finish().await;
 }
 
+/// A contact that quiet hours hold everything back from but critical alarms, from half an hour ago on for `minutes`.
+async fn contact_in_quiet_hours(world: &World, receiver: &Receiver, minutes: i64) -> Value {
+    let now = world.clock.now();
+    let text = |time: DateTime<Utc>| time.format("%H:%M").to_string();
+    let (from, to) = (now - TimeDelta::minutes(30), now + TimeDelta::minutes(minutes - 30));
+    let quiet = json!({"from": text(from), "to": text(to), "timezone": "UTC"});
+    create(world, json!({"name": "day", "kind": "webhook", "url": receiver.url(), "quiet_hours": quiet}))
+        .await
+}
+
+#[tokio::test]
+async fn quiet_hours_gather_one_line_of_an_alarm_that_is_reminded_of() {
+    let world = standing().await;
+    let receiver = Receiver::lenient().await;
+    let day = contact_in_quiet_hours(&world, &receiver, 600).await;
+    let boiler = event(&world, "boiler").await;
+    notifying(&world, "too hot", &boiler, &day, json!({"remind_seconds": 60})).await;
+    send(&world.admin, &boiler, [11.0]).await;
+    let alarm = until(&world, "firing").await;
+    until_noticed(&world, 1).await;
+    let reminded = "SELECT reminders FROM ops.notified_alarms";
+    for count in 1..=3 {
+        world.clock.advance(TimeDelta::seconds(60));
+        eventually(seconds(20), async || {
+            sqlx::query_scalar::<_, i32>(reminded).fetch_one(&world.servers.pool).await.unwrap() == count
+        })
+        .await;
+    }
+    until_noticed(&world, 1).await;
+    world.admin.post(&format!("{}/acknowledge", path(&alarm)), json!({})).await.expect(200);
+    world.clock.advance(TimeDelta::minutes(580));
+    let got = receiver.until_got(1).await;
+    assert_eq!(lines(&got[0]), [line("firing", "boiler")]);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_critical_alarm_passes_hundreds_of_notices_that_quiet_hours_hold_back() {
+    let world = standing().await;
+    let receiver = Receiver::lenient().await;
+    let day = contact_in_quiet_hours(&world, &receiver, 600).await;
+    let held = "INSERT INTO ops.notices (contact_id, alarm_id, kind, number, severity, arrived_at)
+                SELECT $1::uuid, gen_random_uuid(), 'firing', 1, 'warning', $2 FROM generate_series(1, 600)";
+    sqlx::query(held)
+        .bind(day["public_id"].as_str().unwrap())
+        .bind(world.clock.now())
+        .execute(&world.servers.pool)
+        .await
+        .unwrap();
+    let vat = event(&world, "vat").await;
+    notifying(&world, "vat hot", &vat, &day, json!({"severity": "critical"})).await;
+    send(&world.admin, &vat, [11.0]).await;
+    let got = receiver.until_got(1).await;
+    assert_eq!(lines(&got[0]), [line("firing", "vat")]);
+    let forget = "DELETE FROM ops.notices";
+    sqlx::query(forget).execute(&world.servers.pool).await.unwrap();
+    world.finish().await;
+}
+
 #[tokio::test]
 async fn a_silenced_rule_notifies_of_alarms_that_still_fire_at_its_end() {
     let world = standing().await;
