@@ -264,6 +264,8 @@ impl Trace<'_> {
             processors: vec!["cleanup".to_owned(), "structure".to_owned()],
             front_matter: false,
             words: false,
+            chunks: false,
+            chunk_words: None,
             keep_input: false,
         };
         let new = NewExtractionJob {

@@ -1,10 +1,15 @@
 //! Options by query and by form field; the query wins.
 
+use std::ops::RangeInclusive;
+
 use serde::Deserialize;
-use signalbox_documents::{Engine, OcrEngine, Options, OutputFormat, Processor, language};
+use signalbox_documents::{CHUNK_WORDS, Engine, OcrEngine, Options, OutputFormat, Processor, language};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::problem::Problem;
+use crate::{extract::digits, problem::Problem};
+
+/// Words of a chunk.
+const CHUNKS: RangeInclusive<usize> = 50..=4000;
 
 /// Names and values, in the order in which they came.
 pub(super) type Pairs = Vec<(String, String)>;
@@ -33,6 +38,11 @@ pub(super) struct OptionsIn {
     front_matter: Option<bool>,
     /// Whether the blocks of `json` have their words, with places, and how sure recognition was of each; `false` if absent.
     words: Option<bool>,
+    /// Whether `json` has `chunks`, too: the text in pieces that end at blocks, each with headings, pages and places; `false` if absent.
+    chunks: Option<bool>,
+    /// The most words of a chunk, 50 to 4000; 400 if absent. In scripts without spaces each character counts as a word.
+    #[param(minimum = 50, maximum = 4000)]
+    chunk_words: Option<i64>,
 }
 
 /// A document with options.
@@ -54,6 +64,9 @@ pub(super) struct DocumentIn {
     processors: Option<String>,
     front_matter: Option<bool>,
     words: Option<bool>,
+    chunks: Option<bool>,
+    #[schema(minimum = 50, maximum = 4000)]
+    chunk_words: Option<i64>,
 }
 
 /// What may be asked of jobs besides; each may also be sent as a form field.
@@ -88,6 +101,9 @@ pub(super) struct ExtractionJobIn {
     processors: Option<String>,
     front_matter: Option<bool>,
     words: Option<bool>,
+    chunks: Option<bool>,
+    #[schema(minimum = 50, maximum = 4000)]
+    chunk_words: Option<i64>,
     callback_url: Option<String>,
     callback_secret: Option<String>,
     keep_input: Option<bool>,
@@ -112,6 +128,9 @@ pub(super) struct ExtractionJobsIn {
     processors: Option<String>,
     front_matter: Option<bool>,
     words: Option<bool>,
+    chunks: Option<bool>,
+    #[schema(minimum = 50, maximum = 4000)]
+    chunk_words: Option<i64>,
     callback_url: Option<String>,
     callback_secret: Option<String>,
     keep_input: Option<bool>,
@@ -167,6 +186,17 @@ pub(super) fn read(query: &Pairs, form: &Pairs) -> Result<Options, Problem> {
     }
     options.front_matter = flag("front_matter")?.unwrap_or(false);
     options.words = flag("words")?.unwrap_or(false);
+    options.chunks = flag("chunks")?.unwrap_or(false);
+    if options.chunks && options.output_format != OutputFormat::Json {
+        return Err(Problem::field("chunks", "needs output_format=json: other formats have no chunks"));
+    }
+    options.chunk_words = match one("chunk_words").filter(|text| !text.is_empty()) {
+        None => CHUNK_WORDS,
+        Some(text) => {
+            let words = digits(&text).filter(|words| CHUNKS.contains(words));
+            words.ok_or_else(|| Problem::field("chunk_words", "must be a whole number from 50 to 4000"))?
+        }
+    };
     Ok(options)
 }
 
@@ -233,6 +263,11 @@ mod tests {
             ("language", "german"),
             ("language", "d1"),
             ("processors", "cleanup,polish"),
+            ("chunks", "true"),
+            ("chunk_words", "49"),
+            ("chunk_words", "4001"),
+            ("chunk_words", "-1"),
+            ("chunk_words", "4e2"),
         ] {
             let refused = read(&pairs(&[(name, value)]), &Pairs::new()).unwrap_err();
             assert_eq!(refused.pointer(), Some(&FieldPointer::to(name)), "{}", refused.detail());

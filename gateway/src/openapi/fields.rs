@@ -55,6 +55,8 @@ const FIELDS: &[(&str, &str)] = &[
     ("front_matter", "As in the query."),
     ("keep_input", "As in the query."),
     ("words", "As in the query."),
+    ("chunks", "As in the query."),
+    ("chunk_words", "As in the query."),
     ("h", "Rows covered by the widget."),
     ("has_next", "Whether another page follows."),
     ("hostname", "Host name of the agent's machine."),

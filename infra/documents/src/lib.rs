@@ -31,7 +31,7 @@ mod write;
 pub use cleanup::cleanup;
 pub use extraction::Extraction;
 pub use failure::Failure;
-pub use options::{Engine, OcrEngine, Options, OutputFormat, Processor, language};
+pub use options::{CHUNK_WORDS, Engine, OcrEngine, Options, OutputFormat, Processor, language};
 pub use probe::TypeProbe;
 pub use sandbox::{FairPlaces, Full, Place, PoolError, Progress, Share, Sizes, run_child};
 pub use service::{Documents, Offer, Source, StartError};

@@ -78,6 +78,23 @@ pub struct Options {
     /// Whether the blocks of JSON have their words.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub words: bool,
+    /// Whether JSON has the document in chunks, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub chunks: bool,
+    /// The most words of a chunk.
+    #[serde(default = "default_chunk_words", skip_serializing_if = "is_default_chunk_words")]
+    pub chunk_words: usize,
+}
+
+/// The most words of a chunk if nothing else is asked for.
+pub const CHUNK_WORDS: usize = 400;
+
+fn default_chunk_words() -> usize {
+    CHUNK_WORDS
+}
+
+fn is_default_chunk_words(words: &usize) -> bool {
+    *words == CHUNK_WORDS
 }
 
 impl Default for Options {
@@ -90,6 +107,8 @@ impl Default for Options {
             processors: vec![Processor::Cleanup, Processor::Structure],
             front_matter: false,
             words: false,
+            chunks: false,
+            chunk_words: CHUNK_WORDS,
         }
     }
 }

@@ -290,7 +290,8 @@ fn finish(mut reading: Reading, options: &Options, mime_type: &str, engine: &str
     }
     let applied = options.processors.iter().filter(|processor| **processor != Processor::Llm);
     let processors_applied = applied.map(|processor| processor.as_str().to_owned()).collect();
-    let document = Document { blocks, metadata: reading.metadata, pages: notes, paged };
+    let chunk_words = options.chunks.then_some(options.chunk_words);
+    let document = Document { blocks, metadata: reading.metadata, pages: notes, paged, chunk_words };
     let waits = wants(Processor::Llm);
     // Tika knows what it read.
     let found = document.metadata.get("content_type").and_then(Value::as_str);

@@ -79,6 +79,8 @@ struct MessageLine<'a> {
     severity: Severity,
     summary: &'a str,
     since: DateTime<Utc>,
+    /// When it was cleared.
+    until: Option<DateTime<Utc>>,
     link: &'a str,
 }
 
@@ -126,7 +128,7 @@ impl MessageBody {
                 "This is a test message to the contact {name}. Messages about alarms arrive in the same way."
             )
         };
-        self.alarms.is_empty().then(text)
+        (self.kind == TEST_MESSAGE).then(text)
     }
 
     fn with_alarms<T>(&self, write: impl FnOnce(AlarmMessage<'_>) -> T) -> T {
@@ -138,6 +140,7 @@ impl MessageBody {
                 severity: entry.severity,
                 summary: &entry.summary,
                 since: entry.started_on,
+                until: entry.cleared_on,
                 link: &entry.link,
             })
             .collect();
@@ -162,9 +165,17 @@ fn is_firing(kind: LineKind) -> bool {
 impl MessageLine<'_> {
     /// `CRITICAL firing: boiler too hot (since 2026-01-10T12:00:00Z)`, on one line whatever the summary is.
     fn text(&self) -> String {
-        let severity = self.severity.as_str().to_uppercase();
-        let since = self.since.to_rfc3339_opts(SecondsFormat::Secs, true);
-        format!("{severity} {}: {} (since {since})", words(self.kind), self.summary())
+        let text = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
+        let time = match self.until.filter(|_| !is_firing(self.kind)) {
+            Some(until) => format!("from {} to {}", text(self.since), text(until)),
+            None => format!("since {}", text(self.since)),
+        };
+        format!("{}: {} ({time})", self.state(), self.summary())
+    }
+
+    /// `CRITICAL firing`.
+    fn state(&self) -> String {
+        format!("{} {}", self.severity.as_str().to_uppercase(), words(self.kind))
     }
 
     fn summary(&self) -> String {
@@ -181,12 +192,15 @@ impl AlarmMessage<'_> {
     pub fn subject(&self) -> String {
         match self.lines {
             [line] if self.more == 0 => {
-                format!("{} {}: {}", line.severity.as_str().to_uppercase(), words(line.kind), line.summary())
+                format!("{}: {}", line.state(), line.summary())
             }
             lines => {
-                let firing = lines.iter().filter(|line| is_firing(line.kind)).count();
+                let firing: Vec<_> = lines.iter().filter(|line| is_firing(line.kind)).collect();
                 let at_least = if self.more > 0 { "at least " } else { "" };
-                format!("{} alarms, {at_least}{firing} of them firing", lines.len() + self.more)
+                let highest = firing.iter().map(|line| line.severity).max();
+                let severity = highest.map(|severity| format!("{}: ", severity.as_str().to_uppercase()));
+                let (severity, all) = (severity.unwrap_or_default(), lines.len() + self.more);
+                format!("{severity}{all} alarms, {at_least}{} of them firing", firing.len())
             }
         }
     }
@@ -287,6 +301,7 @@ mod tests {
             severity: Severity::Critical,
             summary,
             since: "2026-01-10T12:00:00.5Z".parse().unwrap(),
+            until: None,
             link: LINK,
         }
     }
@@ -298,6 +313,10 @@ mod tests {
         assert_eq!(message.subject(), "CRITICAL firing: boiler too hot");
         let expected = format!("CRITICAL firing: boiler too hot (since 2026-01-10T12:00:00Z)\n{LINK}\n");
         assert_eq!(message.text(), expected);
+        let until = "2026-01-10T12:04:00Z".parse().ok();
+        let cleared = MessageLine { kind: LineKind::Cleared, until, ..line("boiler too hot") };
+        let expected = "CRITICAL cleared: boiler too hot (from 2026-01-10T12:00:00Z to 2026-01-10T12:04:00Z)";
+        assert_eq!(cleared.text(), expected);
     }
 
     #[test]
@@ -309,7 +328,9 @@ mod tests {
             of(LineKind::FiredAndCleared),
             of(LineKind::Reminder),
         ];
-        assert_eq!(AlarmMessage { lines: &lines, more: 0 }.subject(), "4 alarms, 2 of them firing");
+        assert_eq!(AlarmMessage { lines: &lines, more: 0 }.subject(), "CRITICAL: 4 alarms, 2 of them firing");
+        let lines = [of(LineKind::Cleared), of(LineKind::Cleared)];
+        assert_eq!(AlarmMessage { lines: &lines, more: 0 }.subject(), "2 alarms, 0 of them firing");
     }
 
     #[test]
@@ -359,7 +380,7 @@ mod tests {
     fn alarms_that_are_not_in_the_message_are_counted() {
         let lines = [line("hot")];
         let message = AlarmMessage { lines: &lines, more: 3 };
-        assert_eq!(message.subject(), "4 alarms, at least 1 of them firing");
+        assert_eq!(message.subject(), "CRITICAL: 4 alarms, at least 1 of them firing");
         assert!(message.text().ends_with("\nand 3 more"));
     }
 

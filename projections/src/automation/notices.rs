@@ -32,16 +32,13 @@ pub enum AlarmChange {
     },
     Cleared {
         alarm: Uuid,
+        /// Its rule is silenced, so that what waits about it is not sent.
+        is_silenced: bool,
     },
     /// A user has seen it.
-    Acknowledged {
-        alarm: Uuid,
-    },
+    Acknowledged { alarm: Uuid },
     /// It is to be seen again: the next reminder is due at this time.
-    Unacknowledged {
-        alarm: Uuid,
-        remind_at: Option<DateTime<Utc>>,
-    },
+    Unacknowledged { alarm: Uuid, remind_at: Option<DateTime<Utc>> },
 }
 
 /// The rule of an alarm, with its settings.
@@ -192,17 +189,23 @@ async fn note(
     for change in changes {
         let query = match *change {
             AlarmChange::Fired { alarm, rule, severity, remind_at, escalate_at } => sqlx::query(
-                "INSERT INTO ops.notified_alarms (alarm_id, rule_id, severity, remind_at, escalate_at)
-                 VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
+                // It may have been acknowledged while its rule was silenced.
+                "INSERT INTO ops.notified_alarms (alarm_id, rule_id, severity, remind_at, escalate_at, is_acknowledged)
+                 VALUES ($1, $2, $3, $4, $5, EXISTS (
+                     SELECT FROM read.alarms WHERE id = $1 AND acknowledged_at IS NOT NULL))
+                     ON CONFLICT DO NOTHING",
             )
             .bind(alarm)
             .bind(rule)
             .bind(severity.as_str())
             .bind(remind_at)
             .bind(escalate_at),
-            AlarmChange::Cleared { alarm } => {
-                sqlx::query("DELETE FROM ops.notified_alarms WHERE alarm_id = $1").bind(alarm)
-            }
+            AlarmChange::Cleared { alarm, is_silenced } => sqlx::query(
+                "WITH dropped AS (DELETE FROM ops.notices WHERE alarm_id = $1 AND $2)
+                 DELETE FROM ops.notified_alarms WHERE alarm_id = $1",
+            )
+            .bind(alarm)
+            .bind(is_silenced),
             // Waiting ones are not sent any more; an escalation is due again with the next unacknowledgement.
             AlarmChange::Acknowledged { alarm } => sqlx::query(
                 "WITH held AS (
@@ -331,18 +334,28 @@ pub async fn waiting_contacts(pool: &PgPool) -> Result<Vec<WaitingContact>, sqlx
     .await
 }
 
-/// The first `most` waiting notices of `contact`, in their order; those of critical alarms first, so that what quiet hours
-/// hold back keeps none of them waiting.
+/// The first `most` waiting notices of `contact` whose rules are not silenced at `now`, in their order; those of critical alarms
+/// first, so that none of them waits behind others.
 ///
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn waiting_notices(pool: &PgPool, contact: Uuid, most: i64) -> Result<Vec<Notice>, sqlx::Error> {
+pub async fn waiting_notices(
+    pool: &PgPool,
+    contact: Uuid,
+    now: DateTime<Utc>,
+    most: i64,
+) -> Result<Vec<Notice>, sqlx::Error> {
     let rows: Vec<(Uuid, String, i32, String, DateTime<Utc>)> = sqlx::query_as(
-        "SELECT alarm_id, kind, number, severity, arrived_at FROM ops.notices
-          WHERE contact_id = $1 ORDER BY severity = 'critical' DESC, arrived_at, alarm_id, kind, number LIMIT $2",
+        "SELECT n.alarm_id, n.kind, n.number, n.severity, n.arrived_at
+           FROM ops.notices n LEFT JOIN read.alarms a ON a.id = n.alarm_id LEFT JOIN read.rules r ON r.id = a.rule_id
+          WHERE n.contact_id = $1 AND (r.silenced_until IS NULL OR r.silenced_until <= $2)
+          ORDER BY (n.severity = 'critical' AND n.kind = 'firing') DESC, n.severity = 'critical' DESC, n.arrived_at,
+                   n.kind = 'cleared', n.alarm_id, n.kind, n.number
+          LIMIT $3",
     )
     .bind(contact)
+    .bind(now)
     .bind(most)
     .fetch_all(pool)
     .await?;

@@ -97,6 +97,8 @@ fn new(number: i64) -> NewExtractionJob {
             processors: vec![words("cleanup")],
             front_matter: true,
             words: false,
+            chunks: false,
+            chunk_words: None,
             keep_input: false,
         },
         callback: (number % 2 == 0).then_some(callback),

@@ -138,6 +138,8 @@ pub(super) async fn extraction(world: &World) -> Uuid {
             processors: Vec::new(),
             front_matter: false,
             words: false,
+            chunks: false,
+            chunk_words: None,
             keep_input: false,
         },
         callback: None,

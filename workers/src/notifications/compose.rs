@@ -1,6 +1,6 @@
 //! The message that is made of notices.
 
-use std::collections::HashMap;
+use std::{cmp::Reverse, collections::HashMap};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_config::Config;
@@ -28,8 +28,10 @@ pub(super) fn message(
     let alarms = alarm_lines(notices);
     let facts: HashMap<_, _> = facts.into_iter().map(|facts| (facts.alarm_id, facts)).collect();
     let known = alarms.iter().filter_map(|line| Some((line, facts.get(&line.alarm)?)));
-    let shown: Vec<_> =
-        known.take(SHOWN_ALARMS).map(|(line, facts)| entry(config, line, facts, now)).collect();
+    let mut shown: Vec<_> = known.map(|(line, facts)| entry(config, line, facts, now)).collect();
+    // The worst that still lasts is seen first.
+    shown.sort_by_key(|entry| Reverse((entry.cleared_on.is_none(), entry.severity)));
+    shown.truncate(SHOWN_ALARMS);
     let more = alarms.len() - shown.len();
     let body = MessageBody {
         kind: ALARM_MESSAGE.to_owned(),
@@ -74,6 +76,17 @@ fn entry(config: &Config, line: &AlarmLine, facts: &AlarmFacts, now: DateTime<Ut
 
 fn summary(facts: &AlarmFacts, channel: &str, now: DateTime<Utc>) -> String {
     let unit = facts.unit.as_deref();
+    let value =
+        facts.value.map(|value| format!("{value} {}", unit.unwrap_or_default()).trim_end().to_owned());
+    if facts.reason == "no_data" {
+        // A rule's sentence is about its limit.
+        let (state, word) = match facts.cleared_on {
+            None => ("sends no values", "the last one was "),
+            Some(_) => ("sends values again", ""),
+        };
+        let value = value.map(|value| format!(" ({word}{value})")).unwrap_or_default();
+        return format!("{}: {channel} {state}{value}", facts.rule_name);
+    }
     if let Some(template) = &facts.summary {
         let duration = facts.cleared_on.unwrap_or(now) - facts.started_on;
         return SummaryTemplate::new(template).render(&SummaryValues {
@@ -84,13 +97,9 @@ fn summary(facts: &AlarmFacts, channel: &str, now: DateTime<Utc>) -> String {
             duration: duration.max(TimeDelta::zero()),
         });
     }
-    let value =
-        facts.value.map(|value| format!("{value} {}", unit.unwrap_or_default()).trim_end().to_owned());
-    match (facts.reason.as_str(), value) {
-        ("no_data", None) => format!("{}: {channel} has sent no value", facts.rule_name),
-        ("no_data", Some(value)) => format!("{}: {channel} has sent no value since {value}", facts.rule_name),
-        (_, None) => format!("{}: {channel}", facts.rule_name),
-        (_, Some(value)) => format!("{}: {channel} is {value}", facts.rule_name),
+    match value {
+        None => format!("{}: {channel}", facts.rule_name),
+        Some(value) => format!("{}: {channel} is {value}", facts.rule_name),
     }
 }
 
@@ -166,9 +175,32 @@ mod tests {
     #[test]
     fn silent_channels_have_words_of_their_own() {
         let alarm = Uuid::from_u128(1);
-        let silent = AlarmFacts { reason: "no_data".to_owned(), value: None, ..facts(alarm) };
-        let composed = compose("", &[notice(alarm)], vec![silent]);
-        assert_eq!(body(&composed).alarms[0].summary, "too hot: boiler has sent no value");
+        let summary = Some("{channel} is {value}".to_owned());
+        let silent = AlarmFacts { reason: "no_data".to_owned(), summary, ..facts(alarm) };
+        let text = |facts: AlarmFacts| {
+            let composed = compose("", &[notice(alarm)], vec![facts]);
+            body(&composed).alarms[0].summary.clone()
+        };
+        let expected = "too hot: boiler sends no values (the last one was 81.5 °C)";
+        assert_eq!(text(silent.clone()), expected);
+        assert_eq!(text(AlarmFacts { value: None, ..silent.clone() }), "too hot: boiler sends no values");
+        let cleared = AlarmFacts { cleared_on: Some(at(60)), ..silent };
+        assert_eq!(text(cleared), "too hot: boiler sends values again (81.5 °C)");
+    }
+
+    #[test]
+    fn the_worst_alarms_that_last_are_shown() {
+        let ids: Vec<_> = (1..=30).map(Uuid::from_u128).collect();
+        let notices: Vec<_> = ids.iter().copied().map(notice).collect();
+        let mut all: Vec<_> = ids
+            .iter()
+            .map(|id| AlarmFacts { severity: "warning".to_owned(), cleared_on: Some(at(5)), ..facts(*id) })
+            .collect();
+        all[25].cleared_on = None;
+        all[28] = facts(ids[28]);
+        let shown = body(&compose("", &notices, all)).alarms;
+        let first: Vec<_> = shown.iter().take(3).map(|entry| entry.alarm_id).collect();
+        assert_eq!(first, [ids[28], ids[25], ids[0]]);
     }
 
     #[test]

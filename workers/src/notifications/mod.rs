@@ -147,7 +147,7 @@ async fn compose_for(
     name: String,
     now: DateTime<Utc>,
 ) -> Result<bool, WorkerError> {
-    let waiting = waiting_notices(&context.pool, contact.id, NOTICES).await?;
+    let waiting = waiting_notices(&context.pool, contact.id, now, NOTICES).await?;
     let quiet_hours = contact.quiet_hours.as_ref().map(|hours| &hours.0);
     let due = Grouping { quiet_hours, last_message: contact.composed_at }.due(&waiting, now);
     if due.is_empty() {

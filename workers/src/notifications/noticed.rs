@@ -76,7 +76,7 @@ impl Noticed {
                     let contacts = notified(notify, rule.is_escalated);
                     self.notices.extend(notices(&contacts, alarm, (NoticeKind::Cleared, 1), severity));
                 }
-                self.changes.push(AlarmChange::Cleared { alarm });
+                self.changes.push(AlarmChange::Cleared { alarm, is_silenced: *silenced });
             }
             AlarmEvent::AlarmAcknowledged(_) => {
                 self.changes.push(AlarmChange::Acknowledged { alarm });
@@ -94,11 +94,8 @@ impl Noticed {
 pub(super) fn repetition(due: DueAlarm, now: DateTime<Utc>) -> Repetition {
     let severity = severity(&due.severity);
     let is_due = |at: Option<DateTime<Utc>>| at.is_some_and(|at| at <= now);
-    // A clock that was ahead, and was set right, has left a time that is too late.
-    let possible = |at: Option<DateTime<Utc>>, seconds| match after(now, seconds) {
-        Some(latest) => at.map(|at| at.min(latest)),
-        None => at,
-    };
+    // The rule may not ask for it any more. A clock that was ahead, and was set right, has left a time that is too late.
+    let possible = |at: Option<DateTime<Utc>>, seconds| Some(at?.min(after(now, seconds)?));
     let mut repetition = Repetition {
         remind_at: possible(due.remind_at, due.notify.remind_seconds),
         reminders: due.reminders,
@@ -108,14 +105,14 @@ pub(super) fn repetition(due: DueAlarm, now: DateTime<Utc>) -> Repetition {
         due,
     };
     let due = &repetition.due;
-    if is_due(due.remind_at) {
+    if is_due(repetition.remind_at) {
         repetition.reminders += 1;
         repetition.remind_at = after(now, due.notify.remind_seconds);
         let number = repetition.reminders.unsigned_abs();
         let contacts = notified(&due.notify, due.is_escalated);
         repetition.notices.extend(notices(&contacts, due.alarm_id, (NoticeKind::Reminder, number), severity));
     }
-    if is_due(due.escalate_at) {
+    if is_due(repetition.escalate_at) {
         (repetition.is_escalated, repetition.escalate_at) = (true, None);
         let kind = (NoticeKind::Escalation, 1);
         repetition.notices.extend(notices(&due.notify.escalation_contacts, due.alarm_id, kind, severity));
@@ -217,7 +214,7 @@ mod tests {
         let cleared = noticed(&cleared, true);
         assert_eq!(
             (cleared.notices.len(), cleared.changes),
-            (0, vec![AlarmChange::Cleared { alarm: ALARM }])
+            (0, vec![AlarmChange::Cleared { alarm: ALARM, is_silenced: true }])
         );
     }
 
@@ -232,6 +229,10 @@ mod tests {
         let ahead = repetition(due(90_000, Some(90_000)), at(150));
         assert_eq!((ahead.remind_at, ahead.escalate_at), (Some(at(750)), Some(at(1950))));
         assert!(ahead.notices.is_empty(), "{ahead:?}");
+        let mut changed = due(100, Some(100));
+        changed.notify = NotificationSpec { contacts: vec![DAY], ..NotificationSpec::default() };
+        let unasked = repetition(changed, at(150));
+        assert_eq!((unasked.remind_at, unasked.escalate_at, unasked.notices.len()), (None, None, 0));
         let after = repetition(due(100, None), at(150));
         let all = [(DAY, NoticeKind::Reminder, 3), (BOSS, NoticeKind::Reminder, 3)];
         assert_eq!(kinds(&after.notices), all);

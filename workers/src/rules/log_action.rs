@@ -130,7 +130,7 @@ fn sentence(firing: &Firing) -> String {
     let (channel, value, phrase) = (&reading.channel_name, reading.value, phrase(condition));
     let text = match alarm {
         Some(FiredAlarm { reason: AlarmReason::NoData, .. }) => {
-            format!("{channel} has sent no value since {value}: {rule_name}")
+            format!("{channel} sends no values (the last one was {value}): {rule_name}")
         }
         Some(FiredAlarm { rate_window_seconds: Some(window), .. }) => {
             format!("{channel} = {value}, its slope per second over {window} s {phrase}: {rule_name}")

@@ -23,6 +23,12 @@ pub struct ExtractionOptions {
     /// Whether the blocks of JSON have their words.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub words: bool,
+    /// Whether JSON has the document in chunks, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub chunks: bool,
+    /// The most words of a chunk; absent for the usual number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk_words: Option<u32>,
     /// Whether the document is kept as long as its text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep_input: bool,

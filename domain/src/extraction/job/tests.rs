@@ -26,6 +26,8 @@ fn new() -> NewExtractionJob {
             processors: vec!["cleanup".to_owned()],
             front_matter: false,
             words: false,
+            chunks: false,
+            chunk_words: None,
             keep_input: false,
         },
         callback: None,

@@ -238,6 +238,7 @@ mod tests {
             metadata: [("title".to_owned(), json!("Handbook"))].into(),
             pages: vec![page(1), page(2)],
             paged: String::new(),
+            chunk_words: None,
         };
         let written: Value = serde_json::from_str(&super::document(&document)).unwrap();
         // Accepted by DoclingDocument.model_validate_json of docling-core 2.104.

@@ -1,5 +1,6 @@
 //! The ways to write a document, all from the same blocks.
 
+mod chunks;
 mod docling;
 mod json;
 pub(crate) mod markdown;
@@ -47,6 +48,9 @@ pub struct Document {
     pub pages: Vec<PageNote>,
     /// The text in a format that shows lines and words, which blocks do not have; empty in other formats.
     pub paged: String,
+    /// The most words of a chunk, if JSON shall have chunks.
+    #[serde(default)]
+    pub chunk_words: Option<usize>,
 }
 
 /// Writes pages in `format`, if it shows lines and words.

@@ -17,6 +17,8 @@ fn new() -> NewExtractionJob {
         processors: vec!["cleanup".to_owned(), "structure".to_owned()],
         front_matter: false,
         words: false,
+        chunks: false,
+        chunk_words: None,
         keep_input: false,
     };
     let url = "https://example.org/hook".to_owned();

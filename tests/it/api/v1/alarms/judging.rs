@@ -83,7 +83,7 @@ async fn a_silent_channel_raises_an_alarm_until_its_next_value() {
     world.clock.advance(TimeDelta::seconds(62));
     until(&world, "firing").await;
     let entry = world.admin.until("/api/v1/logging?source=rules".to_owned(), |page| page["total"] == 1).await;
-    assert_eq!(entry["data"][0]["content"], "boiler has sent no value since 1: too hot");
+    assert_eq!(entry["data"][0]["content"], "boiler sends no values (the last one was 1): too hot");
     world.finish().await;
 }
 

@@ -278,6 +278,56 @@ async fn a_silenced_rule_notifies_of_alarms_that_still_fire_at_its_end() {
     world.finish().await;
 }
 
+/// Silences `rule` for `after` seconds.
+async fn silence(world: &World, rule: &Value, after: i64) {
+    let until = (world.clock.now() + TimeDelta::seconds(after)).to_rfc3339();
+    let body = json!({"until": until, "comment": "maintenance"});
+    world.admin.post(&format!("{}/silence", rules::path(rule)), body).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_silence_holds_back_waiting_notices_and_drops_those_of_cleared_alarms() {
+    let world = standing().await;
+    let receiver = Receiver::lenient().await;
+    let day = contact(&world, "day", &receiver).await;
+    let (boiler, vat) = (event(&world, "boiler").await, event(&world, "vat").await);
+    let hot = notifying(&world, "boiler hot", &boiler, &day, json!({})).await;
+    let other = notifying(&world, "vat hot", &vat, &day, json!({})).await;
+    send(&world.admin, &boiler, [11.0]).await;
+    send(&world.admin, &vat, [11.0]).await;
+    until_noticed(&world, 2).await;
+    silence(&world, &hot, 600).await;
+    silence(&world, &other, 600).await;
+    send(&world.admin, &boiler, [9.0]).await;
+    until_noticed(&world, 1).await;
+    world.clock.advance(TimeDelta::seconds(60));
+    assert!(messages(&world, &day).await.is_empty());
+    world.clock.advance(TimeDelta::seconds(540));
+    let got = receiver.until_got(1).await;
+    assert_eq!(lines(&got[0]), [line("firing", "vat")]);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn an_alarm_acknowledged_in_a_silence_is_not_reminded_of() {
+    let world = standing().await;
+    let receiver = Receiver::lenient().await;
+    let day = contact(&world, "day", &receiver).await;
+    let boiler = event(&world, "boiler").await;
+    let rule = notifying(&world, "too hot", &boiler, &day, json!({"remind_seconds": 60})).await;
+    silence(&world, &rule, 600).await;
+    send(&world.admin, &boiler, [11.0]).await;
+    let alarm = until(&world, "firing").await;
+    world.admin.post(&format!("{}/acknowledge", path(&alarm)), json!({})).await.expect(200);
+    world.clock.advance(TimeDelta::seconds(600));
+    until_noticed(&world, 1).await;
+    world.clock.advance(TimeDelta::seconds(10));
+    receiver.until_got(1).await;
+    let seen = "SELECT is_acknowledged FROM ops.notified_alarms";
+    assert!(sqlx::query_scalar::<_, bool>(seen).fetch_one(&world.servers.pool).await.unwrap());
+    world.finish().await;
+}
+
 /// Steps of all that leads to messages, until nothing is left to do.
 async fn work(world: &World, notifications: &[Notifications]) {
     let context = world.worker_context().await;

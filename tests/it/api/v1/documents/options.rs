@@ -1,4 +1,4 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{EXTRACT, sample, send, send_form, world};
 
@@ -22,6 +22,40 @@ async fn options_travel_by_query_and_by_form() {
     let answer = send(&client, path, "a.pdf", &pdf).await.expect(200);
     let head = "---\ntitle: \"Prüfbericht der Weiche\"\nauthor: \"Signalbox\"\n";
     assert!(answer["content"].as_str().unwrap().starts_with(head), "{answer}");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn chunks_hold_all_words_with_their_places() {
+    let world = world(|_| {}).await;
+    let client = world.anonymous();
+    let pdf = sample("report.pdf");
+    let path = format!("{EXTRACT}?output_format=json&chunks=true&chunk_words=50");
+    let answer = send(&client, &path, "a.pdf", &pdf).await.expect(200);
+    let content: Value = serde_json::from_str(answer["content"].as_str().unwrap()).unwrap();
+    let chunks = content["chunks"].as_array().unwrap();
+    assert!(chunks.len() > 1, "{content}");
+    for chunk in chunks {
+        let words = chunk["text"].as_str().unwrap().split_whitespace().count();
+        assert_eq!(chunk["words"], words);
+        assert!(
+            words <= 50 && chunk["pages"][0].is_number() && chunk["places"][0]["bbox"][3].is_number(),
+            "{chunk}"
+        );
+    }
+    let path = format!("{EXTRACT}?output_format=plaintext");
+    let plain = send(&client, &path, "a.pdf", &pdf).await.expect(200);
+    let texts: Vec<_> = chunks.iter().map(|chunk| chunk["text"].as_str().unwrap()).collect();
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&texts.join(" ")), words(plain["content"].as_str().unwrap()));
+    for (query, field) in [
+        ("output_format=markdown&chunks=true", "chunks"),
+        ("output_format=json&chunk_words=49", "chunk_words"),
+        ("output_format=json&chunk_words=many", "chunk_words"),
+    ] {
+        let refused = send(&client, &format!("{EXTRACT}?{query}"), "a.pdf", &pdf).await.expect(422);
+        assert_eq!(refused["errors"][0]["pointer"], format!("/{field}"));
+    }
     world.finish().await;
 }
 
