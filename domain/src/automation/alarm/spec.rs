@@ -15,7 +15,7 @@ pub const MAX_SECONDS: u32 = 366 * 24 * 3600;
 pub const MAX_RATE_WINDOW: u32 = 24 * 3600;
 
 /// How bad an alarm is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     Info,
