@@ -65,7 +65,8 @@ const KINDS = Object.keys(TAMPERING);
 
 /** By path: functions that throw unless a delivery is authentic. */
 const verifiers = new Map();
-const report = { verified: 0, faults: [], refused: Object.fromEntries(KINDS.map((kind) => [kind, 0])), accepted: [] };
+const seen = new Set();
+const report = { verified: 0, distinct: 0, faults: [], refused: Object.fromEntries(KINDS.map((kind) => [kind, 0])), accepted: [] };
 
 const bySecret = ({ secret, raw }) => {
   const webhook = new Webhook(raw ? Buffer.from(secret) : secret, raw ? { format: 'raw' } : {});
@@ -105,6 +106,8 @@ function judge(path, delivery) {
   }
   const kind = KINDS[report.verified % KINDS.length];
   report.verified += 1;
+  seen.add(`${path} ${delivery.id}`);
+  report.distinct = seen.size;
   const tampered = TAMPERING[kind](delivery);
   if (all.every((authentic) => fault(authentic, tampered))) report.refused[kind] += 1;
   else report.accepted.push(`${path}, ${kind}: ${JSON.stringify({ delivery, tampered })}`);

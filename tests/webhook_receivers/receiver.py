@@ -20,7 +20,8 @@ KINDS = ["body", "id", "timestamp", "signature"]
 chance = random.Random(int(sys.argv[1]))
 lock = threading.Lock()
 verifiers = {}
-report = {"verified": 0, "faults": [], "refused": dict.fromkeys(KINDS, 0), "accepted": []}
+seen = set()
+report = {"verified": 0, "distinct": 0, "faults": [], "refused": dict.fromkeys(KINDS, 0), "accepted": []}
 
 
 def changed(text, choices, most=None):
@@ -65,6 +66,8 @@ def judge(path, delivery):
         return 401
     kind = KINDS[report["verified"] % len(KINDS)]
     report["verified"] += 1
+    seen.add((path, delivery["id"]))
+    report["distinct"] = len(seen)
     wrong = tampered(kind, delivery)
     if all(fault(webhook, wrong) for webhook in known):
         report["refused"][kind] += 1

@@ -16,6 +16,7 @@ use std::{
 use hmac::{Hmac, KeyInit, Mac};
 use jsonschema::Validator;
 use serde_json::Value;
+use signalbox_projections::automation::messages::{ALARM_MESSAGE, TEST_MESSAGE};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -28,7 +29,7 @@ use super::{eventually, eventually_some, seconds};
 
 const MAX_SKEW_SECONDS: u64 = 300;
 /// Types of bodies that no subscription lists: tests, and messages to contacts.
-const NOT_SUBSCRIBED: [&str; 2] = ["webhook.test", "alarm.notification"];
+const NOT_SUBSCRIBED: [&str; 3] = ["webhook.test", ALARM_MESSAGE, TEST_MESSAGE];
 
 /// The schemas of the catalogue, by type.
 static SCHEMAS: LazyLock<HashMap<&str, Validator>> = LazyLock::new(|| {

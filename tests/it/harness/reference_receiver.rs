@@ -3,7 +3,7 @@
 //! PUT of a path says by which secrets its deliveries are signed, each of which must verify; GET /report says what came.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::Path,
     process::Stdio,
     sync::{Arc, Mutex},
@@ -36,6 +36,8 @@ const KINDS: [&str; 4] = ["body", "id", "timestamp", "signature"];
 pub struct Report {
     /// Authentic deliveries; of each a tampered copy was tried.
     pub verified: usize,
+    /// Without those that came before.
+    pub distinct: usize,
     /// Deliveries that were refused.
     pub faults: Vec<String>,
     /// Tampered copies that were refused, by what was changed in them.
@@ -74,7 +76,12 @@ impl ReferenceReceiver {
             refused: KINDS.iter().map(|kind| ((*kind).to_owned(), 0)).collect(),
             ..Report::default()
         };
-        let judge = Judge { webhooks: HashMap::new(), rng: StdRng::seed_from_u64(seed), report };
+        let judge = Judge {
+            seen: HashSet::new(),
+            webhooks: HashMap::new(),
+            rng: StdRng::seed_from_u64(seed),
+            report,
+        };
         let router = Router::new().fallback(answer).with_state(Arc::new(Mutex::new(judge)));
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { url, _server: Server::Task(server) }
@@ -122,6 +129,7 @@ fn place(path: &str) -> String {
 
 /// The receiver with the library of crates.io.
 struct Judge {
+    seen: HashSet<(String, String)>,
     webhooks: HashMap<String, Vec<Webhook>>,
     rng: StdRng,
     report: Report,
@@ -178,6 +186,8 @@ impl Judge {
         }
         let kind = KINDS[self.report.verified % KINDS.len()];
         self.report.verified += 1;
+        self.seen.insert((path.to_owned(), delivery["id"].clone()));
+        self.report.distinct = self.seen.len();
         let tampered = tampered(&mut self.rng, kind, delivery);
         if self.webhooks[path].iter().all(|webhook| fault_of(webhook, &tampered)) {
             *self.report.refused.get_mut(kind).unwrap() += 1;
