@@ -50,7 +50,7 @@ fn base64_of(bytes: &[u8]) -> String {
 }
 
 async fn made(world: &World, receiver: &ReferenceReceiver, place: &str, more: Value) -> Value {
-    let mut body = json!({"url": receiver.url_of(place), "events": ["experiment.started"]});
+    let mut body = json!({"url": receiver.url_of(place), "events": ["log.entry"]});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     world.admin.post(WEBHOOKS, body).await.expect(201)
 }
@@ -64,7 +64,7 @@ async fn rotated(world: &World, webhook: &Value) -> Value {
 fn odd_text(rng: &mut StdRng) -> String {
     let pieces =
         ["a", " b", "ä", "a\u{308}", "\"", "\\", "/", "€", "😀", "\u{2028}", "</p>", "\u{7f}", "1e400", "漢"];
-    let count = rng.random_range(1..50);
+    let count = rng.random_range(1..120);
     let text: String = (0..count).map(|_| pieces[rng.random_range(0..pieces.len())]).collect();
     format!("x{text}x")
 }
@@ -89,9 +89,9 @@ async fn the_libraries_verify_each(events: usize) {
         subscribe(&world, receiver).await;
     }
     let texts: Vec<_> = (0..events).map(|_| odd_text(&mut rng)).collect();
+    let entry = |text| json!({"type": "error", "content": text, "source": "press"});
     for page in texts.chunks(16) {
-        let written =
-            page.iter().map(|text| world.admin.post("/api/v1/experiments", json!({ "name": text })));
+        let written = page.iter().map(|text| world.admin.post("/api/v1/logging", entry(text)));
         join_all(written).await.into_iter().for_each(|written| drop(written.expect(201)));
     }
     for (name, receiver) in &libraries {
@@ -107,7 +107,9 @@ async fn the_libraries_verify_each(events: usize) {
             verified - distinct
         );
         assert!(faults.is_empty() && accepted.is_empty(), "seed {seed}: {faults:#?} {accepted:#?}");
-        assert_eq!((*distinct, refused.values().sum::<usize>()), (expected, *verified));
+        // A busy service adds entries of its own.
+        assert!(*distinct >= expected, "{distinct} of {expected}");
+        assert_eq!(refused.values().sum::<usize>(), *verified);
         assert!(refused.len() == 4 && refused.values().all(|count| *count >= expected / 4), "{refused:?}");
     }
     world.finish().await;
