@@ -6,7 +6,7 @@ CARGO_BUILD := cargo build --release --locked -p signalbox -p signalbox-agent --
 
 .DEFAULT_GOAL := help
 .PHONY: help up build console openapi examples test lint fmt demo demo-plant demo-sensors bench \
-	bench-console bench-extraction bench-log bench-monitoring scale chaos abuse fuzz bootstrap
+	bench-console bench-extraction bench-log bench-monitoring webhook-libraries scale chaos abuse fuzz bootstrap
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -67,6 +67,10 @@ bench-log: build ## Carry, verify and rebuild a log of BENCH_EVENTS (1,000,000);
 bench-console: build ## Measure the console in Chromium, BENCH_MINUTES (30) of live values; BENCH_PARTS='redraw scroll heap sizes'
 	@tools/bootstrap tests
 	@.tools/node/bin/node console/tests/bench.ts "$(CARGO_TARGET_DIR)/release/signalbox" $(BENCH_PARTS)
+
+webhook-libraries: console ## Have the reference libraries of Standard Webhooks verify 10,000 deliveries each, and refuse as many that are tampered with
+	@tools/bootstrap tests
+	cargo test --locked -p signalbox --test it -- --ignored --nocapture ten_thousand_deliveries
 
 chaos: console ## Kill parts of the system under load and check that nothing is lost
 	@tools/bootstrap tests

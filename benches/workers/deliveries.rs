@@ -1,53 +1,66 @@
-//! A backlog of past events is delivered to a receiver that takes 20 ms for each. The installation makes at most ten
-//! requests at the same time, so it cannot deliver more than 500 in a second, however many workers there are: the
-//! gain of more workers is that one continues when another one ends.
+//! A backlog of past events is delivered to receivers that take 20 ms for each, by 1, 2 and 4 worker processes. The
+//! installation makes a limited number of requests at the same time: by default ten, so that no more than 500 in a second
+//! can be delivered, however many workers there are; then 128, of which all workers take a share (`BENCH_IN_FLIGHT=10,128`).
 
-use std::time::Duration;
+use std::{env, time::Duration};
+
+use anyhow::Context as _;
 
 use super::Rest;
 use crate::{
     report, size,
     system::{Role, Servers, Signalbox},
     webhooks::{
-        backlog,
+        EVENTS, backlog,
         sink::{Behaviour, Sink},
     },
 };
 
 const WORKERS: [usize; 3] = [1, 2, 4];
 const LATENCY: Duration = Duration::from_millis(20);
-/// Requests that the installation makes at the same time.
-const SLOTS: f64 = 10.0;
+/// Requests at the same time: as many as by default, and more.
+const IN_FLIGHT: &str = "10,128";
+const SUBSCRIPTIONS: usize = 16;
 
 /// Runs it.
 pub async fn run() -> anyhow::Result<()> {
-    let deliveries = size::of("BENCH_DELIVERIES", 8000)? as usize;
+    let experiments = size::of("BENCH_DELIVERIES", 16_000)? as usize / (SUBSCRIPTIONS * EVENTS.len());
+    let deliveries = experiments * SUBSCRIPTIONS * EVENTS.len();
+    let in_flight = env::var("BENCH_IN_FLIGHT").unwrap_or_else(|_| IN_FLIGHT.to_owned());
     let rounds = size::of("BENCH_ROUNDS", 2)?;
     let servers = Servers::start().await?;
     let rest = Rest::start(&servers).await?;
     let sink = Sink::start(Behaviour::Delay(LATENCY)).await?;
-    let deliveries = backlog::record(&rest.api, deliveries).await?;
-    let bound = SLOTS / LATENCY.as_secs_f64();
-    report::title(&format!("workers: deliveries to a receiver that takes {LATENCY:?}; at most {bound}/s"));
-    for count in WORKERS {
-        let settings = Signalbox::new(&servers, Role::Workers)?;
-        let workers = (0..count).map(|_| settings.start()).collect::<anyhow::Result<Vec<_>>>()?;
-        let mut rates = Vec::new();
-        for round in 0..=rounds {
-            let name = format!("{count}/{round}");
-            let delivered = backlog::deliver(&rest.api, &sink, deliveries, &name).await?;
-            // The first round warms up.
-            if round > 0 {
-                rates.push(delivered.rate);
+    backlog::record_experiments(&rest.api, experiments).await?;
+    for in_flight in in_flight.split(',') {
+        let in_flight: usize = in_flight.parse().context("BENCH_IN_FLIGHT is not a list of numbers")?;
+        let bound = in_flight as f64 / LATENCY.as_secs_f64();
+        report::title(&format!(
+            "workers: deliveries to {SUBSCRIPTIONS} receivers that take {LATENCY:?}, {in_flight} at the same time: at most {bound}/s"
+        ));
+        let each = in_flight.div_ceil(SUBSCRIPTIONS).to_string();
+        let mut alone = None;
+        for count in WORKERS {
+            let settings = Signalbox::new(&servers, Role::Workers)?
+                .with("SIGNALBOX_WEBHOOKS__CONCURRENT_REQUESTS", &in_flight.to_string())
+                .with("SIGNALBOX_WEBHOOKS__CONCURRENT_PER_SUBSCRIPTION", &each);
+            let workers = (0..count).map(|_| settings.start()).collect::<anyhow::Result<Vec<_>>>()?;
+            let mut rates = Vec::new();
+            for round in 0..=rounds {
+                let name = format!("{in_flight}/{count}/{round}");
+                let work = (SUBSCRIPTIONS, deliveries);
+                let rate = backlog::deliver_queued(&rest.api, &sink, work, &name).await?;
+                // The first round warms up.
+                if round > 0 {
+                    rates.push(rate);
+                }
             }
+            let rate = report::median(rates);
+            let gain = rate / *alone.get_or_insert(rate);
+            let unit = format!("deliveries/s, {gain:.2} × one, {:.2} of the bound", rate / bound);
+            report::figure(&format!("{count} workers"), rate, &unit);
+            workers.into_iter().for_each(|worker| worker.stop());
         }
-        let rate = report::median(rates);
-        report::figure(
-            &format!("{count} workers"),
-            rate,
-            &format!("deliveries/s, {:.2} of the bound", rate / bound),
-        );
-        workers.into_iter().for_each(|worker| worker.stop());
     }
     Ok(())
 }

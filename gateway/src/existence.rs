@@ -31,7 +31,7 @@ pub(crate) mod examples {
         automation::{
             AlarmCommand, AlarmReason, Condition, ContactCommand, ContactSpec, Destination, EventType,
             NewAlarm, NewContact, NewRule, NewWebhook, NotificationSpec, Operator, RetryPolicy, RuleAction,
-            RuleCommand, RuleSpec, Severity, WebhookCommand, WebhookFilters, WebhookSpec,
+            RuleCommand, RuleSpec, Severity, WebhookCommand, WebhookSpec,
         },
         fleet::{Direction, InstanceSpec, MappingSpec, NewInstance, PluginInstanceCommand, PluginRef},
         identity::{NewUser, Role, UserCommand},
@@ -109,7 +109,7 @@ pub(crate) mod examples {
             events,
             enabled: true,
             retry: RetryPolicy::Default,
-            filters: WebhookFilters::default(),
+            filters: Box::default(),
         };
         WebhookCommand::Create(NewWebhook { owner: OWNER, spec })
     }

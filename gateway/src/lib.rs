@@ -46,6 +46,7 @@ pub use auth::{
     DerivedTokens, HashError, Passwords, SigningKey, WeakPassword, check_new_password, derived_tokens,
     new_api_token, rotate as rotate_signing_key, signing_keys,
 };
+pub use automation::webhook_event_schemas;
 pub use first_admin::{FirstAdmin, FirstAdminError, NewAdmin, ensure_admin};
 pub use metrics::{Operations, serve_operations};
 pub use openapi::openapi;

@@ -5845,20 +5845,32 @@ export interface components {
          * @description Filter of a webhook subscription.
          * @enum {string}
          */
-        WebhookFilter: "channels" | "jobs";
+        WebhookFilter: "channels" | "labels" | "jobs" | "severity";
         /** @description Which events of the subscribed types are delivered; an absent list limits nothing. */
         WebhookFiltersIn: {
             /** @description Public ids of events (channels), at most 100. */
             channels?: string[];
             /** @description Ids of jobs, at most 100. */
             jobs?: number[];
+            /** @description Labels of channels with their values, at most 20; a channel must have all of them. */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description Severities of alarms. */
+            severity?: components["schemas"]["Severity"][];
         };
         /** @description Which events of the subscribed types are delivered. Each list limits events of its kind alone, and an empty one limits none. */
         WebhookFiltersOut: {
-            /** @description Of events about a channel, those about these channels (`sensor.*`, and all that rules publish). */
+            /** @description Of events about a channel, those about these channels (`sensor.*`, `alarm.*`, and all that rules publish). */
             channels: string[];
             /** @description Of `transfer.*`, those of these jobs. */
             jobs: number[];
+            /** @description Of events about a channel, those about channels that have all of these labels, with these values. */
+            labels: {
+                [key: string]: string;
+            };
+            /** @description Of `alarm.*`, those of alarms with one of these severities. */
+            severity: components["schemas"]["Severity"][];
         };
         /** @description A new webhook subscription. */
         WebhookIn: {
@@ -24482,7 +24494,9 @@ export interface operations {
                      *           "failing_since": null,
                      *           "filters": {
                      *             "channels": [],
-                     *             "jobs": []
+                     *             "jobs": [],
+                     *             "labels": {},
+                     *             "severity": []
                      *           },
                      *           "has_secret": false,
                      *           "old_secret_until": null,
@@ -24504,7 +24518,9 @@ export interface operations {
                      *           "failing_since": null,
                      *           "filters": {
                      *             "channels": [],
-                     *             "jobs": []
+                     *             "jobs": [],
+                     *             "labels": {},
+                     *             "severity": []
                      *           },
                      *           "has_secret": false,
                      *           "old_secret_until": null,
@@ -24624,7 +24640,9 @@ export interface operations {
                      *       "failing_since": null,
                      *       "filters": {
                      *         "channels": [],
-                     *         "jobs": []
+                     *         "jobs": [],
+                     *         "labels": {},
+                     *         "severity": []
                      *       },
                      *       "has_secret": true,
                      *       "message": "Webhook successfully created.",
@@ -24754,15 +24772,64 @@ export interface operations {
                      *             "id": "019ca8f2-5b40-7000-8000-000000000001",
                      *             "sensor": "Boiler",
                      *             "sensor_id": "019ca8f2-5b40-7000-8000-000000000002",
-                     *             "time": "2026-03-01T09:30:00Z",
+                     *             "time": "2025-10-09T08:53:20.123456+00:00",
                      *             "type": "sensor.reading",
                      *             "value": 81.25
                      *           },
                      *           "filters": [
-                     *             "channels"
+                     *             "channels",
+                     *             "labels"
                      *           ],
                      *           "schema": {
                      *             "$schema": "https://json-schema.org/draft/2020-12/schema",
+                     *             "anyOf": [
+                     *               {
+                     *                 "required": [
+                     *                   "sensor",
+                     *                   "sensor_id"
+                     *                 ]
+                     *               },
+                     *               {
+                     *                 "description": "A rule with this webhook event fired.",
+                     *                 "properties": {
+                     *                   "device": {
+                     *                     "type": "string"
+                     *                   },
+                     *                   "operator": {
+                     *                     "enum": [
+                     *                       "gt",
+                     *                       "lt"
+                     *                     ]
+                     *                   },
+                     *                   "rule": {
+                     *                     "type": "string"
+                     *                   },
+                     *                   "sensor": {
+                     *                     "type": "string"
+                     *                   },
+                     *                   "sensor_id": {
+                     *                     "format": "uuid",
+                     *                     "type": "string"
+                     *                   },
+                     *                   "threshold": {
+                     *                     "type": "number"
+                     *                   },
+                     *                   "threshold_high": {
+                     *                     "type": [
+                     *                       "number",
+                     *                       "null"
+                     *                     ]
+                     *                   },
+                     *                   "value": {
+                     *                     "type": "number"
+                     *                   }
+                     *                 },
+                     *                 "required": [
+                     *                   "sensor",
+                     *                   "sensor_id"
+                     *                 ]
+                     *               }
+                     *             ],
                      *             "description": "A value arrived on a channel: the first at once, then the newest every 5 s.",
                      *             "properties": {
                      *               "device": {
@@ -24794,17 +24861,89 @@ export interface operations {
                      *             },
                      *             "required": [
                      *               "type",
-                     *               "time",
-                     *               "id",
-                     *               "sensor",
-                     *               "sensor_id",
-                     *               "value",
-                     *               "device"
+                     *               "time"
                      *             ],
                      *             "title": "sensor.reading",
                      *             "type": "object"
                      *           },
                      *           "type": "sensor.reading"
+                     *         },
+                     *         {
+                     *           "description": "A rule with this webhook event fired.",
+                     *           "example": {
+                     *             "device": "press 1",
+                     *             "id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *             "operator": "gt",
+                     *             "rule": "too hot",
+                     *             "sensor": "Boiler",
+                     *             "sensor_id": "019ca8f2-5b40-7000-8000-000000000002",
+                     *             "threshold": 80,
+                     *             "threshold_high": null,
+                     *             "time": "2025-10-09T08:53:20.123456+00:00",
+                     *             "type": "sensor.threshold_exceeded",
+                     *             "value": 81.25
+                     *           },
+                     *           "filters": [
+                     *             "channels",
+                     *             "labels"
+                     *           ],
+                     *           "schema": {
+                     *             "$schema": "https://json-schema.org/draft/2020-12/schema",
+                     *             "description": "A rule with this webhook event fired.",
+                     *             "properties": {
+                     *               "device": {
+                     *                 "type": "string"
+                     *               },
+                     *               "id": {
+                     *                 "description": "Equal in all deliveries of the event.",
+                     *                 "format": "uuid",
+                     *                 "type": "string"
+                     *               },
+                     *               "operator": {
+                     *                 "enum": [
+                     *                   "gt",
+                     *                   "lt"
+                     *                 ]
+                     *               },
+                     *               "rule": {
+                     *                 "type": "string"
+                     *               },
+                     *               "sensor": {
+                     *                 "type": "string"
+                     *               },
+                     *               "sensor_id": {
+                     *                 "format": "uuid",
+                     *                 "type": "string"
+                     *               },
+                     *               "threshold": {
+                     *                 "type": "number"
+                     *               },
+                     *               "threshold_high": {
+                     *                 "type": [
+                     *                   "number",
+                     *                   "null"
+                     *                 ]
+                     *               },
+                     *               "time": {
+                     *                 "description": "When it happened.",
+                     *                 "format": "date-time",
+                     *                 "type": "string"
+                     *               },
+                     *               "type": {
+                     *                 "const": "sensor.threshold_exceeded"
+                     *               },
+                     *               "value": {
+                     *                 "type": "number"
+                     *               }
+                     *             },
+                     *             "required": [
+                     *               "type",
+                     *               "time"
+                     *             ],
+                     *             "title": "sensor.threshold_exceeded",
+                     *             "type": "object"
+                     *           },
+                     *           "type": "sensor.threshold_exceeded"
                      *         }
                      *       ]
                      *     }
@@ -24893,7 +25032,9 @@ export interface operations {
                      *       "failing_since": null,
                      *       "filters": {
                      *         "channels": [],
-                     *         "jobs": []
+                     *         "jobs": [],
+                     *         "labels": {},
+                     *         "severity": []
                      *       },
                      *       "has_secret": true,
                      *       "old_secret_until": null,
@@ -25020,7 +25161,9 @@ export interface operations {
                      *       "failing_since": null,
                      *       "filters": {
                      *         "channels": [],
-                     *         "jobs": []
+                     *         "jobs": [],
+                     *         "labels": {},
+                     *         "severity": []
                      *       },
                      *       "has_secret": true,
                      *       "old_secret_until": null,
@@ -26063,7 +26206,9 @@ export interface operations {
                      *       "failing_since": null,
                      *       "filters": {
                      *         "channels": [],
-                     *         "jobs": []
+                     *         "jobs": [],
+                     *         "labels": {},
+                     *         "severity": []
                      *       },
                      *       "has_secret": true,
                      *       "old_secret_until": null,
@@ -26214,7 +26359,9 @@ export interface operations {
                      *       "failing_since": null,
                      *       "filters": {
                      *         "channels": [],
-                     *         "jobs": []
+                     *         "jobs": [],
+                     *         "labels": {},
+                     *         "severity": []
                      *       },
                      *       "has_secret": true,
                      *       "old_secret_until": null,
@@ -26372,7 +26519,9 @@ export interface operations {
                      *       "failing_since": null,
                      *       "filters": {
                      *         "channels": [],
-                     *         "jobs": []
+                     *         "jobs": [],
+                     *         "labels": {},
+                     *         "severity": []
                      *       },
                      *       "has_secret": true,
                      *       "old_secret_until": "2026-03-01T09:30:00Z",

@@ -41,8 +41,8 @@ pub use rule::{
     RuleChanges, RuleCommand, RuleEvent, RuleSpec, Silence,
 };
 pub use webhook::{
-    EventSubject, KeyChange, NewWebhook, PreviousKeys, Replay, SecretChange, SigningKey, Webhook,
-    WebhookChanges, WebhookCommand, WebhookEvent, WebhookFilters, WebhookSpec,
+    ChannelSubject, EventSubject, KeyChange, NewWebhook, PreviousKeys, Replay, SecretChange, SigningKey,
+    Webhook, WebhookChanges, WebhookCommand, WebhookEvent, WebhookFilters, WebhookSpec,
 };
 
 /// The limits that the rules below keep, for those who describe or check them elsewhere.

@@ -87,10 +87,17 @@ fn description(event_type: EventType) -> &'static str {
 fn filters(event_type: EventType) -> &'static [&'static str] {
     match event_type {
         EventType::TransferCompleted | EventType::TransferFailed | EventType::TransferCancelled => &["jobs"],
-        EventType::AlarmFiring | EventType::AlarmCleared | EventType::AlarmAcknowledged => &["channels"],
-        event_type if EventType::OF_RULES.contains(&event_type) => &["channels"],
+        EventType::AlarmFiring | EventType::AlarmCleared | EventType::AlarmAcknowledged => {
+            &["channels", "labels", "severity"]
+        }
+        event_type if EventType::OF_RULES.contains(&event_type) => &["channels", "labels"],
         _ => &[],
     }
+}
+
+/// The schema of each type's bodies, by the word for the type: for tests of receivers.
+pub fn webhook_event_schemas() -> Vec<(&'static str, Value)> {
+    EventType::ALL.into_iter().map(|event_type| (event_type.as_str(), schema(event_type))).collect()
 }
 
 /// The schema of bodies that events of this kind have. A body may get further fields in later versions.
@@ -101,21 +108,41 @@ fn schema(event_type: EventType) -> Value {
         ("time", described(time(), "When it happened.")),
         ("id", described(uuid(), "Equal in all deliveries of the event.")),
     ];
-    let required: Vec<_> = common.iter().chain(&fields).map(|(name, _)| *name).collect();
-    let required = json!(required);
-    let properties: Map<_, _> =
-        common.into_iter().chain(fields).map(|(name, schema)| (name.to_owned(), schema)).collect();
-    json!({
+    let (own, everywhere) = (names(&fields), names(&common));
+    let properties = common.into_iter().chain(fields);
+    let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": event_type.as_str(),
         "description": description(event_type),
         "type": "object",
-        "properties": properties,
-        "required": required,
-    })
+        "properties": by_name(properties),
+        "required": everywhere,
+    });
+    if EventType::OF_RULES.contains(&event_type) && event_type != EventType::SensorThresholdExceeded {
+        let fired = firing();
+        let text = "A rule with this webhook event fired.";
+        let (required, properties) = (names(&fired), by_name(fired));
+        schema["anyOf"] = json!([
+            {"required": own},
+            {"description": text, "properties": properties, "required": required},
+        ]);
+    } else {
+        schema["required"] = everywhere.into_iter().chain(own).collect();
+    }
+    schema
 }
 
-fn fields(event_type: EventType) -> Vec<(&'static str, Value)> {
+type Field = (&'static str, Value);
+
+fn names(fields: &[Field]) -> Vec<&'static str> {
+    fields.iter().map(|(name, _)| *name).collect()
+}
+
+fn by_name(fields: impl IntoIterator<Item = Field>) -> Map<String, Value> {
+    fields.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
+}
+
+fn fields(event_type: EventType) -> Vec<Field> {
     match event_type {
         EventType::SensorReading => sensor(),
         EventType::SensorThresholdExceeded => firing(),
@@ -165,11 +192,11 @@ fn fields(event_type: EventType) -> Vec<(&'static str, Value)> {
     }
 }
 
-fn sensor() -> Vec<(&'static str, Value)> {
+fn sensor() -> Vec<Field> {
     vec![("sensor", text()), ("sensor_id", uuid()), ("value", json!({"type": "number"})), ("device", text())]
 }
 
-fn firing() -> Vec<(&'static str, Value)> {
+fn firing() -> Vec<Field> {
     let mut fields = sensor();
     fields.extend([
         ("rule", text()),
@@ -180,7 +207,7 @@ fn firing() -> Vec<(&'static str, Value)> {
     fields
 }
 
-fn alarm(state: &str) -> Vec<(&'static str, Value)> {
+fn alarm(state: &str) -> Vec<Field> {
     let number = || json!({"type": "number"});
     let clock = "By the clock of the channel: the time of its newest value, and what has passed since.";
     let newest = "The newest value that was judged; null when there was none.";
@@ -211,7 +238,7 @@ fn operator() -> Value {
     one_of(&[Gt, Lt, Gte, Lte, Eq, Between, NotBetween].map(Operator::as_str))
 }
 
-fn document(status: &str) -> Vec<(&'static str, Value)> {
+fn document(status: &str) -> Vec<Field> {
     vec![
         ("job_id", uuid()),
         ("status", one_of(&[status])),
@@ -229,7 +256,7 @@ fn document(status: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn transfer(status: &str) -> Vec<(&'static str, Value)> {
+fn transfer(status: &str) -> Vec<Field> {
     vec![
         ("transfer_id", count()),
         ("status", one_of(&[status])),
@@ -296,6 +323,19 @@ mod tests {
                 let faults: Vec<_> = schema.iter_errors(&example).map(|fault| fault.to_string()).collect();
                 assert_eq!(faults.is_empty(), event_type == other, "{event_type:?} as {other:?}: {faults:?}");
             }
+        }
+    }
+
+    #[test]
+    fn bodies_of_rules_conform_to_every_type_that_rules_publish() {
+        let fired = example(EventType::SensorThresholdExceeded).unwrap();
+        for event_type in EventType::OF_RULES {
+            let schema = jsonschema::draft202012::new(&schema(event_type)).unwrap();
+            let mut body = fired.clone();
+            body["type"] = json!(event_type.as_str());
+            assert!(schema.is_valid(&body), "{event_type:?}");
+            body.as_object_mut().unwrap().remove("value");
+            assert!(!schema.is_valid(&body), "{event_type:?}");
         }
     }
 

@@ -16,6 +16,7 @@ mod webhook_trials;
 mod webhooks;
 
 pub(crate) use backtest::Backtests;
+pub use event_types::webhook_event_schemas;
 use utoipa_axum::routes;
 
 use crate::{policy::Policy, routes::Routes};

@@ -152,8 +152,8 @@ pub(crate) async fn dry_run(
     let webhook = webhooks::find(&state, &id).await?;
     let (mut after, last) = stretch(&state, from, wanted.to).await?;
     let lists = |event: &Outgoing| match &wanted.events {
-        Some(events) => events.contains(&event.event_type) && webhook.filters.pass(event.subject),
-        None => webhook.receives(event.event_type.as_str(), event.subject),
+        Some(events) => events.contains(&event.event_type) && webhook.filters.pass(&event.subject),
+        None => webhook.receives(event.event_type.as_str(), &event.subject),
     };
     let end = last.min(after + LOOKED_AT);
     let mut out = DryRunOut { matched: 0, complete: end == last, data: Vec::new() };
@@ -164,7 +164,7 @@ pub(crate) async fn dry_run(
         let Some(reached) = slice.last() else { break };
         after = reached;
         let events = slice.events;
-        let background = Background::of(&state.pool, &events).await?;
+        let background = Background::of(&state.pool, &events, webhook.filters.ask_for_labels()).await?;
         for recorded in events.iter().filter(|event| !event.payload.is_null()) {
             // An event that cannot be read is not sent either.
             let published = background.outgoing(recorded).ok().flatten();

@@ -3,10 +3,11 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     automation::{
-        EventType, KeyChange, NewWebhook, RetryPolicy, SecretChange, Webhook, WebhookChanges, WebhookCommand,
-        WebhookFilters, WebhookSpec,
+        EventType, KeyChange, NewWebhook, RetryPolicy, SecretChange, Severity, Webhook, WebhookChanges,
+        WebhookCommand, WebhookFilters, WebhookSpec,
     },
     kernel::{ChannelId, clean_text},
+    monitoring::Labels,
 };
 use signalbox_egress::Target;
 use signalbox_projections::{
@@ -67,10 +68,16 @@ pub(crate) struct WebhookOut {
 /// Which events of the subscribed types are delivered. Each list limits events of its kind alone, and an empty one limits none.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookFiltersOut {
-    /// Of events about a channel, those about these channels (`sensor.*`, and all that rules publish).
+    /// Of events about a channel, those about these channels (`sensor.*`, `alarm.*`, and all that rules publish).
     channels: Vec<String>,
+    /// Of events about a channel, those about channels that have all of these labels, with these values.
+    #[schema(value_type = BTreeMap<String, String>)]
+    labels: Labels,
     /// Of `transfer.*`, those of these jobs.
     jobs: Vec<i64>,
+    /// Of `alarm.*`, those of alarms with one of these severities.
+    #[schema(value_type = Vec<crate::openapi::Severity>)]
+    severity: Vec<Severity>,
 }
 
 /// Which events of the subscribed types are delivered; an absent list limits nothing.
@@ -81,14 +88,23 @@ pub(crate) struct WebhookFiltersIn {
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     channels: Vec<ChannelId>,
+    /// Labels of channels with their values, at most 20; a channel must have all of them.
+    #[serde(default)]
+    #[schema(value_type = BTreeMap<String, String>)]
+    labels: Labels,
     /// Ids of jobs, at most 100.
     #[serde(default)]
     jobs: Vec<i64>,
+    /// Severities of alarms.
+    #[serde(default)]
+    #[schema(value_type = Vec<crate::openapi::Severity>)]
+    severity: Vec<Severity>,
 }
 
 impl From<WebhookFiltersIn> for WebhookFilters {
-    fn from(WebhookFiltersIn { channels, jobs }: WebhookFiltersIn) -> Self {
-        Self { channels, jobs }
+    fn from(filters: WebhookFiltersIn) -> Self {
+        let WebhookFiltersIn { channels, labels, jobs, severity } = filters;
+        Self { channels, labels, jobs, severity }
     }
 }
 
@@ -232,7 +248,7 @@ pub(crate) async fn create(
         events: webhook.events,
         enabled: webhook.enabled.unwrap_or(true),
         retry: webhook.retry.unwrap_or_default(),
-        filters: webhook.filters.map(Into::into).unwrap_or_default(),
+        filters: webhook.filters.map(|filters| Box::new(filters.into())).unwrap_or_default(),
     };
     let command = WebhookCommand::Create(NewWebhook { owner: user.id, spec });
     let metadata = context.metadata(user.actor(), "create webhook");
@@ -335,12 +351,13 @@ pub(super) fn valid_url(text: &str) -> Result<String, Problem> {
 
 impl From<WebhookRow> for WebhookOut {
     fn from(row: WebhookRow) -> Self {
-        let WebhookFilters { channels, jobs } = row.filters.0.clone();
+        let WebhookFilters { channels, labels, jobs, severity } = row.filters.0.clone();
+        let channels = channels.iter().map(ToString::to_string).collect();
         let scheme = if row.sealed_key.is_some() { Scheme::V1a } else { Scheme::V1 };
         Self {
             signature: scheme.as_str(),
             old_secret_until: row.previous.as_ref().map(|previous| previous.until),
-            filters: WebhookFiltersOut { channels: channels.iter().map(ToString::to_string).collect(), jobs },
+            filters: WebhookFiltersOut { channels, labels, jobs, severity },
             public_key: row.public_key.clone(),
             retry: row.retry.clone(),
             public_id: row.id.to_string(),

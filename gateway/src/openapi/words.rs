@@ -105,7 +105,7 @@ word_sets! {
     /// Signature of deliveries after Standard Webhooks: HMAC-SHA256, or ed25519.
     WebhookSignature = ["v1", "v1a"];
     /// Filter of a webhook subscription.
-    WebhookFilter = ["channels", "jobs"];
+    WebhookFilter = ["channels", "labels", "jobs", "severity"];
     /// State of a delivery; `failed` when another attempt follows, `dead_letter` when none does.
     DeliveryStatus = ["pending", "delivered", "failed", "dead_letter"];
     /// Direction of a plugin's channel, seen from the service.

@@ -284,7 +284,25 @@ impl Metrics {
             "Queries for which a replica is configured, by the server that answered them: replica or primary",
             metrics.replica_queries.clone(),
         );
-        Self { registry, ..metrics }
+        let metrics = Self { registry, ..metrics };
+        metrics.begin_at_zero();
+        metrics
+    }
+
+    /// Prometheus sees the first increase of a counter only if that was there before.
+    fn begin_at_zero(&self) {
+        for outcome in ["delivered", "dead_letter"] {
+            self.deliveries(outcome, 0);
+        }
+        for outcome in ["delivered", "failed"] {
+            drop(self.attempts.get_or_create(&AttemptLabels { outcome }));
+        }
+        for reason in ["text", "not_a_number", "histogram"] {
+            self.left_out(reason, 0);
+        }
+        for server in ["replica", "primary"] {
+            drop(self.replica_queries.get_or_create(&ReplicaLabels { server }));
+        }
     }
 
     /// A request was answered.

@@ -70,7 +70,7 @@ impl WebhookRow {
     }
 
     /// Whether events of type `word` about `subject` are delivered to it while it is enabled.
-    pub fn receives(&self, word: &str, subject: EventSubject) -> bool {
+    pub fn receives(&self, word: &str, subject: &EventSubject) -> bool {
         self.events.iter().any(|event| event == word) && self.filters.pass(subject)
     }
 
@@ -91,7 +91,7 @@ impl WebhookRow {
         self.events = events.into_iter().map(|event| event.as_str().to_owned()).collect();
         self.enabled = enabled;
         self.retry = retry.as_str().to_owned();
-        self.filters = Json(filters);
+        self.filters = Json(*filters);
     }
 
     fn set_replay(&mut self, replay: Option<Replay>) {

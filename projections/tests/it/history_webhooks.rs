@@ -49,7 +49,7 @@ pub(crate) async fn webhooks(writer: &Writer, number: i64) {
         events: vec![EventType::ExperimentStarted],
         enabled: true,
         retry: RetryPolicy::Default,
-        filters: WebhookFilters::default(),
+        filters: Box::default(),
     };
     writer.run::<Webhook>(webhook, WebhookCommand::Create(NewWebhook { owner: OWNER, spec })).await;
     let ids: Vec<_> = (0..4).map(|_| DeliveryId(writer.clock.new_id())).collect();
@@ -72,7 +72,7 @@ pub(crate) async fn webhooks(writer: &Writer, number: i64) {
         enabled: Some(false),
         key: KeyChange::Provide(key("one")),
         retry: Some(RetryPolicy::Standard),
-        filters: Some(WebhookFilters { channels: Vec::new(), jobs: vec![number] }),
+        filters: Some(WebhookFilters { jobs: vec![number], ..WebhookFilters::default() }),
         ..Default::default()
     };
     writer.run::<Webhook>(webhook, WebhookCommand::Change(changes)).await;

@@ -157,7 +157,7 @@ async fn exactly_the_listed_kinds_are_published_and_they_cover_all_webhook_types
         append(&world, aggregate, &id.to_string(), sequence, word, &payload.to_string()).await;
     }
     let slice = read_after::<Value>(&mut world.pool().acquire().await.unwrap(), 0, 1000).await.unwrap();
-    let background = Background::of(world.pool(), &slice.events).await.unwrap();
+    let background = Background::of(world.pool(), &slice.events, true).await.unwrap();
     let (mut kinds, mut types) = (BTreeSet::new(), BTreeSet::new());
     for event in &slice.events {
         let Some(outgoing) = background.outgoing(event).unwrap() else { continue };

@@ -1,7 +1,7 @@
 //! Deleted webhooks with more deliveries than one statement removes.
 
 use signalbox_domain::automation::{
-    EventType, NewWebhook, RetryPolicy, Webhook, WebhookCommand, WebhookFilters, WebhookSpec,
+    EventType, NewWebhook, RetryPolicy, Webhook, WebhookCommand, WebhookSpec,
 };
 use signalbox_projections::automation::{remove_deliveries, webhooks::webhook};
 use sqlx::PgPool;
@@ -40,7 +40,7 @@ async fn a_deleted_webhook_is_gone_before_its_deliveries_are() {
         events: vec![EventType::ExperimentStarted],
         enabled: true,
         retry: RetryPolicy::Default,
-        filters: WebhookFilters::default(),
+        filters: Box::default(),
     };
     world.writer.run::<Webhook>(id, WebhookCommand::Create(NewWebhook { owner: OWNER, spec })).await;
     world.fold().await;

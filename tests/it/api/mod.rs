@@ -14,6 +14,7 @@ mod idempotency;
 mod jobs;
 mod line_protocol;
 mod metrics;
+mod monitoring_files;
 pub mod prometheus;
 mod refused_bodies;
 mod replica;

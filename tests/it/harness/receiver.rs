@@ -1,29 +1,42 @@
 //! A receiver of webhooks as strict as those of the WebMACS family: it reads as many bytes as `Content-Length` says, takes
 //! no other framing, checks the signature over `<timestamp>.<raw body>`, a clock that is off by five minutes at most, and
-//! that the body is a JSON object with `type` and `time`. Or it does something worse.
+//! that the body is a JSON object with `type` and `time`, which conforms to the schema of its type in the catalogue. Or it does
+//! something worse.
 
 use std::{
     collections::HashMap,
     net::SocketAddr,
     sync::{
-        Arc, Mutex,
+        Arc, LazyLock, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use hmac::{Hmac, KeyInit, Mac};
+use jsonschema::Validator;
 use serde_json::Value;
+use signalbox_projections::automation::messages::{ALARM_MESSAGE, TEST_MESSAGE};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
     sync::watch,
     task::JoinHandle,
+    time::sleep,
 };
 
 use super::{eventually, eventually_some, seconds};
 
 const MAX_SKEW_SECONDS: u64 = 300;
+/// Types of bodies that no subscription lists: tests, and messages to contacts.
+const NOT_SUBSCRIBED: [&str; 3] = ["webhook.test", ALARM_MESSAGE, TEST_MESSAGE];
+
+/// The schemas of the catalogue, by type.
+static SCHEMAS: LazyLock<HashMap<&str, Validator>> = LazyLock::new(|| {
+    let options = jsonschema::options().should_validate_formats(true);
+    let schemas = signalbox_gateway::webhook_event_schemas().into_iter();
+    schemas.map(|(name, schema)| (name, options.build(&schema).unwrap())).collect()
+});
 
 /// A receiver's reaction to a request.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +55,12 @@ pub enum Behaviour {
     Redirect(String),
     /// 200, and a body without end.
     Flood,
+    /// A byte of the head now and then, without end.
+    Drip,
+    /// 200, and a byte of the body now and then, without end.
+    DripBody,
+    /// Interim answers without end.
+    Interim,
 }
 
 /// A request that came.
@@ -221,12 +240,39 @@ async fn answer(socket: &mut TcpStream, shared: &Shared) -> Option<u16> {
             socket.write_all(head.as_bytes()).await.ok()?;
             None
         }
+        Behaviour::Drip => drip(socket, shared, b"HTTP/1.1 200 OK\r\nX-Slow: ", b"x").await,
+        Behaviour::DripBody => {
+            drip(socket, shared, b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"x").await
+        }
+        Behaviour::Interim => drip(socket, shared, b"", b"HTTP/1.1 102 Processing\r\n\r\n").await,
         Behaviour::Flood => {
             socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n").await.ok()?;
             let zeros = vec![0; 64 * 1024];
             while socket.write_all(&zeros).await.is_ok() {}
             None
         }
+    }
+}
+
+/// Sends `head`, and `more` after it again and again, until the caller closes the connection. Held as long.
+async fn drip(socket: &mut TcpStream, shared: &Shared, head: &[u8], more: &[u8]) -> Option<u16> {
+    socket.set_nodelay(true).ok()?;
+    socket.write_all(head).await.ok()?;
+    shared.held.fetch_add(1, Ordering::SeqCst);
+    while socket.write_all(more).await.is_ok() {
+        sleep(Duration::from_millis(20)).await;
+    }
+    shared.held.fetch_sub(1, Ordering::SeqCst);
+    None
+}
+
+/// The fault of a body that does not conform to the schema of its type.
+fn fault_of_schema(body: &Value) -> Option<String> {
+    let kind = body["type"].as_str()?;
+    match SCHEMAS.get(kind) {
+        Some(schema) => schema.iter_errors(body).next().map(|fault| fault.to_string()),
+        None if NOT_SUBSCRIBED.contains(&kind) => None,
+        None => Some("the catalogue has no such type".to_owned()),
     }
 }
 
@@ -269,7 +315,11 @@ fn fault(method: &str, got: &Got, has_length: bool, secret: Option<&str>) -> Opt
         got.header("x-webhook-signature") == hex::encode(mac.finalize().into_bytes())
     };
     let body: Option<Value> = serde_json::from_str(&got.body).ok();
-    let is_event = body.is_some_and(|body| body["type"].is_string() && body["time"].is_string());
+    let is_event = body.as_ref().is_some_and(|body| body["type"].is_string() && body["time"].is_string());
+    let of_schema = body.as_ref().and_then(fault_of_schema);
+    if let Some(fault) = &of_schema {
+        eprintln!("{fault}: {}", got.body);
+    }
     match () {
         () if method != "POST" => Some("method"),
         () if !has_length || got.headers.contains_key("transfer-encoding") => Some("length"),
@@ -278,6 +328,7 @@ fn fault(method: &str, got: &Got, has_length: bool, secret: Option<&str>) -> Opt
         () if secret.is_some_and(|secret| !is_signed(secret)) => Some("signature"),
         () if secret.is_none() && got.headers.contains_key("x-webhook-signature") => Some("signature"),
         () if !is_event => Some("body"),
+        () if of_schema.is_some() => Some("schema"),
         () => None,
     }
 }

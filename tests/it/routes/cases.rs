@@ -113,7 +113,7 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     let webhook = |name: &str| {
         Some(json!({"url": format!("https://example.org/{name}"), "secret": "a shared secret",
             "events": ["experiment.started"], "enabled": false, "retry": "standard", "signature": "v1a",
-            "filters": {"channels": [], "jobs": [1]}}))
+            "filters": {"channels": [], "labels": {"line": "1"}, "jobs": [1], "severity": ["critical"]}}))
     };
     let quiet_hours = || json!({"from": "22:00", "to": "06:00", "timezone": "Europe/Berlin"});
     let restore = || Some(json!({"version": 1}));

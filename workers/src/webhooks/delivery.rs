@@ -122,7 +122,7 @@ impl Worker for WebhookDelivery {
         busy.extend(self.with_lanes(|lanes| lanes.0.keys().copied().collect::<Vec<_>>()));
         busy.extend(live.iter().map(|claim| claim.batch_id));
         busy.extend(self.failures.paused());
-        let (most, examined) = (limits.most_at_a_time(), limits.examined());
+        let (most, examined) = (limits.most_at_a_time(), limits.examined(slots.free()));
         let due = due_batches(&context.pool, now, &busy, &slots.full(), most as i64, examined).await?;
         let mut due: Vec<_> = due.into_iter().filter(|due| slots.try_take(due)).collect();
         if let Some(holder) = holder.filter(|_| !due.is_empty()) {

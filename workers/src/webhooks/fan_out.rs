@@ -123,7 +123,10 @@ async fn retry(context: &Context) -> Result<bool, WorkerError> {
 impl Following {
     async fn deliver(&mut self, context: &Context, events: &[RecordedEvent]) -> Result<(), WorkerError> {
         let mut queue = Queue::default();
-        let background = Background::of(&context.pool, events).await?;
+        // A subscription that asks for labels may begin within these events.
+        let with_labels = self.subscriptions.ask_for_labels()
+            || events.iter().any(|recorded| recorded.aggregate_type == Webhook::TYPE);
+        let background = Background::of(&context.pool, events, with_labels).await?;
         for recorded in events.iter().filter(|event| !event.payload.is_null()) {
             if let Err(error) = self.subscriptions.fold(recorded) {
                 skip_or_fail(&context.pool, WebhookFanOut::NAME, recorded, error.into()).await?;
@@ -144,7 +147,7 @@ impl Following {
             };
             if let Some(event) = published {
                 queue.add_callback(recorded.aggregate_id, recorded.position, &event);
-                for webhook in self.subscriptions.receivers(event.event_type, event.subject) {
+                for webhook in self.subscriptions.receivers(event.event_type, &event.subject) {
                     queue.add(webhook, recorded.position, &event);
                 }
             }

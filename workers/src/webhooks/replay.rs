@@ -88,10 +88,10 @@ async fn work_off(context: &Context, row: &WebhookRow, replay: Replay) -> Result
 /// Queues `events` for the subscription `row`. One that cannot be read is skipped.
 async fn queue(context: &Context, row: &WebhookRow, events: &[RecordedEvent]) -> Result<(), WorkerError> {
     let mut queue = Queue::default();
-    let background = Background::of(&context.pool, events).await?;
+    let background = Background::of(&context.pool, events, row.filters.ask_for_labels()).await?;
     for recorded in events.iter().filter(|event| !event.payload.is_null()) {
         match background.outgoing(recorded) {
-            Ok(Some(event)) if row.receives(event.event_type.as_str(), event.subject) => {
+            Ok(Some(event)) if row.receives(event.event_type.as_str(), &event.subject) => {
                 queue.add(WebhookId(row.id), recorded.position, &event);
             }
             Ok(_) => {}

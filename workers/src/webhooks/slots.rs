@@ -47,9 +47,9 @@ impl Limits {
         self.all.min(AT_A_TIME)
     }
 
-    /// Deliveries of a subscription that are examined.
-    pub(super) fn examined(self) -> i64 {
-        i64::try_from((self.each * OF_BATCH).max(LEAST_EXAMINED)).unwrap_or(i64::MAX)
+    /// Deliveries of a subscription that are examined for at most `free` batches.
+    pub(super) fn examined(self, free: usize) -> i64 {
+        i64::try_from((self.each.min(free) * OF_BATCH).max(LEAST_EXAMINED)).unwrap_or(i64::MAX)
     }
 }
 
@@ -227,7 +227,8 @@ mod tests {
             (limits(10, 3).most_at_a_time(), limits(4, 3).most_at_a_time(), limits(100, 3).most_at_a_time()),
             (10, 4, 10)
         );
-        assert_eq!((limits(10, 3).examined(), limits(100, 50).examined()), (200, 3200));
+        assert_eq!((limits(10, 3).examined(10), limits(100, 50).examined(100)), (200, 3200));
+        assert_eq!((limits(100, 50).examined(1), limits(100, 50).examined(10)), (200, 640));
         assert_eq!(limits(2, 3).each, 2, "one subscription gets no more than all together");
     }
 

@@ -80,15 +80,20 @@ impl Subscriptions {
     }
 
     /// The enabled subscriptions to events of `event_type` about `subject`.
-    pub(super) fn receivers(
-        &self,
+    pub(super) fn receivers<'a>(
+        &'a self,
         event_type: EventType,
-        subject: EventSubject,
-    ) -> impl Iterator<Item = WebhookId> {
+        subject: &'a EventSubject,
+    ) -> impl Iterator<Item = WebhookId> + 'a {
         let receives = move |spec: &WebhookSpec| {
             spec.enabled && spec.events.contains(&event_type) && spec.filters.pass(subject)
         };
         self.0.iter().filter(move |(_, spec)| receives(spec)).map(|(id, _)| *id)
+    }
+
+    /// Whether labels of channels decide which events some subscription receives.
+    pub(super) fn ask_for_labels(&self) -> bool {
+        self.0.values().any(|spec| spec.enabled && spec.filters.ask_for_labels())
     }
 
     /// Whether no event is sent to any subscription.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 pub use self::{
-    filters::{EventSubject, MAX_FILTERED, WebhookFilters},
+    filters::{ChannelSubject, EventSubject, MAX_FILTERED, WebhookFilters},
     spec::{PreviousKeys, SigningKey, WebhookSpec},
 };
 use super::{EventType, RetryPolicy};
@@ -279,7 +279,7 @@ fn without_spelling(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::ChannelId;
+    use crate::{automation::Severity, kernel::ChannelId};
 
     fn spec(events: &[EventType]) -> WebhookSpec {
         WebhookSpec {
@@ -290,7 +290,7 @@ mod tests {
             events: events.to_vec(),
             enabled: true,
             retry: RetryPolicy::Default,
-            filters: WebhookFilters::default(),
+            filters: Box::default(),
         }
     }
 
@@ -409,14 +409,20 @@ mod tests {
             key: Some(key("a")),
             previous: Some(Box::new(PreviousKeys { sealed_secret: None, key: Some(key("b")), until })),
             retry: RetryPolicy::Standard,
-            filters: WebhookFilters { channels: vec![ChannelId(Uuid::nil())], jobs: vec![7] },
+            filters: Box::new(WebhookFilters {
+                channels: vec![ChannelId(Uuid::nil())],
+                labels: [("line".to_owned(), "1".to_owned())].into(),
+                jobs: vec![7],
+                severity: vec![Severity::Critical],
+            }),
             ..plain
         };
         let expected = serde_json::json!({"url": "https://example.org/hook", "sealed_secret": "sealed",
             "key": {"sealed": "sealed a", "public": "whpk_a"},
             "previous": {"key": {"sealed": "sealed b", "public": "whpk_b"}, "until": "1970-01-01T00:00:00Z"},
             "events": ["log.entry"], "enabled": true, "retry": "standard",
-            "filters": {"channels": ["00000000-0000-0000-0000-000000000000"], "jobs": [7]}});
+            "filters": {"channels": ["00000000-0000-0000-0000-000000000000"], "labels": {"line": "1"}, "jobs": [7],
+                "severity": ["critical"]}});
         assert_eq!(written(&full), expected);
         assert_eq!(serde_json::from_value::<WebhookSpec>(expected).unwrap(), full);
     }

@@ -29,7 +29,7 @@ pub struct WebhookSpec {
     pub retry: RetryPolicy,
     /// Which events of the subscribed types are delivered.
     #[serde(default, skip_serializing_if = "WebhookFilters::is_empty")]
-    pub filters: WebhookFilters,
+    pub filters: Box<WebhookFilters>,
 }
 
 /// An ed25519 key pair.
@@ -89,7 +89,7 @@ impl WebhookSpec {
             events: changes.events.unwrap_or_else(|| self.events.clone()),
             enabled: changes.enabled.unwrap_or(self.enabled),
             retry: changes.retry.unwrap_or(self.retry),
-            filters: changes.filters.unwrap_or_else(|| self.filters.clone()),
+            filters: changes.filters.map_or_else(|| self.filters.clone(), Box::new),
         };
         changed.validate()
     }
@@ -121,7 +121,7 @@ impl WebhookSpec {
         if self.events.is_empty() {
             return Err(Rejection::field("events", "must name at least one type of event"));
         }
-        self.filters = self.filters.validate()?;
+        self.filters = Box::new(self.filters.validate()?);
         Ok(self)
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn after_webhook(event: Option<&WebhookEvent>) -> Option<WebhookEvent
         events: vec![EventType::SensorReading, EventType::ExperimentStarted],
         enabled: true,
         retry: RetryPolicy::Default,
-        filters: WebhookFilters::default(),
+        filters: Box::default(),
     };
     let Some(event) = event else {
         return Some(WebhookEvent::WebhookCreated(NewWebhook { owner: UserId(id(7)), spec }));
@@ -66,7 +66,11 @@ pub(super) fn after_webhook(event: Option<&WebhookEvent>) -> Option<WebhookEvent
                 previous: Some(Box::new(previous)),
                 enabled: false,
                 retry: RetryPolicy::Standard,
-                filters: WebhookFilters { channels: vec![ChannelId(id(9))], jobs: vec![7] },
+                filters: Box::new(WebhookFilters {
+                    channels: vec![ChannelId(id(9))],
+                    jobs: vec![7],
+                    ..WebhookFilters::default()
+                }),
                 ..spec.clone()
             };
             Some(WebhookEvent::WebhookUpdated { from: spec, to, gone: true })

@@ -1,6 +1,6 @@
 //! Published events about alarms.
 
-use signalbox_domain::automation::{Acknowledged, Alarm, AlarmEvent, EventSubject, EventType};
+use signalbox_domain::automation::{Acknowledged, Alarm, AlarmEvent, EventSubject, EventType, NewAlarm};
 use signalbox_event_store::RecordedEvent;
 
 use super::{
@@ -25,15 +25,13 @@ pub(super) fn alarm(
         }
         _ => return Ok(None),
     };
-    let (mut started, mut fired) = (None, None);
+    let Some(new) = started(background, recorded)? else { return Ok(None) };
+    let mut fired = None;
     for known in background.before(recorded) {
-        match known.decode::<Alarm>()? {
-            AlarmEvent::AlarmStarted(new) => started = Some(new),
-            AlarmEvent::AlarmFired { fired_on, value, .. } => fired = Some((fired_on, value)),
-            _ => {}
+        if let AlarmEvent::AlarmFired { fired_on, value, .. } = known.decode::<Alarm>()? {
+            fired = Some((fired_on, value));
         }
     }
-    let Some(new) = started else { return Ok(None) };
     let about = About::Alarm(AlarmState {
         alarm_id: recorded.aggregate_id,
         state: if cleared.is_some() { "cleared" } else { "firing" },
@@ -55,5 +53,19 @@ pub(super) fn alarm(
         comment: by.as_ref().and_then(|by| by.comment.as_deref()),
     });
     let event = outgoing(recorded, event_type, recorded.recorded_at, about)?;
-    Ok(Some(Outgoing { subject: EventSubject::Channel(new.channel_id), ..event }))
+    let channel = background.channel(new.channel_id, recorded)?;
+    Ok(Some(Outgoing { subject: EventSubject::Alarm { channel, severity: new.severity }, ..event }))
+}
+
+/// The start of the alarm that `recorded` is about.
+pub(super) fn started(
+    background: &Background,
+    recorded: &RecordedEvent,
+) -> Result<Option<NewAlarm>, OutgoingError> {
+    for known in background.before(recorded) {
+        if let AlarmEvent::AlarmStarted(new) = known.decode::<Alarm>()? {
+            return Ok(Some(new));
+        }
+    }
+    Ok(None)
 }

@@ -12,13 +12,13 @@ use std::collections::{BTreeSet, HashMap};
 use chrono::{DateTime, Utc};
 use signalbox_domain::{
     automation::{
-        Alarm, EventSubject, EventType, Health, HealthEvent, ReadingEvent, ReportedReading, Rule, RuleAction,
-        RuleEvent,
+        Alarm, ChannelSubject, EventSubject, EventType, Health, HealthEvent, ReadingEvent, ReportedReading,
+        Rule, RuleAction, RuleEvent,
     },
     extraction::{Callback, ExtractionJob, ExtractionJobEvent, NewExtractionJob},
     fleet::Firmware,
-    kernel::Decider,
-    monitoring::{Experiment, ExperimentEvent, LogEntry},
+    kernel::{ChannelId, Decider},
+    monitoring::{Channel, ChannelEvent, Experiment, ExperimentEvent, Labels, LogEntry},
     transfer::{Agent, Transfer},
 };
 use signalbox_event_store::{DecodeError, RecordedEvent, read_streams};
@@ -80,17 +80,17 @@ pub enum OutgoingError {
 }
 
 /// Data of earlier events that published events need: names of experiments and agents, starts of alarms, versions of
-/// firmware, requests of transfers and extraction jobs. It is read for a page of the log at once.
+/// firmware, requests of transfers and extraction jobs, and labels of channels. It is read for a page of the log at once.
 #[derive(Debug, Default)]
 pub struct Background(HashMap<Uuid, Vec<RecordedEvent>>);
 
 impl Background {
-    /// The earlier data that `events` need.
+    /// The earlier data that `events` need. Labels of channels are read only if `with_labels`: few subscriptions ask for them.
     ///
     /// # Errors
     /// The database's error.
     #[boxed]
-    pub async fn of(pool: &PgPool, events: &[RecordedEvent]) -> Result<Self, sqlx::Error> {
+    pub async fn of(pool: &PgPool, events: &[RecordedEvent], with_labels: bool) -> Result<Self, sqlx::Error> {
         const NAMING: [(&str, &[&str]); 6] = [
             (Agent::TYPE, &["agent_created", "agent_updated"]),
             (Alarm::TYPE, &["alarm_started", "alarm_fired"]),
@@ -113,7 +113,57 @@ impl Background {
                 streams.entry(event.aggregate_id).or_default().push(event);
             }
         }
-        Ok(Self(streams))
+        let mut background = Self(streams);
+        if with_labels {
+            background.read_labels(pool, events).await?;
+        }
+        Ok(background)
+    }
+
+    async fn read_labels(&mut self, pool: &PgPool, events: &[RecordedEvent]) -> Result<(), sqlx::Error> {
+        let channels: BTreeSet<_> = events.iter().filter_map(|event| self.channel_of(event)).collect();
+        if channels.is_empty() {
+            return Ok(());
+        }
+        let channels: Vec<_> = channels.into_iter().collect();
+        let words = &["channel_created", "channel_updated"];
+        for event in read_streams(pool, Channel::TYPE, &channels, words).await?.events {
+            self.0.entry(event.aggregate_id).or_default().push(event);
+        }
+        Ok(())
+    }
+
+    /// The channel that `recorded` is about. An event that cannot be read is reported when it is published.
+    fn channel_of(&self, recorded: &RecordedEvent) -> Option<Uuid> {
+        if recorded.payload.is_null() {
+            return None;
+        }
+        let channel = match recorded.aggregate_type.as_str() {
+            Rule::TYPE => match recorded.decode::<Rule>().ok()? {
+                RuleEvent::RuleTriggered(firing) => firing.reading.channel_id,
+                _ => return None,
+            },
+            ReportedReading::TYPE => {
+                let ReadingEvent::ReadingReported { reading, .. } =
+                    recorded.decode::<ReportedReading>().ok()?;
+                reading.channel_id
+            }
+            Alarm::TYPE => alarms::started(self, recorded).ok()??.channel_id,
+            _ => return None,
+        };
+        Some(channel.0)
+    }
+
+    /// The channel `id` with the labels that it had when `recorded` was recorded, if they were read.
+    fn channel(&self, id: ChannelId, recorded: &RecordedEvent) -> Result<ChannelSubject, OutgoingError> {
+        let stream = self.0.get(&id.0).map(Vec::as_slice).unwrap_or_default();
+        let end = stream.partition_point(|event| event.position < recorded.position);
+        let labels = match stream[..end].last().map(RecordedEvent::decode::<Channel>).transpose()? {
+            Some(ChannelEvent::ChannelCreated(new)) => new.spec.labels,
+            Some(ChannelEvent::ChannelUpdated { to, .. }) => to.labels,
+            _ => Labels::new(),
+        };
+        Ok(ChannelSubject { id, labels })
     }
 
     /// The published form of `recorded`, one of the events that this was read for; `None` if its kind is not
@@ -131,8 +181,8 @@ impl Background {
             Health::TYPE => health(recorded).map(Some),
             LogEntry::TYPE => things::log_entry(recorded),
             Transfer::TYPE => things::transfer(self, recorded),
-            ReportedReading::TYPE => reading(recorded).map(Some),
-            Rule::TYPE => firing(recorded),
+            ReportedReading::TYPE => self.reading(recorded).map(Some),
+            Rule::TYPE => self.firing(recorded),
             _ => Ok(None),
         }
     }
@@ -190,6 +240,30 @@ impl Background {
         Ok(Some(Outgoing { callback: job.callback, ..event }))
     }
 
+    /// A firing is published if the rule's action is a webhook.
+    fn firing(&self, recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
+        let RuleEvent::RuleTriggered(firing) = recorded.decode::<Rule>()? else { return Ok(None) };
+        let RuleAction::Webhook { event_type } = firing.action else { return Ok(None) };
+        let about = About::Firing {
+            sensor: (&firing.reading).into(),
+            rule: &firing.rule_name,
+            operator: firing.condition.operator.as_str(),
+            threshold: firing.condition.threshold,
+            threshold_high: firing.condition.threshold_high,
+        };
+        let subject = EventSubject::Channel(self.channel(firing.reading.channel_id, recorded)?);
+        let event = outgoing(recorded, event_type, firing.reading.occurred_at, about)?;
+        Ok(Some(Outgoing { subject, ..event }))
+    }
+
+    fn reading(&self, recorded: &RecordedEvent) -> Result<Outgoing, OutgoingError> {
+        let ReadingEvent::ReadingReported { reading, .. } = recorded.decode::<ReportedReading>()?;
+        let subject = EventSubject::Channel(self.channel(reading.channel_id, recorded)?);
+        let about = About::Reading((&reading).into());
+        let event = outgoing(recorded, EventType::SensorReading, reading.occurred_at, about)?;
+        Ok(Outgoing { subject, ..event })
+    }
+
     /// The job's submission.
     fn submitted(&self, recorded: &RecordedEvent) -> Result<Option<NewExtractionJob>, OutgoingError> {
         let first = self.stream(recorded).first().map(RecordedEvent::decode::<ExtractionJob>).transpose()?;
@@ -209,29 +283,6 @@ impl Background {
     fn stream(&self, recorded: &RecordedEvent) -> &[RecordedEvent] {
         self.0.get(&recorded.aggregate_id).map(Vec::as_slice).unwrap_or_default()
     }
-}
-
-/// A firing is published if the rule's action is a webhook.
-fn firing(recorded: &RecordedEvent) -> Result<Option<Outgoing>, OutgoingError> {
-    let RuleEvent::RuleTriggered(firing) = recorded.decode::<Rule>()? else { return Ok(None) };
-    let RuleAction::Webhook { event_type } = firing.action else { return Ok(None) };
-    let about = About::Firing {
-        sensor: (&firing.reading).into(),
-        rule: &firing.rule_name,
-        operator: firing.condition.operator.as_str(),
-        threshold: firing.condition.threshold,
-        threshold_high: firing.condition.threshold_high,
-    };
-    let subject = EventSubject::Channel(firing.reading.channel_id);
-    let event = outgoing(recorded, event_type, firing.reading.occurred_at, about)?;
-    Ok(Some(Outgoing { subject, ..event }))
-}
-
-fn reading(recorded: &RecordedEvent) -> Result<Outgoing, OutgoingError> {
-    let ReadingEvent::ReadingReported { reading, .. } = recorded.decode::<ReportedReading>()?;
-    let (subject, about) = (EventSubject::Channel(reading.channel_id), About::Reading((&reading).into()));
-    let event = outgoing(recorded, EventType::SensorReading, reading.occurred_at, about)?;
-    Ok(Outgoing { subject, ..event })
 }
 
 fn health(recorded: &RecordedEvent) -> Result<Outgoing, OutgoingError> {

@@ -28,12 +28,12 @@ async fn uploaded(world: &World, version: &str) -> String {
 }
 
 /// Makes an update known whose bundle is fetched from `url`.
-async fn announced(world: &World, version: &str, url: &str) -> String {
+pub async fn announced(world: &World, version: &str, url: &str) -> String {
     let made = world.admin.post(OTA, json!({"version": version, "download_url": url})).await.expect(201);
     made["public_id"].as_str().unwrap().to_owned()
 }
 
-async fn apply(client: &Client, id: &str) -> Answer {
+pub async fn apply(client: &Client, id: &str) -> Answer {
     client.send(client.request(reqwest::Method::POST, &format!("{}/apply", path(id)))).await
 }
 
@@ -42,7 +42,7 @@ async fn roll_back(client: &Client, id: &str) -> Answer {
 }
 
 /// Uploads and applies a version, and waits until it is in force.
-async fn in_force(world: &World, version: &str) -> String {
+pub async fn in_force(world: &World, version: &str) -> String {
     let id = uploaded(world, version).await;
     apply(&world.admin, &id).await.expect(202);
     until_status(&world.admin, &id, "completed").await;
@@ -56,7 +56,7 @@ fn until(client: &Client, id: &str, is_so: impl FnMut(&Value) -> bool) -> impl F
 }
 
 #[track_caller]
-fn until_status(client: &Client, id: &str, status: &'static str) -> impl Future<Output = Value> {
+pub fn until_status(client: &Client, id: &str, status: &'static str) -> impl Future<Output = Value> {
     until(client, id, move |update| update["status"] == status)
 }
 

@@ -14,6 +14,13 @@ use uuid::Uuid;
 use super::{WEBHOOKS, path, subscribe, until_newest};
 use crate::harness::{Receiver, World};
 
+/// The body of an event about an experiment.
+fn started(event: Uuid) -> String {
+    json!({"type": "experiment.started", "time": "2026-11-21T12:00:00+00:00", "id": event,
+        "experiment_name": "e", "experiment_id": Uuid::nil()})
+    .to_string()
+}
+
 #[tokio::test]
 async fn an_attempt_of_a_crashed_worker_is_repeated_under_its_number() {
     let clock = Clock::manual(Clock::system().now());
@@ -28,7 +35,7 @@ async fn an_attempt_of_a_crashed_worker_is_repeated_under_its_number() {
         id: delivery,
         event_id: delivery.0,
         event_type: "experiment.started".to_owned(),
-        body: json!({"type": "experiment.started", "time": "2026-11-21T12:00:00+00:00"}).to_string(),
+        body: started(delivery.0),
     };
     let queue = DeliveryBatchCommand::Queue { webhook: WebhookId(id), deliveries: vec![event] };
     let begin = DeliveryBatchCommand::Begin { claim, at: clock.now(), ids: vec![delivery] };
@@ -69,7 +76,7 @@ async fn a_claim_is_in_force_for_a_worker_whose_clock_is_ahead() {
             id: DeliveryId(delivery),
             event_id: delivery,
             event_type: "experiment.started".to_owned(),
-            body: json!({"type": "experiment.started", "time": "2026-11-21T12:00:00+00:00"}).to_string(),
+            body: started(delivery),
         };
         let queue = DeliveryBatchCommand::Queue { webhook, deliveries: vec![event] };
         let begin =
@@ -80,10 +87,11 @@ async fn a_claim_is_in_force_for_a_worker_whose_clock_is_ahead() {
     }
     world.read_models.show_all().await;
     let mut context = world.worker_context().await;
-    context.clock = Clock::shifted(TimeDelta::minutes(1));
+    context.clock = Clock::shifted(TimeDelta::hours(1));
     let worker = WebhookDelivery::default();
     worker.step(&context).await.unwrap();
-    witness.until_got(1).await;
+    // The time that it signs is PostgreSQL's.
+    assert_eq!(witness.until_got(1).await[0].refused, None);
     assert_eq!(world.count_events("attempts_begun").await, 2, "the claim and the witness");
     assert_eq!(receiver.got().len(), 0);
     world.finish_with_mail().await;

@@ -5,6 +5,8 @@ mod delivering;
 mod events;
 mod filters;
 mod health;
+mod hostile;
+mod libraries;
 mod limits;
 mod managing;
 mod readings;
@@ -12,6 +14,7 @@ mod redelivering;
 mod retrying;
 mod sharing;
 mod signing;
+mod situations;
 mod trials;
 mod unreadable;
 
