@@ -77,6 +77,7 @@ export async function expiry(stage: Stage, visitor: Visitor, password: string): 
   await stage.excuse(async () => {
     // The first failing request, the page's or its socket's, opens the dialog.
     await page.getByRole('dialog', { name: 'Your login has ended' }).waitFor();
+    check(await page.getByLabel('Password').evaluate((field) => field === document.activeElement), 'the password can be typed at once');
     await page.getByLabel('Password').fill(password);
     await page.getByRole('button', { name: 'Log in', exact: true }).click();
     await page.getByRole('dialog', { name: 'Your login has ended' }).waitFor({ state: 'detached' });
@@ -217,6 +218,9 @@ export async function hostility(stage: Stage, visitor: Visitor): Promise<void> {
     await page.getByRole('img', { name: `${name}, <b>` }).waitFor();
     check((await page.title()) !== 'taken', 'a name is not taken as markup');
   }
+  await stage.go(visitor, '/sso-callback?error=x&error_description=Call+0900+123456');
+  await page.getByText('The login did not succeed.').waitFor();
+  check((await page.getByText('0900').count()) === 0, 'an address writes no text of the page');
   await stage.excuse(async () => {
     for (const link of LINKS) {
       await stage.go(visitor, link);
