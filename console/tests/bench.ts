@@ -137,7 +137,8 @@ async function history(client: Client<paths>, ids: string[]): Promise<void> {
   const begin = Date.now() - HISTORY_MS;
   for (const [index, id] of ids.entries()) {
     const datapoints = Array.from({ length: POINTS }, (_, at) => {
-      const time = begin + (at * HISTORY_MS) / POINTS;
+      // Each channel is measured at times of its own, as in a plant.
+      const time = begin + ((at + index / SERIES) * HISTORY_MS) / POINTS;
       return { event_public_id: id, value: value(index, time), timestamp: new Date(time).toISOString() };
     });
     const { response } = await client.POST('/api/v1/datapoints/batch', { body: { datapoints } });
@@ -154,7 +155,7 @@ function feed(client: Client<paths>, ids: string[], rate: number): () => Promise
     if (sending.size >= IN_FLIGHT) return;
     const now = Date.now();
     const datapoints = ids.flatMap((id, index) => Array.from({ length: each }, (_, at) => {
-      const time = now - ((each - 1 - at) * BATCH_EACH_MS) / each;
+      const time = now - ((each - 1 - at + index / SERIES) * BATCH_EACH_MS) / each;
       return { event_public_id: id, value: value(index, time), timestamp: new Date(time).toISOString() };
     }));
     const sent = client.POST('/api/v1/datapoints/batch', { body: { datapoints } })

@@ -18,39 +18,39 @@ const PICTURES = process.env.PICTURES;
 
 /** Addresses, and the heading that says that a page is there. */
 export async function addresses({ page }: Visitor, base: string): Promise<[string, string][]> {
-  const first = async (list: string, within: string): Promise<string> => {
+  const first = async (list: string, within: string, name = ''): Promise<string> => {
     await page.goto(base + list);
-    const link = page.locator(`main a[href^="${within}"]`).first();
+    const link = page.locator(`main a[href^="${within}"]`).filter({ hasText: name }).first();
     await link.waitFor();
     return (await link.getAttribute('href')) ?? '';
   };
   return [
     ['/', 'Overview'],
     ['/files/transfers', 'Files'],
-    [await first('/files/transfers', '/files/transfers/'), 'report.pdf'],
+    [await first('/files/transfers', '/files/transfers/', 'report.pdf'), 'report.pdf'],
     ['/files/jobs', 'Files'],
-    [await first('/files/jobs', '/files/jobs/'), 'Report to the archive'],
+    [await first('/files/jobs', '/files/jobs/', 'Report to the archive'), 'Report to the archive'],
     ['/files/agents', 'Files'],
-    [await first('/files/agents', '/files/agents/'), 'destination'],
+    [await first('/files/agents', '/files/agents/', 'destination'), 'destination'],
     ['/sensors/channels', 'Sensors'],
     [await first('/sensors/channels', '/sensors/channels/'), ''],
     ['/sensors/charts', 'Sensors'],
     ['/sensors/experiments', 'Sensors'],
     ['/sensors/ways-in', 'Sensors'],
-    [await first('/sensors/experiments', '/sensors/experiments/'), 'First heating'],
+    [await first('/sensors/experiments', '/sensors/experiments/', 'First heating'), 'First heating'],
     ['/dashboards', 'Dashboards'],
-    [await first('/dashboards', '/dashboards/'), 'Boiler room'],
+    [await first('/dashboards', '/dashboards/', 'Boiler room'), 'Boiler room'],
     ['/alarms', 'Alarms'],
-    [await first('/alarms', '/alarms/'), 'Boiler'],
+    [await first('/alarms', '/alarms/', 'Boiler'), 'Boiler'],
     ['/rules', 'Rules'],
     ['/rules/new', 'New rule'],
-    [await first('/rules', '/rules/0'), 'Hot for long'],
+    [await first('/rules', '/rules/0', 'Hot for long'), 'Hot for long'],
     ['/contacts', 'Contacts'],
-    [await first('/contacts', '/contacts/'), 'Night shift'],
+    [await first('/contacts', '/contacts/', 'Night shift'), 'Night shift'],
     ['/webhooks', 'Webhooks'],
-    [await first('/webhooks', '/webhooks/'), 'http://127.0.0.1:9/hook'],
+    [await first('/webhooks', '/webhooks/', 'http://127.0.0.1:9/hook'), 'http://127.0.0.1:9/hook'],
     ['/documents', 'Documents'],
-    [await first('/documents', '/documents/'), 'report.pdf'],
+    [await first('/documents', '/documents/', 'report.pdf'), 'report.pdf'],
     ['/fleet/plugins', 'Fleet'],
     ['/fleet/packages', 'Fleet'],
     ['/fleet/firmware', 'Fleet'],

@@ -9,7 +9,7 @@ import { addUser, answerAlarm, guardSensor, makeContact, makeDashboard, moveFile
 import { sweep } from './pages.ts';
 import { sizes } from './sizes.ts';
 import { ADMIN, Stage, type Visitor } from './stage.ts';
-import { expiry, keyboard, live, outage, roles, twoAtOnce } from './states.ts';
+import { deletion, expiry, hostility, keyboard, live, otherUser, outage, roles, twoAtOnce, wrongClock } from './states.ts';
 
 const VIEWER = 'grace';
 const stage = new Stage();
@@ -43,6 +43,8 @@ await step('two at once', () => stage.excuse(() => twoAtOnce(stage, admin)), adm
 await step('make a contact', () => makeContact(stage, admin), admin);
 await step('answer an alarm', () => answerAlarm(stage, admin), admin);
 await step('live', () => live(stage, admin), admin);
+await step('deletion', () => deletion(stage, admin), admin);
+await step('wrong clock', () => wrongClock(stage, admin), admin);
 await step('keyboard', () => keyboard(stage, admin), admin);
 await step('outage', () => outage(stage, admin), admin);
 await step('roles', async () => {
@@ -50,6 +52,8 @@ await step('roles', async () => {
   faults.push(...viewer.faults);
   await viewer.context.close();
 });
+await step('other user', async () => faults.push(...(await otherUser(stage, VIEWER, ADMIN.password))));
+await step('hostility', () => hostility(stage, admin), admin);
 await step('sizes', () => Promise.resolve(faults.push(...sizes())));
 await step('every page', async () => faults.push(...(await sweep(stage, admin))));
 await step('expiry', () => expiry(stage, admin, ADMIN.password), admin);

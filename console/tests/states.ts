@@ -77,6 +77,7 @@ export async function expiry(stage: Stage, visitor: Visitor, password: string): 
   await stage.excuse(async () => {
     // The first failing request, the page's or its socket's, opens the dialog.
     await page.getByRole('dialog', { name: 'Your login has ended' }).waitFor();
+    check(await page.getByLabel('Password').evaluate((field) => field === document.activeElement), 'the password can be typed at once');
     await page.getByLabel('Password').fill(password);
     await page.getByRole('button', { name: 'Log in', exact: true }).click();
     await page.getByRole('dialog', { name: 'Your login has ended' }).waitFor({ state: 'detached' });
@@ -118,4 +119,114 @@ export async function keyboard(stage: Stage, visitor: Visitor): Promise<void> {
   await page.getByRole('option', { name: /^Boiler/ }).first().waitFor();
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { name: /Boiler/, level: 1 }).waitFor();
+}
+
+/** A request of the interface in the name of the user of a page. */
+async function ask({ page }: Visitor, method: string, path: string, body?: unknown): Promise<Record<string, string>> {
+  return page.evaluate(async ([method, path, body]) => {
+    const { token } = JSON.parse(localStorage.getItem('signalbox.session') ?? '{}') as { token: string };
+    const headers = { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' };
+    const response = await fetch(path, { method, headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status}`);
+    return response.status === 204 ? {} : ((await response.json()) as Record<string, string>);
+  }, [method, path, body] as const);
+}
+
+/** Another user deletes what a page shows: the page says so, and keeps what it has. */
+export async function deletion(stage: Stage, visitor: Visitor): Promise<void> {
+  const { page } = visitor;
+  const { public_id: id } = await ask(visitor, 'POST', '/api/v1/events', { name: 'Short-lived', type: 'sensor' });
+  await stage.go(visitor, `/sensors/channels/${id}`);
+  await page.getByRole('heading', { name: 'Short-lived', level: 1 }).waitFor();
+  await stage.excuse(async () => {
+    await ask(visitor, 'DELETE', `/api/v1/events/${id}`);
+    await page.getByText('Somebody has deleted this meanwhile.').waitFor();
+    check((await page.getByRole('heading', { name: 'Short-lived', level: 1 }).count()) === 1, 'what was shown stays');
+    await stage.go(visitor, '/');
+  });
+}
+
+/** The browser's clock is three hours ahead: ages and moving ranges go by the server's. */
+export async function wrongClock(stage: Stage, visitor: Visitor): Promise<void> {
+  const other = await stage.visitor(undefined, await visitor.context.storageState());
+  await other.page.addInitScript(() => {
+    const ahead = 3 * 3_600_000;
+    const real = Date;
+    const now = () => real.now() + ahead;
+    window.Date = new Proxy(real, {
+      construct: (target, given: []) => (given.length === 0 ? new target(now()) : new target(...given)),
+      get: (target, name) => (name === 'now' ? now : (Reflect.get(target, name) as unknown)),
+    });
+  });
+  console.log('values Boiler');
+  await stage.go(other, '/sensors/channels');
+  await other.page.getByRole('row', { name: /Boiler/ }).getByText(/^(now|\d+ (s|min) ago)$/).waitFor();
+  await other.page.getByRole('link', { name: 'Boiler' }).click();
+  await other.page.getByRole('img', { name: 'Boiler, °C' }).waitFor();
+  check((await other.page.getByText('No values in this range.').count()) === 0, 'the chart shows the last hour of the server');
+  visitor.faults.push(...other.faults);
+  await other.context.close();
+}
+
+/** Somebody else logs in in another tab: the page of the former user is not shown to them, and what was typed is not sent in their name. */
+export async function otherUser(stage: Stage, name: string, password: string): Promise<string[]> {
+  const first = await stage.visitor();
+  // Requests of the ended login are refused, which browsers report as errors.
+  await stage.excuse(async () => {
+    await stage.logIn(first);
+    await stage.go(first, '/admin/users');
+    await first.page.getByRole('button', { name: 'New user' }).click();
+    const second = await first.context.newPage();
+    await second.goto(stage.relay.url);
+    await second.getByRole('button', { name: /^Account: / }).click();
+    await second.getByRole('menuitem', { name: 'Log out' }).click();
+    await first.page.getByRole('button', { name: 'Log in', exact: true }).waitFor();
+    await second.getByLabel('E-mail or user name').fill(name);
+    await second.getByLabel('Password').fill(password);
+    await second.getByRole('button', { name: 'Log in', exact: true }).click();
+    await first.page.getByRole('button', { name: `Account: ${name}` }).waitFor();
+    check((await first.page.getByRole('dialog').count()) === 0, 'the form of the former user is gone');
+  });
+  await first.context.close();
+  return first.faults;
+}
+
+/** Names as people and attackers write them, for the pages that are looked at afterwards. */
+export const HOSTILE = [
+  '<img src=x onerror="document.title=\'taken\'"><script>document.title=\'taken\'</script>',
+  `${'Unbreakable'.repeat(20)}`,
+  'مستشعر الضغط \u202Egnp.exe',
+  '{{constructor.constructor("alert(1)")()}} ${7*7} %s \'"; DROP TABLE',
+];
+
+/** Addresses that somebody sends to a user of the console. */
+const LINKS = [
+  '/%E0%A4%A', '/sensors/charts?range=99999999999999999d&c=%00,../../x,none', '/sensors/charts?from=-271821-04-20&to=%2B275760-09-13',
+  '/sensors/channels?q=%27%22%3E%3Cscript%3E&type=constructor', '/admin/log?stream=__proto__&view=constructor&at=%F0%9F%92%A9', '/files/jobs/constructor',
+  '/files/transfers/..%2F..%2Fapi', '/sensors/experiments/..%2F..%2F..?with=..%2F..', '//example.org/', '/javascript:alert(1)', '/dashboards/x?at=javascript:alert(1)',
+];
+
+/** Texts and addresses of other people are shown as text, lead to no other site and break no page. */
+export async function hostility(stage: Stage, visitor: Visitor): Promise<void> {
+  const { page } = visitor;
+  await stage.go(visitor, '/');
+  for (const name of HOSTILE) {
+    const { public_id: id } = await ask(visitor, 'POST', '/api/v1/events', { name, type: 'sensor', unit: '<b>' });
+    for (const value of [1e308, -1e308, 5e-324]) await ask(visitor, 'POST', '/api/v1/datapoints', { event_public_id: id, value });
+    await ask(visitor, 'POST', '/api/v1/rules', { name, event_public_id: id, operator: 'gt', threshold: 1e300, action_type: 'log', cooldown_seconds: 60 });
+    await ask(visitor, 'POST', '/api/agents', { name: name.slice(0, 200), description: name });
+    await stage.go(visitor, `/sensors/channels/${id}`);
+    await page.getByRole('img', { name: `${name}, <b>` }).waitFor();
+    check((await page.title()) !== 'taken', 'a name is not taken as markup');
+  }
+  await stage.go(visitor, '/sso-callback?error=x&error_description=Call+0900+123456');
+  await page.getByText('The login did not succeed.').waitFor();
+  check((await page.getByText('0900').count()) === 0, 'an address writes no text of the page');
+  await stage.excuse(async () => {
+    for (const link of LINKS) {
+      await stage.go(visitor, link);
+      await page.getByRole('heading', { level: 1 }).or(page.getByRole('alert')).first().waitFor();
+      check(new URL(page.url()).origin === stage.relay.url, `${link} leads to ${page.url()}`);
+    }
+  });
 }

@@ -1,4 +1,5 @@
 import createClient from 'openapi-fetch';
+import { ticker } from '../lib/clock.svelte';
 import { connection } from './connection.svelte';
 import { OfflineError, toApiError } from './errors';
 import type { components, paths } from './schema';
@@ -35,6 +36,7 @@ export interface Full<T> {
 export async function askFull<T>(request: (client: typeof http) => Promise<Answer<T>>): Promise<Full<T>> {
   for (;;) {
     const token = session.token;
+    const sent = Date.now();
     const answer = await request(http).catch((error: unknown) => {
       if (error instanceof DOMException && error.name === 'AbortError') throw error;
       connection.noteFailure();
@@ -42,6 +44,7 @@ export async function askFull<T>(request: (client: typeof http) => Promise<Answe
     });
     connection.noteAnswer();
     const { response } = answer;
+    ticker.learn(response, sent);
     if (response.status === 401 && token) {
       await session.again(token);
       if (!session.token) throw toApiError(response, answer.error);

@@ -35,7 +35,8 @@ export function toApiError(response: Response, body: unknown): ApiError {
   return new ApiError(response.status, sentence(text), problem.code ?? '', response.headers.get('x-request-id'), fields);
 }
 
-function sentence(text: string): string {
+/** A message as a sentence. */
+export function sentence(text: string): string {
   const trimmed = text.trim();
   const begun = trimmed.charAt(0).toUpperCase() + trimmed.slice(1);
   return /[.!?]$/.test(begun) ? begun : `${begun}.`;

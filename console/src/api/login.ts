@@ -2,6 +2,7 @@ import { ask, http } from './client';
 import { ApiError, OfflineError, toApiError } from './errors';
 import { session, type User } from './session.svelte';
 
+import { ticker } from '../lib/clock.svelte';
 const HALF_AN_HOUR = 30 * 60 * 1000;
 
 /** Logs in; the session starts when the user is known. Throws {@link ApiError} or {@link OfflineError}. */
@@ -37,7 +38,7 @@ export async function logOut(): Promise<void> {
 
 /** Renews the login of a page that stays open, in its last half hour. */
 export async function renewInTime(): Promise<void> {
-  const left = session.expiresAt - Date.now();
+  const left = session.expiresAt - ticker.read();
   if (!session.token || session.hasEnded || left > HALF_AN_HOUR || left <= 0) return;
   try {
     const { token, expires_at } = await ask((client) => client.POST('/api/auth/refresh'));

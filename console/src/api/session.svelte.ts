@@ -17,7 +17,9 @@ const RANKS = { viewer: 0, operator: 1, admin: 2 } as const;
 
 function load(): Stored | null {
   try {
-    return JSON.parse(localStorage.getItem(STORED) ?? 'null') as Stored | null;
+    const stored = JSON.parse(localStorage.getItem(STORED) ?? 'null') as Partial<Stored> | null;
+    const isWhole = typeof stored?.token === 'string' && typeof stored.user?.publicId === 'string' && stored.user.role in RANKS;
+    return isWhole ? (stored as Stored) : null;
   } catch {
     return null;
   }
@@ -30,12 +32,17 @@ class Session {
   private waiting: (() => void)[] = [];
 
   constructor() {
-    // Another tab has logged in or out.
+    // Another tab has logged in or out, or site data was cleared, which has no key.
     addEventListener('storage', (event) => {
-      if (event.key === STORED) {
-        this.stored = load();
-        if (this.stored) this.resume();
+      if (event.key !== STORED && event.key !== null) return;
+      const stored = load();
+      // The page, its forms and its waiting requests belong to the former user: none of it may be sent in the name of another.
+      if (stored && this.user && stored.user.publicId !== this.user.publicId) {
+        location.reload();
+        return;
       }
+      this.stored = stored;
+      this.resume();
     });
   }
 

@@ -20,6 +20,9 @@ type Listener = (channel: string, reading: Reading) => void;
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 10_000;
 const PING_MS = 25_000;
+/** A ping is answered at once: a socket that does not has no other end any more, as after a laptop slept. */
+const ANSWER_MS = 10_000;
+const CHECK_MS = 5_000;
 const LOGIN_ENDED = 1008;
 
 class LiveValues {
@@ -64,7 +67,29 @@ class LiveValues {
     const address = `${location.origin.replace(/^http/, 'ws')}/ws/datapoints/stream`;
     const socket = new WebSocket(address, ['signalbox', `bearer.${token}`]);
     this.socket = socket;
-    const ping = setInterval(() => socket.readyState === WebSocket.OPEN && socket.send('{"type":"ping"}'), PING_MS);
+    // By the time of day, which continues while a laptop sleeps.
+    let heard = Date.now();
+    let pinged = 0;
+    const checking = setInterval(() => {
+      const now = Date.now();
+      const isWaiting = pinged > heard;
+      if (isWaiting && now - pinged > ANSWER_MS) {
+        // Closing waits for the other end, which is not there.
+        socket.onclose = socket.onmessage = null;
+        socket.close();
+        ended();
+      } else if (!isWaiting && now - heard > PING_MS && socket.readyState === WebSocket.OPEN) {
+        pinged = now;
+        socket.send('{"type":"ping"}');
+      }
+    }, CHECK_MS);
+    const ended = () => {
+      clearInterval(checking);
+      if (this.socket !== socket || this.state === 'off') return;
+      this.state = 'connecting';
+      setTimeout(() => this.socket === socket && this.state !== 'off' && void this.open(), this.retry);
+      this.retry = Math.min(this.retry * 2, LAST_RETRY_MS);
+    };
     socket.onopen = () => {
       this.state = 'live';
       this.retry = FIRST_RETRY_MS;
@@ -72,15 +97,14 @@ class LiveValues {
       // Values that arrived while there was no socket.
       this.load().catch(() => undefined);
     };
-    socket.onmessage = (event: MessageEvent<string>) => this.receive(JSON.parse(event.data) as Message);
+    socket.onmessage = (event: MessageEvent<string>) => {
+      heard = Date.now();
+      this.receive(JSON.parse(event.data) as Message);
+    };
     socket.onclose = ({ code }) => {
-      clearInterval(ping);
       // The login has ended: any request brings up the question for a new one.
       if (code === LOGIN_ENDED) void ask((client) => client.GET('/api/v1/auth/me')).catch(() => undefined);
-      if (this.socket !== socket || this.state === 'off') return;
-      this.state = 'connecting';
-      setTimeout(() => this.socket === socket && this.state !== 'off' && void this.open(), this.retry);
-      this.retry = Math.min(this.retry * 2, LAST_RETRY_MS);
+      ended();
     };
   }
 

@@ -1,6 +1,7 @@
 /** Values of channels over a range, as columns. */
 import { ask } from '../api/client';
 
+import { ticker } from '../lib/clock.svelte';
 export interface Columns {
   /** Seconds since 1970. */
   xs: number[];
@@ -23,8 +24,8 @@ const BUCKETS = 1_000;
  * the present and is not long, otherwise the least and the greatest value of each of at most a thousand buckets.
  */
 export async function load(channels: string[], from: number, to: number, signal: AbortSignal): Promise<Record<string, Columns>> {
-  const minutes = Math.max(1, Math.ceil((Date.now() - from) / MINUTE_MS));
-  const isRecent = Date.now() - to < MINUTE_MS && minutes <= LONGEST_MINUTES;
+  const minutes = Math.max(1, Math.ceil((ticker.read() - from) / MINUTE_MS));
+  const isRecent = ticker.read() - to < MINUTE_MS && minutes <= LONGEST_MINUTES;
   const read = isRecent ? points(minutes, from, to) : buckets(from, to);
   const portions = Array.from({ length: Math.ceil(channels.length / CHANNELS) }, (_, at) => channels.slice(at * CHANNELS, (at + 1) * CHANNELS));
   const found = await Promise.all(portions.map(async (ids) => {

@@ -1,5 +1,22 @@
 import { i18n, t } from './i18n.svelte';
 
+/** Formats are costly to make, and the same few are used for every value and row. */
+function remembered<Options, Format>(make: (language: string, options: Options) => Format): (options: Options) => Format {
+  const made = new Map<string, Format>();
+  return (options) => {
+    const key = i18n.language + JSON.stringify(options);
+    const known = made.get(key);
+    if (known) return known;
+    const format = make(i18n.language, options);
+    made.set(key, format);
+    return format;
+  };
+}
+
+const numbers = remembered((language, options: Intl.NumberFormatOptions) => new Intl.NumberFormat(language, options));
+/** A format of dates and times in the chosen language. */
+export const dates = remembered((language, options: Intl.DateTimeFormatOptions) => new Intl.DateTimeFormat(language, options));
+
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'] as const;
 const MINUTE = 60;
 const HOUR = 60 * MINUTE;
@@ -18,7 +35,7 @@ export function bytes(count: number): string {
 
 export function number(value: number, digits?: number): string {
   const options = digits === undefined ? { maximumSignificantDigits: 6 } : { minimumFractionDigits: digits, maximumFractionDigits: digits };
-  return new Intl.NumberFormat(i18n.language, options).format(value);
+  return numbers(options).format(value);
 }
 
 /** A measured value: four significant digits, more for large whole numbers. */
@@ -26,12 +43,13 @@ export function measured(value: number): string {
   const size = Math.abs(value);
   if (size >= 1e9 || (size > 0 && size < 1e-4)) return value.toExponential(3);
   const digits = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3;
-  return new Intl.NumberFormat(i18n.language, { maximumFractionDigits: digits }).format(value);
+  return numbers({ maximumFractionDigits: digits }).format(value);
 }
 
 /** A span of time in one or two units: `1 h 20 min`. */
 export function duration(seconds: number): string {
   const whole = Math.max(0, seconds);
+  if (whole === 0) return '0 s';
   if (whole < 1) return `${Math.round(whole * 1000)} ms`;
   if (whole < MINUTE) return `${whole < 10 ? number(Math.round(whole * 10) / 10) : Math.floor(whole)} s`;
   if (whole < HOUR) return two(whole, MINUTE, 'min', 1, 's');
@@ -60,15 +78,19 @@ export function relative(time: string | number | Date, now: number): string {
 
 export function dateTime(time: string | number | Date, timeZone?: string): string {
   const options = { dateStyle: 'medium', timeStyle: 'medium', ...(timeZone ? { timeZone } : {}) } as const;
-  return new Intl.DateTimeFormat(i18n.language, options).format(new Date(time));
+  return dates(options).format(new Date(time));
+}
+
+export function dateOnly(time: string | number | Date): string {
+  return dates({ dateStyle: 'full' }).format(new Date(time));
 }
 
 export function clock(time: string | number | Date): string {
-  return new Intl.DateTimeFormat(i18n.language, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' }).format(new Date(time));
+  return dates({ hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' }).format(new Date(time));
 }
 
 export function percent(share: number): string {
-  return new Intl.NumberFormat(i18n.language, { style: 'percent', maximumFractionDigits: 0 }).format(share);
+  return numbers({ style: 'percent', maximumFractionDigits: 0 }).format(share);
 }
 
 /** The first and last characters of a long digest or id. */

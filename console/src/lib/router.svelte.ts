@@ -1,4 +1,13 @@
 /** The address is the view: path and query say what is shown, and every view can be linked to. */
+/** A malformed escape stands for itself: the rest of the address may still name a page. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 class Router {
   path = $state(location.pathname);
   query = $state.raw(new URLSearchParams(location.search));
@@ -10,7 +19,7 @@ class Router {
 
   /** Parts of the path: `/files/jobs/4` is `['files', 'jobs', '4']`. */
   get parts(): string[] {
-    return this.path.split('/').filter(Boolean).map(decodeURIComponent);
+    return this.path.split('/').filter(Boolean).map(decoded);
   }
 
   get(name: string): string | null {

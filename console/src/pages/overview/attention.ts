@@ -1,10 +1,13 @@
 /** Unresolved failures, each with its cause and its remedy. */
 import { ask, newKey, type Schemas } from '../../api/client';
+import { sentence } from '../../api/errors';
 import { session } from '../../api/session.svelte';
+import { ticker } from '../../lib/clock.svelte';
 import { t, word } from '../../lib/i18n.svelte';
 import { changed } from '../../lib/query';
 import type { IconName } from '../../ui/Icon.svelte';
 import { acknowledge, reasonOf } from '../alarms/alarm';
+import { channelsWith } from '../sensors/data';
 
 export interface Trouble {
   key: string;
@@ -13,34 +16,39 @@ export interface Trouble {
   cause: string;
   since: string | null;
   href: string;
+  /** The page where it can be mended, where no single request does it. */
+  remedy?: { label: string; href: string };
   mend?: { label: string; done: string; role: 'operator' | 'admin'; run: () => Promise<unknown> };
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 const EACH = 20;
+/** Acknowledged ones are among them. */
+const ALARMS = 100;
 
 export async function troubles(signal: AbortSignal): Promise<Trouble[]> {
   const sources = [faults, alarms, transfers, plugins, documents, ...(session.can('admin') ? [firmware, contacts, webhooks] : [])];
   const found = await Promise.all(sources.map((source) => source(signal)));
-  return found.flat();
+  return found.flat().map((trouble) => ({ ...trouble, cause: sentence(trouble.cause) }));
 }
 
 async function faults(signal: AbortSignal): Promise<Trouble[]> {
   const health = await ask((http) => http.GET('/health', { signal }));
   return health.faults.map(({ part, since }) => ({
     key: `fault ${part}`, icon: 'admin', title: part, cause: t('overview.cause.fault'), since, href: '/admin/health',
+    ...(session.can('admin') ? { remedy: { label: t('overview.remedy.health'), href: '/admin/health' } } : {}),
   }));
 }
 
 /** Alarms that fire and are not acknowledged. */
 async function alarms(signal: AbortSignal): Promise<Trouble[]> {
-  const query = { state: 'firing' as const, page_size: EACH };
-  const [firing, channels] = await Promise.all([
-    ask((http) => http.GET('/api/v1/alarms', { params: { query }, signal })),
-    ask((http) => http.GET('/api/v1/events', { params: { query: { page_size: 100 } }, signal })),
-  ]);
-  const names = new Map(channels.data.map(({ public_id, name }) => [public_id, name]));
-  return firing.data.filter(({ acknowledged_on }) => !acknowledged_on).map((alarm) => ({
+  const query = { state: 'firing' as const, page_size: ALARMS };
+  const firing = await ask((http) => http.GET('/api/v1/alarms', { params: { query }, signal }));
+  const open = firing.data.filter(({ acknowledged_on }) => !acknowledged_on);
+  if (open.length === 0) return [];
+  const channels = await channelsWith(open.map(({ event_public_id }) => event_public_id), signal);
+  const names = new Map(channels.map(({ public_id, name }) => [public_id, name]));
+  return open.map((alarm) => ({
     key: `alarm ${alarm.public_id}`, icon: 'alert', title: names.get(alarm.event_public_id) ?? t('alarms.one'),
     cause: `${word(alarm.severity)}: ${reasonOf(alarm)}`, since: alarm.fired_on ?? null, href: `/alarms/${alarm.public_id}`,
     mend: {
@@ -55,7 +63,7 @@ async function alarms(signal: AbortSignal): Promise<Trouble[]> {
 
 /** The newest transfer of each job counts: what a later run has done is mended. */
 async function transfers(signal: AbortSignal): Promise<Trouble[]> {
-  const from = new Date(Date.now() - DAY_MS).toISOString();
+  const from = new Date(ticker.read() - DAY_MS).toISOString();
   const query = { status: 'failed' as const, from, limit: EACH };
   const [failed, jobs] = await Promise.all([
     ask((http) => http.GET('/api/transfers', { params: { query }, signal })),
@@ -88,12 +96,12 @@ async function plugins(signal: AbortSignal): Promise<Trouble[]> {
     .filter(({ status, enabled }) => status === 'error' && enabled)
     .map(({ public_id, instance_name, error_message, updated_on }) => ({
       key: `plugin ${public_id}`, icon: 'fleet', title: instance_name, cause: error_message ?? t('unknown'), since: updated_on,
-      href: `/fleet/plugins/${public_id}`,
+      href: `/fleet/plugins/${public_id}`, remedy: { label: t('overview.remedy.plugin'), href: `/fleet/plugins/${public_id}` },
     }));
 }
 
 async function documents(signal: AbortSignal): Promise<Trouble[]> {
-  const query = { status: 'failed' as const, from: new Date(Date.now() - DAY_MS).toISOString(), page_size: EACH };
+  const query = { status: 'failed' as const, from: new Date(ticker.read() - DAY_MS).toISOString(), page_size: EACH };
   const { items } = await ask((http) => http.GET('/api/v1/jobs', { params: { query }, signal }));
   return items.map(({ id, filename, error, updated_at }) => ({
     key: `document ${id}`, icon: 'documents', title: filename, cause: error ?? t('unknown'), since: updated_at, href: `/documents/${id}`,
@@ -111,7 +119,7 @@ async function firmware(signal: AbortSignal): Promise<Trouble[]> {
   const { data } = await ask((http) => http.GET('/api/v1/ota', { params: { query: { status: 'failed', page_size: 1 } }, signal }));
   return data.map(({ public_id, version, error_message, completed_on }) => ({
     key: `firmware ${public_id}`, icon: 'fleet', title: t('overview.firmware', { version }), cause: error_message ?? t('unknown'),
-    since: completed_on ?? null, href: '/fleet/firmware',
+    since: completed_on ?? null, href: '/fleet/firmware', remedy: { label: t('overview.remedy.firmware'), href: '/fleet/firmware' },
   }));
 }
 

@@ -1,22 +1,46 @@
+/** Channels, of which there may be tens of thousands: never all of them are asked for. */
 import { ask, type Schemas } from '../../api/client';
+import { ApiError } from '../../api/errors';
 import { query } from '../../lib/query';
 
-const PAGE = 100;
-/** Channels that the console lists at most. */
-const MOST_PAGES = 20;
+export type Channel = Schemas['EventOut'];
 
-/** All channels. */
-export async function allChannels(signal: AbortSignal): Promise<Schemas['EventOut'][]> {
+/** The most that the interface gives in one answer. */
+export const PAGE = 100;
+
+export interface Filter { type?: Schemas['EventKind'] | undefined; name?: string | undefined }
+
+/** The first `pages` pages of the channels that fit. */
+export async function firstPages(filter: Filter, pages: number, signal: AbortSignal): Promise<{ data: Channel[]; total: number }> {
   const page = (number: number) =>
-    ask((http) => http.GET('/api/v1/events', { params: { query: { page: number, page_size: PAGE, sort: 'oldest' } }, signal }));
+    ask((http) => http.GET('/api/v1/events', { params: { query: { ...filter, page: number, page_size: PAGE, sort: 'oldest' } }, signal }));
   const first = await page(1);
-  const others = Math.min(MOST_PAGES, Math.ceil(first.total / PAGE)) - 1;
+  const others = Math.min(pages, Math.ceil(first.total / PAGE)) - 1;
   const rest = await Promise.all(Array.from({ length: Math.max(0, others) }, (_, index) => page(index + 2)));
-  return [first, ...rest].flatMap(({ data }) => data);
+  return { data: [first, ...rest].flatMap(({ data }) => data), total: first.total };
 }
 
-export function channelsQuery() {
-  return query(() => ({ key: ['channels', 'all'], load: allChannels, every: 30_000 }));
+/** The first channels, and those that `needed` names, wherever they are; a deleted one is left out. */
+export async function channelsWith(needed: string[], signal: AbortSignal): Promise<Channel[]> {
+  const { data } = await firstPages({}, 1, signal);
+  const known = new Set(data.map(({ public_id }) => public_id));
+  const missing = [...new Set(needed)].filter((id) => id && !known.has(id)).slice(0, PAGE);
+  const found = await Promise.all(missing.map((id) => one(id, signal)));
+  return [...data, ...found.flat()];
+}
+
+function one(id: string, signal: AbortSignal): Promise<Channel[]> {
+  return ask((http) => http.GET('/api/v1/events/{id}', { params: { path: { id } }, signal })).then((channel) => [channel], (error: unknown) => {
+    if (error instanceof ApiError && error.status === 404) return [];
+    throw error;
+  });
+}
+
+export function channelsQuery(needed: () => string[] = () => []) {
+  return query(() => {
+    const ids = needed();
+    return { key: ['channels', 'with', ids.toSorted()], load: (signal) => channelsWith(ids, signal), every: 30_000 };
+  });
 }
 
 /** Channels that take values rather than give them. */

@@ -1,0 +1,25 @@
+/** Whether the server has other pages by now than those that run here: the console stays open while the server is upgraded. */
+import { connection } from '../api/connection.svelte';
+
+class Upgrade {
+  isThere = $state(false);
+  private tag: string | null = null;
+
+  /** The server answers again after an outage: what may have been a restart with a new version. */
+  start(): void {
+    void this.check();
+    connection.onBack(() => void this.check());
+    // The server has only the scripts of its own version: a page that was not loaded before is missing.
+    addEventListener('vite:preloadError', () => (this.isThere = true));
+  }
+
+  private async check(): Promise<void> {
+    const response = await fetch('/', { method: 'HEAD', headers: { Accept: 'text/html' }, cache: 'no-store' }).catch(() => null);
+    const tag = response?.ok ? response.headers.get('etag') : null;
+    if (!tag) return;
+    if (this.tag !== null && tag !== this.tag) this.isThere = true;
+    this.tag ??= tag;
+  }
+}
+
+export const upgrade = new Upgrade();
