@@ -17,11 +17,11 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use uuid::Uuid;
 
 use crate::{
-    changes, fleet, idempotency,
+    fleet, idempotency,
     identity::{login_log, sso},
-    monitoring::{live, open_sockets::end_void},
+    services::{changes, live_agents::EndedSession, live_values},
     state::{AppState, State},
-    transfer::{doubles, live::EndedSession, messages::metadata_of, requests},
+    transfer::{doubles, peer::metadata_of, requests},
 };
 
 /// How often warnings that have become untrue are looked for.
@@ -47,9 +47,9 @@ pub(crate) async fn run(state: AppState) {
         every(SERVER_TIME, || state.server_clock.refresh(&state.pool)),
         every(CREDENTIALS, || end_revoked(&state)),
         every(WARNINGS, || doubles::clear(&state)),
-        every(CREDENTIALS, || end_void(&state)),
-        live::follow(&state),
-        changes::follow(&state),
+        every(CREDENTIALS, || state.open_sockets.end_void(&state.credentials)),
+        live_values::follow(&state.live_values, state.live_source()),
+        changes::follow(&state.changes, state.change_source()),
         every(RATES, || share_rates(&state, gateway)),
         every(FAILED_LOGINS, || login_log::write_counted(&state)),
         every(NOTES, || write_notes(&state)),

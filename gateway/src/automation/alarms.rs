@@ -46,13 +46,13 @@ pub(crate) struct AlarmOut {
     /// The event that the rule watches.
     event_public_id: String,
     /// `pending`, `firing` or `cleared`.
-    #[schema(value_type = crate::openapi::AlarmState)]
+    #[schema(value_type = crate::words::AlarmState)]
     state: String,
     /// `condition`, or `no_data` when the event is silent.
-    #[schema(value_type = crate::openapi::AlarmReason)]
+    #[schema(value_type = crate::words::AlarmReason)]
     reason: String,
     /// `info`, `warning` or `critical`.
-    #[schema(value_type = crate::openapi::Severity)]
+    #[schema(value_type = crate::words::Severity)]
     severity: String,
     /// The newest value that was judged; null when there was none.
     value: Option<f64>,
@@ -78,10 +78,10 @@ pub(crate) struct AlarmOut {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NotificationOut {
     contact_public_id: String,
-    #[schema(value_type = crate::openapi::NotificationKind)]
+    #[schema(value_type = crate::words::NotificationKind)]
     kind: String,
     /// `pending`, `delivered`, `failed` (another attempt follows) or `dead_letter`.
-    #[schema(value_type = crate::openapi::DeliveryStatus)]
+    #[schema(value_type = crate::words::DeliveryStatus)]
     status: String,
     /// Attempts that have ended.
     attempts: i32,
@@ -96,10 +96,10 @@ pub(crate) struct NotificationOut {
 #[into_params(parameter_in = Query)]
 pub(crate) struct AlarmParams {
     /// `pending`, `firing` or `cleared`.
-    #[param(value_type = Option<crate::openapi::AlarmState>)]
+    #[param(value_type = Option<crate::words::AlarmState>)]
     state: Option<AlarmState>,
     /// `info`, `warning` or `critical`.
-    #[param(value_type = Option<crate::openapi::Severity>)]
+    #[param(value_type = Option<crate::words::Severity>)]
     severity: Option<Severity>,
     /// The rule that they belong to.
     rule_public_id: Option<String>,

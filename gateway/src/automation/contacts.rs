@@ -49,14 +49,14 @@ pub(crate) struct ContactOut {
     public_id: String,
     name: String,
     /// `email`, `chat` or `webhook`.
-    #[schema(value_type = crate::openapi::ContactKind)]
+    #[schema(value_type = crate::words::ContactKind)]
     kind: String,
     /// Mail address of a contact of kind `email`; else null.
     address: Option<String>,
     /// Where messages are posted to, of kind `webhook`; else null.
     url: Option<String>,
     /// Message format of kind `chat`; else null.
-    #[schema(value_type = Option<crate::openapi::ChatFormat>)]
+    #[schema(value_type = Option<crate::words::ChatFormat>)]
     format: Option<&'static str>,
     /// Host of the incoming webhook of kind `chat`, whose address is not shown again; else null.
     host: Option<String>,
@@ -99,14 +99,14 @@ pub(crate) struct ContactIn {
     /// Unique, 1 to 255 characters.
     name: String,
     /// `email`, `chat` (an incoming webhook of a chat) or `webhook`.
-    #[schema(value_type = crate::openapi::ContactKind)]
+    #[schema(value_type = crate::words::ContactKind)]
     kind: ContactKind,
     /// Required by `email`: one mail address, without a name.
     address: Option<String>,
     /// Required by `chat` and `webhook`: starts with http:// or https://, at most 2048 characters.
     url: Option<String>,
     /// Required by `chat`.
-    #[schema(value_type = Option<crate::openapi::ChatFormat>)]
+    #[schema(value_type = Option<crate::words::ChatFormat>)]
     format: Option<ChatFormat>,
     /// Signs messages of kind `webhook`, at most 255 characters; `whsec_` and base64, to be verified by libraries of Standard Webhooks.
     secret: Option<String>,
@@ -127,7 +127,7 @@ pub(crate) struct ContactChangesIn {
     #[schema(nullable = false)]
     url: Option<String>,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::ChatFormat>, nullable = false)]
+    #[schema(value_type = Option<crate::words::ChatFormat>, nullable = false)]
     format: Option<ChatFormat>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
@@ -140,7 +140,7 @@ pub(crate) struct ContactChangesIn {
 /// A created contact.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ContactCreatedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -154,7 +154,7 @@ pub(crate) struct ContactParams {
     /// Part of the name, in any case of letters.
     name: Option<String>,
     /// `email`, `chat` or `webhook`.
-    #[param(value_type = Option<crate::openapi::ContactKind>)]
+    #[param(value_type = Option<crate::words::ContactKind>)]
     kind: Option<ContactKind>,
 }
 

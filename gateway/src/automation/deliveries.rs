@@ -43,7 +43,7 @@ pub(crate) struct DeliveryOut {
     event_id: String,
     event_type: String,
     /// `pending`, `delivered`, `failed` (another attempt follows) or `dead_letter`.
-    #[schema(value_type = crate::openapi::DeliveryStatus)]
+    #[schema(value_type = crate::words::DeliveryStatus)]
     status: String,
     /// Attempts that have ended, without those that the receiver postponed: at most 3, or 10 with `retry: standard`.
     attempts: i32,
@@ -102,7 +102,7 @@ enum Status {
 #[into_params(parameter_in = Query)]
 pub(crate) struct DeliveryParams {
     /// `pending`, `delivered`, `failed` or `dead_letter`.
-    #[param(value_type = Option<crate::openapi::DeliveryStatus>)]
+    #[param(value_type = Option<crate::words::DeliveryStatus>)]
     status: Option<Status>,
     /// Type of the event.
     event_type: Option<String>,
@@ -125,7 +125,7 @@ pub(crate) struct RedeliverIn {
 /// What is delivered again.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RedeliveredOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: String,
     /// How many.

@@ -15,7 +15,6 @@ mod webhook_rotation;
 mod webhook_trials;
 mod webhooks;
 
-pub(crate) use backtest::Backtests;
 use utoipa_axum::routes;
 
 use crate::{policy::Policy, routes::Routes};

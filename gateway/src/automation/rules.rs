@@ -40,17 +40,17 @@ pub(crate) struct RuleOut {
     /// The event whose datapoints it watches.
     event_public_id: String,
     /// `gt`, `lt`, `gte`, `lte`, `eq`, `between` or `not_between`.
-    #[schema(value_type = crate::openapi::Operator)]
+    #[schema(value_type = crate::words::Operator)]
     operator: String,
     /// What values are compared with; the lower bound of a range.
     threshold: f64,
     /// Upper bound of a range.
     threshold_high: Option<f64>,
     /// `log` or `webhook`.
-    #[schema(value_type = crate::openapi::ActionType)]
+    #[schema(value_type = crate::words::ActionType)]
     action_type: String,
     /// The webhook event that it dispatches.
-    #[schema(value_type = Option<crate::openapi::WebhookEvent>)]
+    #[schema(value_type = Option<crate::words::WebhookEvent>)]
     webhook_event_type: Option<String>,
     /// Least time between two firings.
     cooldown_seconds: i64,
@@ -68,7 +68,7 @@ pub(crate) struct RuleOut {
     /// The condition is on the slope per second of the values in this window.
     rate_window_seconds: Option<u32>,
     /// `info`, `warning` or `critical`.
-    #[schema(value_type = Option<crate::openapi::Severity>)]
+    #[schema(value_type = Option<crate::words::Severity>)]
     severity: Option<&'static str>,
     /// Contacts that are notified of its alarms.
     contact_ids: Vec<String>,
@@ -99,7 +99,7 @@ pub(crate) struct RuleIn {
     /// The event whose datapoints it watches.
     event_public_id: String,
     /// `gt`, `lt`, `gte`, `lte`, `eq` (within 1e-9), `between` or `not_between`.
-    #[schema(value_type = crate::openapi::Operator)]
+    #[schema(value_type = crate::words::Operator)]
     operator: Operator,
     /// What values are compared with; the lower bound of a range.
     #[schema(value_type = f64)]
@@ -108,10 +108,10 @@ pub(crate) struct RuleIn {
     #[schema(value_type = Option<f64>)]
     threshold_high: Option<Numeric<f64>>,
     /// `log` or `webhook`.
-    #[schema(value_type = crate::openapi::ActionType)]
+    #[schema(value_type = crate::words::ActionType)]
     action_type: ActionType,
     /// Required by `webhook`: the event type that is dispatched.
-    #[schema(value_type = Option<crate::openapi::RuleWebhookEvent>)]
+    #[schema(value_type = Option<crate::words::RuleWebhookEvent>)]
     webhook_event_type: Option<EventType>,
     /// Least time between two firings, 60 if absent; with 0 it fires on every datapoint that matters.
     #[schema(value_type = Option<u32>)]
@@ -138,7 +138,7 @@ pub(crate) struct RuleIn {
     #[schema(value_type = Option<u32>)]
     rate_window_seconds: Option<Numeric<u32>>,
     /// Of its alarms: `info`, `warning` (if absent) or `critical`.
-    #[schema(value_type = Option<crate::openapi::Severity>)]
+    #[schema(value_type = Option<crate::words::Severity>)]
     severity: Option<Severity>,
     /// Contacts that are notified of its alarms, at most 20.
     contact_ids: Option<Vec<String>>,
@@ -203,7 +203,7 @@ pub(crate) struct RuleChangesIn {
     #[schema(nullable = false)]
     event_public_id: Option<String>,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::Operator>, nullable = false)]
+    #[schema(value_type = Option<crate::words::Operator>, nullable = false)]
     operator: Option<Operator>,
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Option<f64>, nullable = false)]
@@ -212,10 +212,10 @@ pub(crate) struct RuleChangesIn {
     #[schema(value_type = Option<f64>)]
     threshold_high: Option<Option<Numeric<f64>>>,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::ActionType>, nullable = false)]
+    #[schema(value_type = Option<crate::words::ActionType>, nullable = false)]
     action_type: Option<ActionType>,
     #[serde(default, deserialize_with = "present")]
-    #[schema(value_type = Option<crate::openapi::WebhookEvent>)]
+    #[schema(value_type = Option<crate::words::WebhookEvent>)]
     webhook_event_type: Option<Option<EventType>>,
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Option<u32>, nullable = false)]
@@ -242,7 +242,7 @@ pub(crate) struct RuleChangesIn {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>)]
     rate_window_seconds: Option<Option<Numeric<u32>>>,
-    #[schema(value_type = Option<crate::openapi::Severity>)]
+    #[schema(value_type = Option<crate::words::Severity>)]
     severity: Option<Severity>,
     #[serde(default, deserialize_with = "present")]
     contact_ids: Option<Option<Vec<String>>>,
@@ -261,7 +261,7 @@ pub(crate) struct RuleChangesIn {
 /// A created rule.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RuleCreatedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -279,7 +279,7 @@ pub(crate) struct RuleParams {
     /// Whether they watch.
     enabled: Option<bool>,
     /// `log` or `webhook`.
-    #[param(value_type = Option<crate::openapi::ActionType>)]
+    #[param(value_type = Option<crate::words::ActionType>)]
     action_type: Option<ActionType>,
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct DryRunIn {
     #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     to: Option<DateTime<Utc>>,
     /// Another list than the subscription's.
-    #[schema(value_type = Option<Vec<crate::openapi::WebhookEvent>>)]
+    #[schema(value_type = Option<Vec<crate::words::WebhookEvent>>)]
     events: Option<Vec<EventType>>,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct DryRunOut {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DryRunEventOut {
     event_id: String,
-    #[schema(value_type = crate::openapi::WebhookEvent)]
+    #[schema(value_type = crate::words::WebhookEvent)]
     event_type: &'static str,
     time: DateTime<Utc>,
     /// What would have been posted, byte for byte.

@@ -38,20 +38,20 @@ pub(crate) struct WebhookOut {
     /// Where events are posted to.
     url: String,
     /// What it is told of.
-    #[schema(value_type = Vec<crate::openapi::WebhookEvent>)]
+    #[schema(value_type = Vec<crate::words::WebhookEvent>)]
     events: Vec<String>,
     enabled: bool,
     /// Whether there is a secret, which signs deliveries; it is not shown again.
     has_secret: bool,
     /// Scheme of `webhook-signature`: `v1` by the secret, or `v1a` by a key pair of the subscription.
-    #[schema(value_type = crate::openapi::WebhookSignature)]
+    #[schema(value_type = crate::words::WebhookSignature)]
     signature: &'static str,
     /// The public key that verifies `v1a` signatures (`whpk_` and base64); null with `v1`.
     public_key: Option<String>,
     /// Until when the secret and key before the last rotation sign too; null if there are none.
     old_secret_until: Option<DateTime<Utc>>,
     /// When failed attempts are repeated.
-    #[schema(value_type = crate::openapi::WebhookRetry)]
+    #[schema(value_type = crate::words::WebhookRetry)]
     retry: String,
     filters: WebhookFiltersOut,
     /// Since when every attempt has failed; null while it works.
@@ -103,16 +103,16 @@ pub(crate) struct WebhookIn {
     #[serde(default)]
     generate_secret: bool,
     /// `v1` if absent; `v1a` makes a key pair, whose public key is shown.
-    #[schema(value_type = Option<crate::openapi::WebhookSignature>)]
+    #[schema(value_type = Option<crate::words::WebhookSignature>)]
     signature: Option<Scheme>,
     /// `default` if absent: three attempts, 2 s and 4 s apart. `standard`: ten attempts within days, and the receiver may
     /// postpone them by `Retry-After` or end the subscription by 410.
-    #[schema(value_type = Option<crate::openapi::WebhookRetry>)]
+    #[schema(value_type = Option<crate::words::WebhookRetry>)]
     retry: Option<RetryPolicy>,
     /// No limits, if absent.
     filters: Option<WebhookFiltersIn>,
     /// What it is told of, at least one.
-    #[schema(value_type = Vec<crate::openapi::WebhookEvent>)]
+    #[schema(value_type = Vec<crate::words::WebhookEvent>)]
     events: Vec<EventType>,
     /// True, if absent.
     enabled: Option<bool>,
@@ -131,17 +131,17 @@ pub(crate) struct WebhookChangesIn {
     #[serde(default)]
     generate_secret: bool,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::WebhookSignature>, nullable = false)]
+    #[schema(value_type = Option<crate::words::WebhookSignature>, nullable = false)]
     signature: Option<Scheme>,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::WebhookRetry>, nullable = false)]
+    #[schema(value_type = Option<crate::words::WebhookRetry>, nullable = false)]
     retry: Option<RetryPolicy>,
     /// In place of all that there are.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
     filters: Option<WebhookFiltersIn>,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<Vec<crate::openapi::WebhookEvent>>, nullable = false)]
+    #[schema(value_type = Option<Vec<crate::words::WebhookEvent>>, nullable = false)]
     events: Option<Vec<EventType>>,
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
@@ -151,7 +151,7 @@ pub(crate) struct WebhookChangesIn {
 /// A created webhook subscription.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookCreatedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -172,7 +172,7 @@ pub(crate) struct WebhookParams {
     url: Option<String>,
     enabled: Option<bool>,
     /// What they are told of.
-    #[param(value_type = Option<crate::openapi::WebhookEvent>)]
+    #[param(value_type = Option<crate::words::WebhookEvent>)]
     event: Option<EventType>,
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct PluginClassOut {
 pub(crate) struct ClassChannelOut {
     channel_id: String,
     channel_name: String,
-    #[schema(value_type = crate::openapi::Direction)]
+    #[schema(value_type = crate::words::Direction)]
     direction: Direction,
     unit: String,
     min_value: f64,

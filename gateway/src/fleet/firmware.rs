@@ -56,7 +56,7 @@ pub(crate) struct FirmwareOut {
     file_hash_sha256: Option<String>,
     file_size_bytes: Option<i64>,
     /// `pending`, `downloading`, `verifying`, `applying`, `completed`, `failed` or `rolled_back`.
-    #[schema(value_type = crate::openapi::FirmwareStatus)]
+    #[schema(value_type = crate::words::FirmwareStatus)]
     status: String,
     /// Why it failed, or could not be rolled back.
     error_message: Option<String>,
@@ -118,7 +118,7 @@ pub(crate) struct FirmwareCheckOut {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct FirmwareParams {
-    #[param(value_type = Option<crate::openapi::FirmwareStatus>)]
+    #[param(value_type = Option<crate::words::FirmwareStatus>)]
     status: Option<FirmwareStatus>,
     version: Option<String>,
 }

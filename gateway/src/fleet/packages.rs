@@ -44,7 +44,7 @@ pub(crate) struct PackageOut {
     package_name: String,
     version: String,
     /// `uploaded`.
-    #[schema(value_type = crate::openapi::PackageSource)]
+    #[schema(value_type = crate::words::PackageSource)]
     source: &'static str,
     /// The plugin classes that it offers.
     plugin_ids: Vec<String>,

@@ -62,7 +62,7 @@ pub(crate) struct ApiTokenIn {
 /// A created API token. The secret is shown this once.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ApiTokenCreatedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     public_id: String,

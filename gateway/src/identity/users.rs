@@ -30,7 +30,7 @@ pub(crate) struct UserRecordOut {
     email: String,
     username: String,
     /// `admin`, `operator` or `viewer`.
-    #[schema(value_type = crate::openapi::Role)]
+    #[schema(value_type = crate::words::Role)]
     role: String,
     admin: bool,
     /// Identity provider; null for local users.
@@ -51,7 +51,7 @@ pub(crate) struct UserIn {
     /// 8 to 256 characters.
     password: String,
     /// `admin`, `operator` (default) or `viewer`.
-    #[schema(value_type = Option<crate::openapi::Role>)]
+    #[schema(value_type = Option<crate::words::Role>)]
     role: Option<Role>,
 }
 
@@ -61,14 +61,14 @@ pub(crate) struct UserChangesIn {
     email: Option<String>,
     username: Option<String>,
     password: Option<String>,
-    #[schema(value_type = Option<crate::openapi::Role>)]
+    #[schema(value_type = Option<crate::words::Role>)]
     role: Option<Role>,
 }
 
 /// A created user.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct UserCreatedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -80,7 +80,7 @@ pub(crate) struct UserCreatedOut {
 #[into_params(parameter_in = Query)]
 pub(crate) struct UserParams {
     /// `admin`, `operator` or `viewer`.
-    #[param(value_type = Option<crate::openapi::Role>)]
+    #[param(value_type = Option<crate::words::Role>)]
     role: Option<Role>,
     /// Part of the user name or of the e-mail address, in any case of letters.
     name: Option<String>,

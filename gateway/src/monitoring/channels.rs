@@ -32,7 +32,7 @@ pub(crate) struct EventOut {
     public_id: String,
     name: String,
     /// `sensor`, `actuator`, `range`, `cmd_button`, `cmd_opened` or `cmd_closed`.
-    #[schema(value_type = crate::openapi::EventKind)]
+    #[schema(value_type = crate::words::EventKind)]
     r#type: String,
     /// Measurement unit; empty when there is none, because existing controllers stop at a null.
     unit: String,
@@ -56,7 +56,7 @@ pub(crate) struct EventIn {
     /// Unique, 1 to 255 characters.
     name: String,
     /// `sensor`, `actuator`, `range`, `cmd_button`, `cmd_opened` or `cmd_closed`.
-    #[schema(value_type = crate::openapi::EventKind)]
+    #[schema(value_type = crate::words::EventKind)]
     r#type: ChannelType,
     unit: Option<String>,
     #[schema(value_type = Option<f64>)]
@@ -77,7 +77,7 @@ pub(crate) struct EventChangesIn {
     #[schema(nullable = false)]
     name: Option<String>,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::EventKind>, nullable = false)]
+    #[schema(value_type = Option<crate::words::EventKind>, nullable = false)]
     r#type: Option<ChannelType>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
@@ -100,7 +100,7 @@ pub(crate) struct EventChangesIn {
 /// A created event.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventCreatedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -112,7 +112,7 @@ pub(crate) struct EventCreatedOut {
 #[into_params(parameter_in = Query)]
 pub(crate) struct EventFilter {
     /// A type.
-    #[param(value_type = Option<crate::openapi::EventKind>)]
+    #[param(value_type = Option<crate::words::EventKind>)]
     r#type: Option<String>,
     /// Part of the name.
     name: Option<String>,

@@ -19,7 +19,7 @@ use crate::{
 /// A created dashboard.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DashboardCreatedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]

@@ -29,7 +29,7 @@ pub(crate) struct ExperimentOut {
     public_id: String,
     name: String,
     /// `running` or `stopped`.
-    #[schema(value_type = crate::openapi::ExperimentStatus)]
+    #[schema(value_type = crate::words::ExperimentStatus)]
     status: &'static str,
     started_on: DateTime<Utc>,
     /// Null while it runs.
@@ -69,7 +69,7 @@ pub(crate) struct ExperimentParams {
     /// Part of the name, in any case of letters.
     name: Option<String>,
     /// `running` or `stopped`.
-    #[param(value_type = Option<crate::openapi::ExperimentStatus>)]
+    #[param(value_type = Option<crate::words::ExperimentStatus>)]
     status: Option<Status>,
     /// Begun at or after, RFC 3339.
     #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]

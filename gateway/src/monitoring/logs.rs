@@ -27,16 +27,16 @@ const DEFAULT_SOURCE: &str = "api";
 pub(crate) struct LogEntryOut {
     public_id: String,
     /// `error`, `warning` or `info`.
-    #[schema(value_type = crate::openapi::LogType)]
+    #[schema(value_type = crate::words::LogType)]
     r#type: String,
     /// Equal to `type`.
-    #[schema(value_type = crate::openapi::LogType)]
+    #[schema(value_type = crate::words::LogType)]
     logging_type: String,
     /// `read` or `unread`.
-    #[schema(value_type = crate::openapi::LogStatus)]
+    #[schema(value_type = crate::words::LogStatus)]
     status: String,
     /// Equal to `status`.
-    #[schema(value_type = crate::openapi::LogStatus)]
+    #[schema(value_type = crate::words::LogStatus)]
     status_type: String,
     content: String,
     /// What it comes from, e.g. `auth` for logins.
@@ -52,10 +52,10 @@ pub(crate) struct LogEntryIn {
     /// 1 to 500 characters.
     content: String,
     /// `error`, `warning` or `info` (default).
-    #[schema(value_type = Option<crate::openapi::LogType>)]
+    #[schema(value_type = Option<crate::words::LogType>)]
     r#type: Option<LogType>,
     /// Second name of `type`.
-    #[schema(value_type = Option<crate::openapi::LogType>)]
+    #[schema(value_type = Option<crate::words::LogType>)]
     logging_type: Option<LogType>,
     /// What it comes from, 1 to 100 characters; `api` if absent.
     source: Option<String>,
@@ -66,11 +66,11 @@ pub(crate) struct LogEntryIn {
 pub(crate) struct LogEntryChangesIn {
     /// `read` or `unread`.
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::LogStatus>, nullable = false)]
+    #[schema(value_type = Option<crate::words::LogStatus>, nullable = false)]
     status: Option<LogStatus>,
     /// Second name of `status`.
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::LogStatus>, nullable = false)]
+    #[schema(value_type = Option<crate::words::LogStatus>, nullable = false)]
     status_type: Option<LogStatus>,
     /// 1 to 500 characters.
     #[serde(default, deserialize_with = "not_null")]
@@ -83,16 +83,16 @@ pub(crate) struct LogEntryChangesIn {
 #[into_params(parameter_in = Query)]
 pub(crate) struct LogEntryParams {
     /// `error`, `warning` or `info`.
-    #[param(value_type = Option<crate::openapi::LogType>)]
+    #[param(value_type = Option<crate::words::LogType>)]
     r#type: Option<LogType>,
     /// Second name of `type`.
-    #[param(value_type = Option<crate::openapi::LogType>)]
+    #[param(value_type = Option<crate::words::LogType>)]
     logging_type: Option<LogType>,
     /// `read` or `unread`.
-    #[param(value_type = Option<crate::openapi::LogStatus>)]
+    #[param(value_type = Option<crate::words::LogStatus>)]
     status: Option<LogStatus>,
     /// Second name of `status`.
-    #[param(value_type = Option<crate::openapi::LogStatus>)]
+    #[param(value_type = Option<crate::words::LogStatus>)]
     status_type: Option<LogStatus>,
     /// What they come from.
     source: Option<String>,

@@ -28,7 +28,7 @@ struct ChapterOut {
     /// How many causes it has in this piece of the story.
     depth: usize,
     /// `succeeded`, `failed`, `cancelled` or `retried`, if it ends something; else null.
-    #[schema(value_type = Option<crate::openapi::Outcome>)]
+    #[schema(value_type = Option<crate::words::Outcome>)]
     outcome: Option<&'static str>,
     /// What webhooks were told of it.
     deliveries: Vec<ToldOut>,
@@ -42,7 +42,7 @@ struct ToldOut {
     public_id: String,
     webhook_public_id: String,
     /// `pending`, `delivered`, `failed` or `dead_letter`.
-    #[schema(value_type = crate::openapi::DeliveryStatus)]
+    #[schema(value_type = crate::words::DeliveryStatus)]
     status: String,
     /// Attempts that have ended.
     attempts: i32,

@@ -126,7 +126,7 @@ pub(super) struct PieceParams {
     /// At this position or before it.
     to_position: Option<i64>,
     /// `newest` first (default) or `oldest` first; `sort` goes before it.
-    #[param(value_type = Option<crate::openapi::LogOrder>)]
+    #[param(value_type = Option<crate::words::LogOrder>)]
     order: Option<OrderIn>,
     /// `next` of the piece before.
     cursor: Option<i64>,

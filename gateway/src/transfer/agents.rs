@@ -41,11 +41,11 @@ pub(crate) struct AgentOut {
     id: i64,
     name: String,
     /// `server` or `client`.
-    #[schema(value_type = crate::openapi::AgentType)]
+    #[schema(value_type = crate::words::AgentType)]
     r#type: String,
     description: Option<String>,
     /// `online`, `offline` or `error`.
-    #[schema(value_type = crate::openapi::AgentStatus)]
+    #[schema(value_type = crate::words::AgentStatus)]
     status: String,
     /// Version of the agent program.
     version: Option<String>,
@@ -53,7 +53,7 @@ pub(crate) struct AgentOut {
     system: Option<String>,
     ip_address: Option<String>,
     /// `websocket` or `polling`.
-    #[schema(value_type = Option<crate::openapi::TransportMode>)]
+    #[schema(value_type = Option<crate::words::TransportMode>)]
     transport_mode: Option<String>,
     last_seen: Option<DateTime<Utc>>,
     /// What should be looked after, in one sentence, e.g. that two processes use the agent's token.
@@ -69,7 +69,7 @@ pub(crate) struct AgentIn {
     name: String,
     /// `server` (default) or `client`.
     #[serde(default)]
-    #[schema(value_type = Option<crate::openapi::AgentType>)]
+    #[schema(value_type = Option<crate::words::AgentType>)]
     r#type: Option<AgentType>,
     #[serde(default)]
     description: Option<String>,
@@ -82,7 +82,7 @@ pub(crate) struct AgentChangesIn {
     #[schema(nullable = false)]
     name: Option<String>,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::AgentType>, nullable = false)]
+    #[schema(value_type = Option<crate::words::AgentType>, nullable = false)]
     r#type: Option<AgentType>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
@@ -102,10 +102,10 @@ pub(crate) struct TestOut {
 #[into_params(parameter_in = Query)]
 pub(crate) struct AgentFilter {
     /// `online`, `offline` or `error`.
-    #[param(value_type = Option<crate::openapi::AgentStatus>)]
+    #[param(value_type = Option<crate::words::AgentStatus>)]
     status: Option<String>,
     /// `server` or `client`.
-    #[param(value_type = Option<crate::openapi::AgentType>)]
+    #[param(value_type = Option<crate::words::AgentType>)]
     r#type: Option<String>,
     /// Part of the name.
     name: Option<String>,

@@ -9,7 +9,6 @@ use signalbox_projections::{
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::agent_keys::resolve;
 use crate::{
     answer,
     auth::{Admin, Reader, hash_secret},
@@ -90,7 +89,7 @@ pub(crate) async fn create(
     JsonBody(token): JsonBody<TokenIn>,
 ) -> Result<Response, Problem> {
     let expires_at = expiry(token.expires_in, state.server_clock.now())?;
-    let [agent] = resolve(&state, [("agent_id", token.agent_id)]).await?;
+    let [agent] = state.agent_keys.resolve([("agent_id", token.agent_id)]).await?;
     let value = hex::encode(context.secret(&state).await?.derive("agent token", context.resource)?);
     let new = NewAgentToken {
         number: 0,

@@ -19,6 +19,29 @@ use utoipa::{
     },
 };
 
+/// Types of resources that clients are notified of. The others, such as login sessions, are shown by no route.
+pub(crate) const CHANGED_RESOURCES: [&str; 19] = [
+    "agent",
+    "agent_token",
+    "alarm",
+    "api_token",
+    "channel",
+    "contact",
+    "dashboard",
+    "delivery",
+    "experiment",
+    "extraction_job",
+    "firmware",
+    "job",
+    "log_entry",
+    "plugin_instance",
+    "plugin_package",
+    "rule",
+    "transfer",
+    "user",
+    "webhook",
+];
+
 macro_rules! word_sets {
     ($(#[doc = $doc:literal] $name:ident = $words:expr;)*) => {
         $(
@@ -39,7 +62,7 @@ macro_rules! word_sets {
         )*
 
         /// All sets, by their names in the description.
-        pub(super) fn all() -> Vec<(Cow<'static, str>, RefOr<Schema>)> {
+        pub(crate) fn all() -> Vec<(Cow<'static, str>, RefOr<Schema>)> {
             vec![$(($name::name(), $name::schema())),*]
         }
     };
@@ -148,7 +171,7 @@ word_sets! {
     /// In which order events of the log are listed.
     LogOrder = ["newest", "oldest"];
     /// Kind of a changed resource.
-    ChangedResource = crate::changes::TYPES;
+    ChangedResource = CHANGED_RESOURCES;
     /// How an event of the log ends something.
     Outcome = ["succeeded", "failed", "cancelled", "retried"];
 }
