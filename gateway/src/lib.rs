@@ -23,6 +23,7 @@ mod openapi;
 mod past;
 mod register;
 mod replica;
+mod resource;
 mod resumed;
 mod revocation;
 mod routes;

@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_datapoint_log::{moment, recorded_times};
 use signalbox_domain::automation::{DatapointPlace, History, Judge, RuleSpec};
+use signalbox_projections::automation::RuleRow;
 use signalbox_projections::monitoring::{
     queries::channel_number,
     series::{Datapoint, recorded},
@@ -15,12 +16,13 @@ use utoipa::ToSchema;
 
 use super::{
     alarm_backtest::{self, BacktestFiringOut, BacktestIntervalOut, MAX_FIRINGS, Tested},
-    rules::{RuleIn, find},
+    rules::RuleIn,
 };
 use crate::{
     auth::Admin,
     extract::{JsonBody, Text},
     problem::{Problem, ProblemKind, ProblemOut},
+    resource::find,
     state::{AppState, State as Gateway},
 };
 
@@ -82,7 +84,7 @@ pub(crate) async fn backtest(
     JsonBody(window): JsonBody<BacktestIn>,
 ) -> Result<Json<BacktestOut>, Problem> {
     window.check()?;
-    let row = find(&state, &id).await?;
+    let row = find::<RuleRow>(&state, &id).await?;
     let spec = row.spec().ok_or_else(|| Problem::not_found("Rule"))?;
     Ok(Json(test(&state, spec, &window).await?))
 }

@@ -1,5 +1,6 @@
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     automation::{
@@ -10,8 +11,9 @@ use signalbox_domain::{
 };
 use signalbox_projections::{
     automation::rules::{self, RuleFilter, RuleRow},
-    register::At,
+    monitoring::ChannelRow,
 };
+use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -23,9 +25,9 @@ use crate::{
     extract::{
         EnvelopeParams, IfMatch, JsonBody, Numeric, Params, Sort, Text, key, not_null, present, wanted,
     },
-    monitoring::channels,
-    past::{AsOf, AtParams, row_at},
+    past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
+    resource::{Found, Shown, changed, find, find_at, shown},
     state::{AppState, State as Gateway},
 };
 
@@ -314,8 +316,7 @@ pub(crate) async fn get(
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find_at(&state, &id, at).await?;
-    Ok(answer::resource(row.version, &RuleOut::from(row)))
+    find_at::<RuleRow>(&state, &id, at).await.map(shown)
 }
 
 /// Create a rule. It watches every datapoint that is sent after the answer.
@@ -332,7 +333,7 @@ pub(crate) async fn create(
     let command = RuleCommand::Create(NewRule { owner: user.id, spec, after: 0 });
     let metadata = context.metadata(user.actor(), "create rule");
     let written = state.write::<Rule>(context.resource, None, &metadata, &command).await?;
-    let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
+    let row = find_at::<RuleRow>(&state, &context.resource.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/rules/{}", row.id));
     let out = RuleCreatedOut { status: "success", message: "Rule successfully created.", rule: row.into() };
     Ok(answer::created(written, &location, version, &out))
@@ -382,7 +383,7 @@ pub(crate) async fn update(
             escalation_contacts: listed(changes.escalation_contact_ids)?,
         },
     };
-    let row = find(&state, &id).await.map_err(|missing| {
+    let row = find::<RuleRow>(&state, &id).await.map_err(|missing| {
         let change = RuleCommand::Change { changes: changes.clone(), after: 0 };
         judged::<Rule>(missing, [examples::rule(), change])
     })?;
@@ -397,9 +398,7 @@ pub(crate) async fn update(
     let command = RuleCommand::Change { changes, after: 0 };
     let metadata = context.metadata(user.actor(), "change rule");
     let written = state.write::<Rule>(row.id, version, &metadata, &command).await?;
-    let row = find_at(&state, &id, written.unseen).await?;
-    let version = row.version;
-    Ok(answer::changed(written, version, &RuleOut::from(row)))
+    changed::<RuleRow>(&state, &id, written).await
 }
 
 /// Delete a rule.
@@ -412,22 +411,26 @@ pub(crate) async fn delete(
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find::<RuleRow>(&state, &id).await?;
     let metadata = context.metadata(user.actor(), "delete rule");
     let written = state.write::<Rule>(row.id, version, &metadata, &RuleCommand::Delete { after: 0 }).await?;
     Ok(answer::success(written, "Rule successfully deleted."))
 }
 
-pub(super) async fn find(state: &Gateway, id: &str) -> Result<RuleRow, Problem> {
-    let id = key("Rule", id)?;
-    state.read(|pool| rules::rule(pool, id)).await?.ok_or_else(|| Problem::not_found("Rule"))
+impl Found for RuleRow {
+    const KIND: &'static str = "Rule";
+
+    fn query(pool: &PgPool, id: Uuid) -> BoxFuture<'_, Result<Option<Self>, sqlx::Error>> {
+        rules::rule(pool, id)
+    }
 }
 
-/// The rule `id` as it was `at`, or as it is.
-pub(super) async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<RuleRow, Problem> {
-    match at {
-        None => find(state, id).await,
-        Some(at) => row_at(state, "Rule", id, at).await,
+impl Shown for RuleRow {
+    const PATH: &'static str = "/api/v1/rules";
+    type Out = RuleOut;
+
+    fn version(&self) -> i64 {
+        self.version
     }
 }
 
@@ -436,7 +439,7 @@ pub(super) async fn channel(state: &Gateway, id: &str) -> Result<ChannelId, Prob
     if id.contains('\0') || id.len() > 255 {
         return Err(Problem::field("event_public_id", "must be the id of an event"));
     }
-    Ok(ChannelId(channels::find(state, id).await?.id))
+    Ok(ChannelId(find::<ChannelRow>(state, id).await?.id))
 }
 
 /// The contacts that a client calls `ids`.

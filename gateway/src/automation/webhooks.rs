@@ -1,5 +1,6 @@
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     automation::{
@@ -14,9 +15,11 @@ use signalbox_projections::{
         past_webhook,
         webhooks::{self, WebhookFilter, WebhookRow},
     },
-    register::At,
+    register::{At, Past, StateError},
 };
+use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
 use super::webhook_keys::{NewSecret, Scheme, key_change, one_of, valid_secret};
 use crate::{
@@ -24,9 +27,10 @@ use crate::{
     auth::Admin,
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, not_null, present},
-    past::{AsOf, AtParams, there},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, not_null, present},
+    past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
+    resource::{Found, Shown, find, find_at, shown},
     state::{AppState, State as Gateway, Written},
     target,
 };
@@ -202,8 +206,7 @@ pub(crate) async fn get(
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find_at(&state, &id, at).await?;
-    Ok(answer::resource(row.version, &WebhookOut::from(row)))
+    find_at::<WebhookRow>(&state, &id, at).await.map(shown)
 }
 
 /// Subscribe a url to events. It is told of what happens after the answer.
@@ -237,7 +240,7 @@ pub(crate) async fn create(
     let command = WebhookCommand::Create(NewWebhook { owner: user.id, spec });
     let metadata = context.metadata(user.actor(), "create webhook");
     let written = state.write::<Webhook>(context.resource, None, &metadata, &command).await?;
-    let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
+    let row = find_at::<WebhookRow>(&state, &context.resource.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/webhooks/{}", row.id));
     let out = WebhookCreatedOut {
         status: "success",
@@ -274,7 +277,7 @@ pub(crate) async fn update(
         filters: changes.filters.map(Into::into),
         ..WebhookChanges::default()
     };
-    let row = find(&state, &id).await.map_err(|missing| {
+    let row = find::<WebhookRow>(&state, &id).await.map_err(|missing| {
         let change = WebhookCommand::Change(changes.clone());
         judged::<Webhook>(missing, [examples::webhook(), change])
     })?;
@@ -291,7 +294,7 @@ pub(crate) async fn update(
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = WebhookCommand::Change(changes);
     let written = state.write::<Webhook>(row.id, version, &metadata, &command).await?;
-    let row = find_at(&state, &id, written.unseen).await?;
+    let row = find_at::<WebhookRow>(&state, &id, written.unseen).await?;
     changed(&state, written, row, secret).await
 }
 
@@ -305,23 +308,30 @@ pub(crate) async fn delete(
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find::<WebhookRow>(&state, &id).await?;
     let metadata = context.metadata(user.actor(), "delete webhook");
     let written = state.write::<Webhook>(row.id, version, &metadata, &WebhookCommand::Delete).await?;
     Ok(answer::success(written, "Webhook successfully deleted."))
 }
 
-/// The subscription that a client calls `id`.
-pub(super) async fn find(state: &Gateway, id: &str) -> Result<WebhookRow, Problem> {
-    let id = key("Webhook", id)?;
-    state.read(|pool| webhooks::webhook(pool, id)).await?.ok_or_else(|| Problem::not_found("Webhook"))
+impl Found for WebhookRow {
+    const KIND: &'static str = "Webhook";
+
+    fn query(pool: &PgPool, id: Uuid) -> BoxFuture<'_, Result<Option<Self>, sqlx::Error>> {
+        webhooks::webhook(pool, id)
+    }
+
+    fn query_at(pool: &PgPool, id: Uuid, at: At) -> BoxFuture<'_, Result<Past<Self>, StateError>> {
+        past_webhook(pool, id, at)
+    }
 }
 
-/// The subscription `id` as it was `at`, or as it is.
-pub(super) async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<WebhookRow, Problem> {
-    match at {
-        None => find(state, id).await,
-        Some(at) => there("Webhook", past_webhook(&state.pool, key("Webhook", id)?, at).await?),
+impl Shown for WebhookRow {
+    const PATH: &'static str = "/api/v1/webhooks";
+    type Out = WebhookOut;
+
+    fn version(&self) -> i64 {
+        self.version
     }
 }
 

@@ -1,15 +1,15 @@
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, NaiveDateTime, Utc};
+use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use signalbox_domain::identity::{NewUser, Role, User, UserChanges, UserCommand};
-use signalbox_projections::{
-    identity::{
-        UserRow,
-        queries::{self, UserFilter},
-    },
-    register::At,
+use signalbox_projections::identity::{
+    UserRow,
+    queries::{self, UserFilter},
 };
+use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
 use super::valid_password;
 use crate::{
@@ -17,10 +17,11 @@ use crate::{
     auth::Admin,
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key},
-    past::{AsOf, AtParams, row_at},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text},
+    past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    state::{AppState, State as Gateway},
+    resource::{Found, find, find_at},
+    state::AppState,
 };
 
 /// A user as services 2 and 3 show it.
@@ -112,7 +113,7 @@ pub(crate) async fn get(
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find_at(&state, &id, at).await?;
+    let row = find_at::<UserRow>(&state, &id, at).await?;
     let version = row.version;
     Ok(answer::resource(version, &UserRecordOut::from(row)))
 }
@@ -136,7 +137,7 @@ pub(crate) async fn create(
     };
     let metadata = context.metadata(current.actor(), "create user");
     let written = state.write::<User>(context.resource, None, &metadata, &UserCommand::Create(new)).await?;
-    let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
+    let row = find_at::<UserRow>(&state, &context.resource.to_string(), written.unseen).await?;
     let location = format!("/api/v1/users/{}", row.id);
     let out = UserCreatedOut { status: "success", message: "User successfully created.", user: row.into() };
     Ok(answer::written(written, StatusCode::CREATED, Some(&location), &out))
@@ -158,7 +159,7 @@ pub(crate) async fn update(
     if let Some(password) = &password {
         valid_password("password", password)?;
     }
-    let row = find(&state, &id).await.map_err(|missing| {
+    let row = find::<UserRow>(&state, &id).await.map_err(|missing| {
         let (email, username) = (email.clone(), username.clone());
         let change = UserCommand::Change(UserChanges { email, username, role, password_hash: None });
         judged::<User>(missing, [examples::user(), change])
@@ -170,7 +171,7 @@ pub(crate) async fn update(
     let command = UserCommand::Change(UserChanges { email, username, role, password_hash });
     let metadata = context.metadata(current.actor(), "change user");
     let written = state.write::<User>(row.id, version, &metadata, &command).await?;
-    let row = find_at(&state, &id, written.unseen).await?;
+    let row = find_at::<UserRow>(&state, &id, written.unseen).await?;
     Ok(answer::written(written, StatusCode::OK, None, &UserRecordOut::from(row)))
 }
 
@@ -185,22 +186,17 @@ pub(crate) async fn delete(
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find::<UserRow>(&state, &id).await?;
     let metadata = context.metadata(current.actor(), "delete user");
     let written = state.write::<User>(row.id, version, &metadata, &UserCommand::Delete).await?;
     Ok(answer::success(written, "User successfully deleted."))
 }
 
-async fn find(state: &Gateway, id: &str) -> Result<UserRow, Problem> {
-    let id = key("User", id)?;
-    state.read(|pool| queries::user(pool, id)).await?.ok_or_else(|| Problem::not_found("User"))
-}
+impl Found for UserRow {
+    const KIND: &'static str = "User";
 
-/// The user `id` as it was `at`, or as it is.
-async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<UserRow, Problem> {
-    match at {
-        None => find(state, id).await,
-        Some(at) => row_at(state, "User", id, at).await,
+    fn query(pool: &PgPool, id: Uuid) -> BoxFuture<'_, Result<Option<Self>, sqlx::Error>> {
+        queries::user(pool, id)
     }
 }
 
