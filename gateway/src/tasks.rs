@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use signalbox_database::sweep_time;
 use signalbox_domain::{
@@ -11,8 +10,7 @@ use signalbox_domain::{
     transfer::{Agent, AgentCommand, AgentToken, TransportMode},
 };
 use signalbox_messaging::Wakeup;
-use signalbox_projections::transfer::queries;
-use sqlx::PgPool;
+use signalbox_projections::{identity::queries::note_token_uses, transfer::queries};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use uuid::Uuid;
 
@@ -157,7 +155,7 @@ async fn write_notes(state: &State) -> Result<(), sqlx::Error> {
     write_presence(state).await?;
     let used = state.agent_tokens.drain_used().into_iter().chain(state.api_tokens.drain_used());
     let (tokens, times): (Vec<_>, Vec<_>) = used.unzip();
-    note_uses(&state.pool, &tokens, &times).await
+    note_token_uses(&state.pool, &tokens, &times).await
 }
 
 async fn write_presence(state: &State) -> Result<(), sqlx::Error> {
@@ -165,37 +163,11 @@ async fn write_presence(state: &State) -> Result<(), sqlx::Error> {
     if presences.is_empty() {
         return Ok(());
     }
-    sqlx::query(
-        // Written as an age, because the database's clock decides who is silent.
-        // A session that was replaced must not stand in the way of the present one, whatever its gateway's clock says.
-        "INSERT INTO ops.agent_presence AS p (agent_id, session, last_seen)
-         SELECT n.agent, n.session, now() - make_interval(secs => n.age)
-           FROM unnest($1::uuid[], $2::uuid[], $3::float8[]) AS n (agent, session, age)
-           JOIN read.agents a ON a.id = n.agent AND a.session = n.session
-         ON CONFLICT (agent_id) DO UPDATE SET session = excluded.session, last_seen = excluded.last_seen
-          WHERE p.session <> excluded.session OR p.last_seen < excluded.last_seen",
-    )
-    .bind(presences.iter().map(|presence| presence.agent.0).collect::<Vec<_>>())
-    .bind(presences.iter().map(|presence| presence.session).collect::<Vec<_>>())
-    .bind(presences.iter().map(|presence| presence.silence.as_secs_f64()).collect::<Vec<_>>())
-    .execute(&state.pool)
-    .await?;
-    Ok(())
-}
-
-async fn note_uses(pool: &PgPool, tokens: &[Uuid], times: &[DateTime<Utc>]) -> Result<(), sqlx::Error> {
-    if tokens.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "INSERT INTO ops.token_uses AS t (token_id, last_used) SELECT * FROM unnest($1::uuid[], $2::timestamptz[])
-         ON CONFLICT (token_id) DO UPDATE SET last_used = excluded.last_used WHERE t.last_used < excluded.last_used",
-    )
-    .bind(tokens)
-    .bind(times)
-    .execute(pool)
-    .await?;
-    Ok(())
+    let noted: Vec<_> = presences
+        .iter()
+        .map(|presence| (presence.agent.0, presence.session, presence.silence.as_secs_f64()))
+        .collect();
+    queries::note_presences(&state.pool, &noted).await
 }
 
 /// Each by itself: one that fails does not keep the others.

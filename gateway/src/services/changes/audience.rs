@@ -47,7 +47,7 @@ impl Audience {
 
 /// The type and id by which the routes show a changed stream.
 pub(super) fn name(stream: &ChangedStream) -> Option<(&'static str, String)> {
-    let kind = CHANGED_RESOURCES.into_iter().find(|kind| *kind == stream.aggregate_type)?;
+    let kind = CHANGED_RESOURCES.iter().copied().find(|kind| *kind == stream.aggregate_type)?;
     let key = |id: Uuid| Some((kind, id.to_string()));
     match kind {
         "agent" | "agent_token" | "job" | "transfer" => Some((kind, stream.number?.to_string())),
@@ -88,7 +88,7 @@ mod tests {
         let folders = fs::read_dir(golden).unwrap();
         let aggregates: BTreeSet<_> =
             folders.map(|folder| folder.unwrap().file_name().into_string().unwrap()).collect();
-        let decided = CHANGED_RESOURCES.into_iter().chain(SHOWN_BY_NO_ROUTE).map(str::to_owned);
+        let decided = CHANGED_RESOURCES.iter().copied().chain(SHOWN_BY_NO_ROUTE).map(str::to_owned);
         assert_eq!(decided.collect::<BTreeSet<_>>(), aggregates);
     }
 
@@ -130,7 +130,7 @@ mod tests {
             ("user", [false, false, true]),
             ("webhook", [false, false, true]),
         ];
-        assert_eq!(expected.map(|(kind, _)| kind), CHANGED_RESOURCES);
+        assert_eq!(expected.map(|(kind, _)| kind).as_slice(), CHANGED_RESOURCES.as_slice());
         for (kind, sees) in expected {
             let audience = Audience::of(&stream(kind, own));
             assert_eq!([&viewer, &other, &admin].map(|user| audience.includes(user)), sees, "{kind}");
