@@ -15,7 +15,7 @@ use crate::{
 
 /// Lets requests that only read ask the replica, and answers to others wait for it.
 pub(crate) async fn settle(Shared(state): Shared<AppState>, request: Request, next: Next) -> Response {
-    let Some(replica) = &state.replica else { return next.run(request).await };
+    let Some(replica) = &state.database.replica else { return next.run(request).await };
     if Policy::of(request.extensions()).is_read {
         return only_reading(next.run(request)).await;
     }

@@ -48,7 +48,7 @@ use crate::services::{
     open_sockets::OpenSockets,
     pulse::Pulse,
     readiness::Readiness,
-    replica::{Database, Replica},
+    replica::Database,
     shares::Shares,
     sso::SingleSignOn,
 };
@@ -65,8 +65,8 @@ pub(crate) struct State {
     pub(crate) pool: PgPool,
     /// That of its process; of its own if it is alone.
     pub(crate) readiness: OnceLock<Readiness>,
-    /// Its replica, if there is one.
-    pub(crate) replica: Option<Replica>,
+    /// It, and its replica, if there is one.
+    pub(crate) database: Database,
     pub(crate) bus: Bus,
     /// The machine's clock; for lengths of time, and where it is compared with PostgreSQL's.
     pub(crate) clock: Clock,
@@ -136,13 +136,19 @@ impl FromRef<AppState> for TrustedProxies {
     }
 }
 
+impl FromRef<AppState> for Database {
+    fn from_ref(state: &AppState) -> Self {
+        state.database.clone()
+    }
+}
+
 impl State {
     /// The result of `query`, by the replica where that may be asked; see [`Database::read`].
     pub(crate) async fn read<'a, T, E: Display, Q>(&'a self, query: impl Fn(&'a PgPool) -> Q) -> Result<T, E>
     where
         Q: Future<Output = Result<T, E>>,
     {
-        Database { primary: &self.pool, replica: self.replica.as_ref() }.read(query).await
+        self.database.read(query).await
     }
 
     /// The services that changes for live streams are read by.

@@ -27,6 +27,7 @@ use crate::{
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, find, find_at, shown},
+    services::replica::Database,
     state::{AppState, State as Gateway},
     target,
 };
@@ -162,7 +163,7 @@ pub(crate) struct ContactParams {
 #[utoipa::path(get, path = "/api/v1/contacts", tag = "contacts", security(("jwt" = [])), params(EnvelopeParams, Sort<ContactRow>, ContactParams), operation_id = "list_contacts",
     responses((status = 200, body = Page<ContactOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<ContactRow>,
@@ -170,7 +171,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<ContactOut>>, Problem> {
     let filter = ContactFilter { name, kind: kind.map(|kind| kind.as_str().to_owned()) };
     let page = envelope.page()?;
-    let (rows, total) = state.read(|pool| contacts::contacts(pool, &filter, sort.order(), page)).await?;
+    let (rows, total) = database.read(|pool| contacts::contacts(pool, &filter, sort.order(), page)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 

@@ -28,6 +28,7 @@ use crate::{
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, find, find_at, shown},
+    services::replica::Database,
     state::{AppState, State as Gateway},
 };
 
@@ -289,7 +290,7 @@ pub(crate) struct RuleParams {
 #[utoipa::path(get, path = "/api/v1/rules", tag = "rules", security(("jwt" = [])), params(EnvelopeParams, Sort<RuleRow>, RuleParams), operation_id = "list_rules",
     responses((status = 200, body = Page<RuleOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<RuleRow>,
@@ -303,7 +304,7 @@ pub(crate) async fn list(
         action_type: action_type.map(ActionType::as_str),
     };
     let page = envelope.page()?;
-    let (rows, total) = state.read(|pool| rules::rules(pool, &filter, sort.order(), page)).await?;
+    let (rows, total) = database.read(|pool| rules::rules(pool, &filter, sort.order(), page)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 

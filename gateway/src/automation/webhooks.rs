@@ -31,6 +31,7 @@ use crate::{
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, find, find_at, shown},
+    services::replica::Database,
     state::{AppState, State as Gateway, Written},
     target,
 };
@@ -184,7 +185,7 @@ pub(crate) struct WebhookParams {
 #[utoipa::path(get, path = "/api/v1/webhooks", tag = "webhooks", security(("jwt" = [])), params(EnvelopeParams, Sort<WebhookRow>, WebhookParams), operation_id = "list_webhooks",
     responses((status = 200, body = Page<WebhookOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<WebhookRow>,
@@ -193,7 +194,7 @@ pub(crate) async fn list(
     let WebhookParams { url, enabled, event } = params;
     let filter = WebhookFilter { url, enabled, event: event.map(|event| event.as_str().to_owned()) };
     let wanted = envelope.page()?;
-    let (rows, total) = state.read(|pool| webhooks::webhooks(pool, &filter, sort.order(), wanted)).await?;
+    let (rows, total) = database.read(|pool| webhooks::webhooks(pool, &filter, sort.order(), wanted)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 

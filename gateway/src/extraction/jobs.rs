@@ -29,6 +29,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, Params, Sort, Text, Texts, id},
     past::{AsOf, AtParams, there},
     problem::{JobNotFoundOut, Problem, ProblemOut},
+    services::replica::Database,
     state::{AppState, State as Gateway},
 };
 
@@ -276,10 +277,10 @@ pub(super) async fn result(
 #[utoipa::path(get, path = "/api/v1/jobs/stats/overview", tag = "extraction jobs", security((), ("jwt" = [])), operation_id = "extraction_job_stats",
     responses((status = 200, body = ExtractionStatsOut), (status = 401, body = ProblemOut)))]
 pub(super) async fn stats(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     Visitor(user): Visitor,
 ) -> Result<Json<ExtractionStatsOut>, Problem> {
-    let counts = state.read(|pool| queries::counts(pool, user.as_ref().map(|user| user.id.0))).await?;
+    let counts = database.read(|pool| queries::counts(pool, user.as_ref().map(|user| user.id.0))).await?;
     let JobCounts { queue_depth, total, completed, failed, processing, queued, cancelled } = counts;
     Ok(Json(ExtractionStatsOut {
         queue_depth,

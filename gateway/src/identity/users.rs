@@ -21,6 +21,7 @@ use crate::{
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::{Found, find, find_at},
+    services::replica::Database,
     state::AppState,
 };
 
@@ -91,7 +92,7 @@ pub(crate) struct UserParams {
 #[utoipa::path(get, path = "/api/v1/users", tag = "users", security(("jwt" = [])), params(EnvelopeParams, Sort<UserRow>, UserParams), operation_id = "list_users",
     responses((status = 200, body = Page<UserRecordOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<UserRow>,
@@ -99,7 +100,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<UserRecordOut>>, Problem> {
     let filter = UserFilter { role: params.role.map(Role::as_str), name: params.name };
     let wanted = envelope.page()?;
-    let (rows, total) = state.read(|pool| queries::users(pool, &filter, sort.order(), wanted)).await?;
+    let (rows, total) = database.read(|pool| queries::users(pool, &filter, sort.order(), wanted)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 

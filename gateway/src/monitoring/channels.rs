@@ -24,6 +24,7 @@ use crate::{
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, find, find_at, shown},
+    services::replica::Database,
     state::{AppState, State as Gateway},
 };
 
@@ -123,7 +124,7 @@ pub(crate) struct EventFilter {
 #[utoipa::path(get, path = "/api/v1/events", tag = "events", security(("jwt" = [])), params(EnvelopeParams, Sort<ChannelRow>, EventFilter, LabelFilter), operation_id = "list_events",
     responses((status = 200, body = Page<EventOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Reader,
     Params(params): Params<EnvelopeParams>,
     sort: Sort<ChannelRow>,
@@ -132,7 +133,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<EventOut>>, Problem> {
     let filter = ChannelFilter { kind: filter.r#type, name: filter.name, labels };
     let wanted = params.page()?;
-    let (rows, total) = state.read(|pool| queries::channels(pool, &filter, sort.order(), wanted)).await?;
+    let (rows, total) = database.read(|pool| queries::channels(pool, &filter, sort.order(), wanted)).await?;
     Ok(Json(params.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 

@@ -20,6 +20,7 @@ use crate::{
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, created, find, find_at, shown},
+    services::replica::Database,
     state::{AppState, State as Gateway},
 };
 
@@ -83,7 +84,7 @@ pub(crate) struct ExperimentParams {
 #[utoipa::path(get, path = "/api/v1/experiments", tag = "experiments", security(("jwt" = [])), params(EnvelopeParams, Sort<ExperimentRow>, ExperimentParams), operation_id = "list_experiments",
     responses((status = 200, body = Page<ExperimentOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Reader,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<ExperimentRow>,
@@ -94,7 +95,7 @@ pub(crate) async fn list(
     let filter = ExperimentFilter { name, running, from, to };
     let wanted = envelope.page()?;
     let (rows, total) =
-        state.read(|pool| experiments::experiments(pool, &filter, sort.order(), wanted)).await?;
+        database.read(|pool| experiments::experiments(pool, &filter, sort.order(), wanted)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 

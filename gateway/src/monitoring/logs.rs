@@ -17,6 +17,7 @@ use crate::{
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, created, find, find_at, shown},
+    services::replica::Database,
     state::AppState,
 };
 
@@ -113,7 +114,7 @@ pub(crate) struct LogEntryParams {
 #[utoipa::path(get, path = "/api/v1/logging", tag = "logging", security(("jwt" = [])), params(EnvelopeParams, Sort<LogEntryRow>, LogEntryParams), operation_id = "list_log_entries",
     responses((status = 200, body = Page<LogEntryOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Reader,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<LogEntryRow>,
@@ -130,7 +131,7 @@ pub(crate) async fn list(
     };
     let page = envelope.page()?;
     let (rows, total) =
-        state.read(|pool| log_entries::log_entries(pool, &filter, sort.order(), page)).await?;
+        database.read(|pool| log_entries::log_entries(pool, &filter, sort.order(), page)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 

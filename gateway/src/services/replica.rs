@@ -101,21 +101,21 @@ impl Replica {
     }
 }
 
-/// The primary and, if there is one, its replica.
-#[derive(Clone, Copy)]
-pub(crate) struct Database<'a> {
-    pub(crate) primary: &'a PgPool,
-    pub(crate) replica: Option<&'a Replica>,
+/// The primary and, if there is one, its replica. Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct Database {
+    pub(crate) primary: PgPool,
+    pub(crate) replica: Option<Arc<Replica>>,
 }
 
-impl<'a> Database<'a> {
+impl Database {
     /// The result of `query`: from the replica if one follows and the request only reads, else from the primary, and
     /// also from the primary if the replica fails.
-    pub(crate) async fn read<T, E: Display, Q>(self, query: impl Fn(&'a PgPool) -> Q) -> Result<T, E>
+    pub(crate) async fn read<'a, T, E: Display, Q>(&'a self, query: impl Fn(&'a PgPool) -> Q) -> Result<T, E>
     where
         Q: Future<Output = Result<T, E>>,
     {
-        if let Some(replica) = self.replica
+        if let Some(replica) = &self.replica
             && ONLY_READS.try_with(|()| ()).is_ok()
         {
             let found = if replica.standing.serves() { replica.ask(&query).await } else { None };
@@ -124,7 +124,7 @@ impl<'a> Database<'a> {
                 return Ok(found);
             }
         }
-        query(self.primary).await
+        query(&self.primary).await
     }
 }
 

@@ -29,6 +29,7 @@ use crate::{
     extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort, not_null, present},
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem, ProblemKind},
+    services::replica::Database,
     state::{AppState, State as Gateway},
 };
 
@@ -115,7 +116,7 @@ pub(crate) struct AgentFilter {
 #[utoipa::path(get, path = "/api/agents", tag = "agents", security(("jwt" = [])), params(PageParams, Sort<AgentRow>, AgentFilter), operation_id = "list_agents",
     responses((status = 200, body = [AgentOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Reader,
     Params(page): Params<PageParams>,
     sort: Sort<AgentRow>,
@@ -124,7 +125,7 @@ pub(crate) async fn list(
     let AgentFilter { status, r#type, name } = filter;
     let filter = Filter { status, kind: r#type, name, ..Filter::default() };
     let wanted = page.page()?;
-    let (rows, total) = state.read(|pool| queries::agents(pool, &filter, sort.order(), wanted)).await?;
+    let (rows, total) = database.read(|pool| queries::agents(pool, &filter, sort.order(), wanted)).await?;
     Ok(answer::list(total, &rows.into_iter().map(AgentOut::from).collect::<Vec<_>>()))
 }
 

@@ -28,6 +28,7 @@ use crate::{
     extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort, not_null, present},
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem},
+    services::replica::Database,
     state::{AppState, State as Gateway},
 };
 
@@ -173,7 +174,7 @@ pub(crate) struct JobFilter {
 #[utoipa::path(get, path = "/api/jobs", tag = "jobs", security(("jwt" = [])), params(PageParams, Sort<JobRow>, JobFilter), operation_id = "list_jobs",
     responses((status = 200, body = [JobOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     Reader(user): Reader,
     Params(page): Params<PageParams>,
     sort: Sort<JobRow>,
@@ -183,7 +184,7 @@ pub(crate) async fn list(
     let filter = Filter { status, kind: r#type, name, agent: agent_id, ..Filter::default() };
     let wanted = page.page()?;
     let (rows, total) =
-        state.read(|pool| queries::jobs(pool, user.id.0, &filter, sort.order(), wanted)).await?;
+        database.read(|pool| queries::jobs(pool, user.id.0, &filter, sort.order(), wanted)).await?;
     let rows: Vec<_> = rows.into_iter().map(|row| JobOut::new(row, user.number)).collect();
     Ok(answer::list(total, &rows))
 }

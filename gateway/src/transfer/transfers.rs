@@ -23,6 +23,7 @@ use crate::{
     extract::{JsonBody, Number, PageParams, Params, Sort, present},
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem},
+    services::replica::Database,
     state::{AppState, State as Gateway, Written},
 };
 
@@ -134,7 +135,7 @@ pub(crate) struct TransferFilter {
 #[utoipa::path(get, path = "/api/transfers", tag = "transfers", security(("jwt" = [])), params(PageParams, Sort<TransferRow>, TransferFilter), operation_id = "list_transfers",
     responses((status = 200, body = [TransferOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     Reader(user): Reader,
     Params(page): Params<PageParams>,
     sort: Sort<TransferRow>,
@@ -144,9 +145,9 @@ pub(crate) async fn list(
     let filter = Filter { status, kind: r#type, name, job: job_id, agent: agent_id, from, to };
     let wanted = page.page()?;
     let (rows, total) =
-        state.read(|pool| queries::transfers(pool, user.id.0, &filter, sort.order(), wanted)).await?;
+        database.read(|pool| queries::transfers(pool, user.id.0, &filter, sort.order(), wanted)).await?;
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
-    let mut files = state.read(|pool| queries::files_of_transfers(pool, &ids, FILES_IN_LIST)).await?;
+    let mut files = database.read(|pool| queries::files_of_transfers(pool, &ids, FILES_IN_LIST)).await?;
     let rows: Vec<_> = rows
         .into_iter()
         .map(|row| {
