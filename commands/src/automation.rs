@@ -2,14 +2,12 @@
 
 use signalbox_datapoint_log::head;
 use signalbox_domain::{
-    automation::{
-        Alarm, Contact, DeliveryBatch, Health, NewRule, ReportedReading, Rule, RuleCommand, Webhook,
-    },
+    automation::{NewRule, Rule, RuleCommand},
     kernel::Decider,
 };
 use signalbox_messaging::{CommandMessage, CommandReply};
 
-use crate::handler::{Handler, parse, unavailable, unknown};
+use crate::handler::{Handler, parse, unavailable};
 
 pub(crate) async fn handle(handler: Handler, message: CommandMessage) -> CommandReply {
     run(handler, message).await.unwrap_or_else(|refused| refused)
@@ -25,31 +23,7 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
             }
             Ok(handler.run::<Rule>(message, command).await)
         }
-        Alarm::TYPE => {
-            let command = parse::<Alarm>(&message.command)?;
-            Ok(handler.run::<Alarm>(message, command).await)
-        }
-        Contact::TYPE => {
-            let command = parse::<Contact>(&message.command)?;
-            Ok(handler.run::<Contact>(message, command).await)
-        }
-        ReportedReading::TYPE => {
-            let command = parse::<ReportedReading>(&message.command)?;
-            Ok(handler.run::<ReportedReading>(message, command).await)
-        }
-        Webhook::TYPE => {
-            let command = parse::<Webhook>(&message.command)?;
-            Ok(handler.run::<Webhook>(message, command).await)
-        }
-        DeliveryBatch::TYPE => {
-            let command = parse::<DeliveryBatch>(&message.command)?;
-            Ok(handler.run::<DeliveryBatch>(message, command).await)
-        }
-        Health::TYPE => {
-            let command = parse::<Health>(&message.command)?;
-            Ok(handler.run::<Health>(message, command).await)
-        }
-        _ => Err(unknown(&message)),
+        _ => Ok(handler.run_plain("automation", message).await),
     }
 }
 

@@ -1,6 +1,11 @@
+use std::pin::Pin;
+
 use serde_json::value::RawValue;
 use signalbox_database::report_fault;
-use signalbox_domain::kernel::{CommandOutcome, Decider, Rejection};
+use signalbox_domain::{
+    catalog::{Aggregate, Visitor},
+    kernel::{CommandOutcome, Decider, Rejection},
+};
 use signalbox_event_store::{Appender, ExecuteError, Execution, execute};
 use signalbox_messaging::{CommandMessage, CommandReply};
 use sqlx::PgPool;
@@ -40,6 +45,16 @@ impl Handler {
         reply(result)
     }
 
+    /// Runs the command of `message` as it was sent, if its aggregate is one of `context`.
+    pub(crate) async fn run_plain(&self, context: &str, message: CommandMessage) -> CommandReply {
+        match Aggregate::of_word(&message.aggregate_type) {
+            Some(aggregate) if aggregate.context() == context => {
+                aggregate.accept(Plain { handler: self, message }).await
+            }
+            _ => unknown(&message),
+        }
+    }
+
     /// The fault lapses some minutes after the last command.
     async fn report_unreadable(&self, kind: &str, id: Uuid, reason: &str) {
         let part = format!("commands.{kind}");
@@ -53,6 +68,26 @@ impl Handler {
     }
 }
 
+/// A command that needs nothing that is read for it.
+struct Plain<'a> {
+    handler: &'a Handler,
+    message: CommandMessage,
+}
+
+impl<'a> Visitor for Plain<'a> {
+    type Output = Pin<Box<dyn Future<Output = CommandReply> + Send + 'a>>;
+
+    fn visit<D: Decider>(self) -> Self::Output {
+        let Self { handler, message } = self;
+        Box::pin(async move {
+            match parse::<D>(&message.command) {
+                Ok(command) => handler.run::<D>(message, command).await,
+                Err(refused) => refused,
+            }
+        })
+    }
+}
+
 /// The typed command of a message for aggregate `D`.
 pub(crate) fn parse<D: Decider>(command: &RawValue) -> Result<D::Command, CommandReply> {
     serde_json::from_str(command.get()).map_err(|error| {
@@ -62,7 +97,7 @@ pub(crate) fn parse<D: Decider>(command: &RawValue) -> Result<D::Command, Comman
 }
 
 /// The answer to a command for an aggregate that this program does not know.
-pub(crate) fn unknown(message: &CommandMessage) -> CommandReply {
+fn unknown(message: &CommandMessage) -> CommandReply {
     tracing::error!(aggregate.type = message.aggregate_type, "a command for an unknown aggregate");
     CommandReply::Rejected(Rejection::invalid("unknown_aggregate", "The command is not known."))
 }

@@ -1,12 +1,12 @@
 //! Commands for users, sessions and API tokens.
 
 use signalbox_domain::{
-    identity::{ApiToken, Session, User, UserCommand},
+    identity::{User, UserCommand},
     kernel::Decider,
 };
 use signalbox_messaging::{CommandMessage, CommandReply};
 
-use crate::handler::{Handler, parse, unavailable, unknown};
+use crate::handler::{Handler, parse, unavailable};
 
 pub(crate) async fn handle(handler: Handler, message: CommandMessage) -> CommandReply {
     run(handler, message).await.unwrap_or_else(|refused| refused)
@@ -22,14 +22,6 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
             }
             Ok(handler.run::<User>(message, command).await)
         }
-        Session::TYPE => {
-            let command = parse::<Session>(&message.command)?;
-            Ok(handler.run::<Session>(message, command).await)
-        }
-        ApiToken::TYPE => {
-            let command = parse::<ApiToken>(&message.command)?;
-            Ok(handler.run::<ApiToken>(message, command).await)
-        }
-        _ => Err(unknown(&message)),
+        _ => Ok(handler.run_plain("identity", message).await),
     }
 }

@@ -5,8 +5,6 @@
 //! at another.
 
 mod automation;
-mod extraction;
-mod fleet;
 mod handler;
 mod identity;
 mod ingest;
@@ -20,7 +18,7 @@ use std::time::Duration;
 
 use signalbox_clock::Clock;
 use signalbox_event_store::{Appender, head_position};
-use signalbox_messaging::{Bus, BusError, Wakeup};
+use signalbox_messaging::{Bus, BusError, CommandMessage, CommandReply, Wakeup};
 use sqlx::PgPool;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -44,8 +42,8 @@ pub async fn run(pool: PgPool, bus: Bus, clock: Clock, stop: CancellationToken) 
     let work = async {
         tokio::try_join!(
             bus.serve("automation", move |message| automation::handle(automation.clone(), message)),
-            bus.serve("extraction", move |message| extraction::handle(extraction.clone(), message)),
-            bus.serve("fleet", move |message| fleet::handle(fleet.clone(), message)),
+            bus.serve("extraction", move |message| plain(extraction.clone(), "extraction", message)),
+            bus.serve("fleet", move |message| plain(fleet.clone(), "fleet", message)),
             bus.serve("identity", move |message| identity::handle(identity.clone(), message)),
             bus.serve("monitoring", move |message| monitoring::handle(monitoring.clone(), message)),
             bus.serve("transfer", move |message| transfer::handle(transfer.clone(), message)),
@@ -57,6 +55,11 @@ pub async fn run(pool: PgPool, bus: Bus, clock: Clock, stop: CancellationToken) 
         done = work => done.map(|_| ()),
         () = stop.cancelled() => Ok(()),
     }
+}
+
+/// Commands of a context whose aggregates need nothing that is read for them.
+async fn plain(handler: Handler, context: &'static str, message: CommandMessage) -> CommandReply {
+    handler.run_plain(context, message).await
 }
 
 /// Notifies readers of the log that it has grown. Commits in quick succession become one wakeup.

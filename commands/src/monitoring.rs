@@ -2,11 +2,11 @@
 
 use signalbox_domain::{
     kernel::Decider,
-    monitoring::{Channel, ChannelCommand, Dashboard, Experiment, LogEntry},
+    monitoring::{Channel, ChannelCommand},
 };
 use signalbox_messaging::{CommandMessage, CommandReply};
 
-use crate::handler::{Handler, parse, unavailable, unknown};
+use crate::handler::{Handler, parse, unavailable};
 
 pub(crate) async fn handle(handler: Handler, message: CommandMessage) -> CommandReply {
     run(handler, message).await.unwrap_or_else(|refused| refused)
@@ -23,18 +23,6 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
             }
             Ok(handler.run::<Channel>(message, command).await)
         }
-        Experiment::TYPE => {
-            let command = parse::<Experiment>(&message.command)?;
-            Ok(handler.run::<Experiment>(message, command).await)
-        }
-        Dashboard::TYPE => {
-            let command = parse::<Dashboard>(&message.command)?;
-            Ok(handler.run::<Dashboard>(message, command).await)
-        }
-        LogEntry::TYPE => {
-            let command = parse::<LogEntry>(&message.command)?;
-            Ok(handler.run::<LogEntry>(message, command).await)
-        }
-        _ => Err(unknown(&message)),
+        _ => Ok(handler.run_plain("monitoring", message).await),
     }
 }

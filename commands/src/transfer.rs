@@ -8,7 +8,7 @@ use signalbox_domain::{
 };
 use signalbox_messaging::{CommandMessage, CommandReply};
 
-use crate::handler::{Handler, parse, unavailable, unknown};
+use crate::handler::{Handler, parse, unavailable};
 
 pub(crate) async fn handle(handler: Handler, message: CommandMessage) -> CommandReply {
     run(handler, message).await.unwrap_or_else(|refused| refused)
@@ -44,7 +44,7 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
             }
             Ok(handler.run::<Transfer>(message, command).await)
         }
-        _ => Err(unknown(&message)),
+        _ => Ok(handler.run_plain("transfer", message).await),
     }
 }
 

@@ -7,6 +7,7 @@
 //! The second level of modules repeats the contexts that every other layer has under the same names.
 
 pub mod automation;
+pub mod catalog;
 pub mod extraction;
 pub mod fleet;
 pub mod identity;

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::{
     auth::{AgentAuth, CurrentUser},
     headers,
-    idempotency::{Keyed, RequestSecret},
+    idempotency::{Keyed, RequestSecret, Seed},
     policy::Policy,
     problem::{Problem, render},
     state::{AppState, State as Services},
@@ -66,10 +66,6 @@ fn actor(parts: &Parts) -> Option<Actor> {
     let user = parts.extensions.get::<CurrentUser>().map(CurrentUser::actor);
     user.or_else(|| parts.extensions.get::<AgentAuth>().map(AgentAuth::actor))
 }
-
-/// The seed of an idempotent request: equal for all its repetitions.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Seed(pub(crate) Uuid);
 
 /// The part of a request that becomes metadata of its events.
 #[derive(Debug, Clone)]

@@ -1,7 +1,5 @@
 //! Whether the service works.
 
-use std::{sync::PoisonError, time::Duration};
-
 use axum::{
     Json,
     extract::State,
@@ -11,33 +9,22 @@ use axum::{
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::json;
-use signalbox_database::{faults, on_behalf};
+use signalbox_database::{Fault, on_behalf};
 use signalbox_documents::Offer;
-use signalbox_projections::monitoring::series::last_time;
-use sqlx::PgPool;
-use tokio::{
-    sync::Mutex,
-    time::{Instant, timeout},
-};
+use tokio::time::timeout;
 use utoipa::ToSchema;
 
 use crate::{
-    readiness::ReadyOut,
+    readiness::Readiness,
+    services::pulse::PROBE_TIMEOUT,
     state::{AppState, State as Gateway},
 };
-
-/// Health never waits longer. What it asked the database ends with it.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long the time of the newest datapoint is remembered.
-const MEMORY: Duration = Duration::from_millis(800);
-/// How long the list of faults is remembered.
-const FAULTS_MEMORY: Duration = Duration::from_millis(800);
 
 /// Whether the service works.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct HealthOut {
     /// `ok`, or `degraded` while a part does not work.
-    #[schema(value_type = crate::openapi::HealthStatus)]
+    #[schema(value_type = crate::words::HealthStatus)]
     status: &'static str,
     version: &'static str,
     components: ComponentsOut,
@@ -46,11 +33,11 @@ pub(crate) struct HealthOut {
 /// Whether its parts work: `ok` or `error` each.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ComponentsOut {
-    #[schema(value_type = crate::openapi::PartStatus)]
+    #[schema(value_type = crate::words::PartStatus)]
     database: &'static str,
-    #[schema(value_type = crate::openapi::PartStatus)]
+    #[schema(value_type = crate::words::PartStatus)]
     api: &'static str,
-    #[schema(value_type = crate::openapi::PartStatus)]
+    #[schema(value_type = crate::words::PartStatus)]
     broker: &'static str,
 }
 
@@ -60,7 +47,7 @@ pub(crate) struct FullHealthOut {
     #[serde(flatten)]
     health: HealthOut,
     /// `ok` or `error`.
-    #[schema(value_type = crate::openapi::PartStatus)]
+    #[schema(value_type = crate::words::PartStatus)]
     database: &'static str,
     /// Time of the newest datapoint, at most a second old; null when there is none, or while it cannot be found out.
     last_datapoint: Option<DateTime<Utc>>,
@@ -79,72 +66,15 @@ pub(crate) struct FaultOut {
     since: DateTime<Utc>,
 }
 
-/// What health remembers: it is asked by everybody, without limits, and must cost next to nothing.
-#[derive(Debug)]
-pub(crate) struct Pulse {
-    started: Duration,
-    /// Whoever comes while it is being looked up waits for the answer.
-    newest: Mutex<Option<Newest>>,
-    faults_read_at: Mutex<Option<Instant>>,
-    /// Those known last; none before the first answer.
-    faults: std::sync::Mutex<Vec<FaultOut>>,
-}
-
-/// The time of the newest datapoint, and when it was looked up.
-#[derive(Debug, Clone, Copy)]
-struct Newest {
-    time: Option<DateTime<Utc>>,
-    at: Duration,
-}
-
-impl Pulse {
-    /// The pulse of a gateway that starts at `started`, by the clock's monotonic time.
-    pub(crate) fn new(started: Duration) -> Self {
-        Self {
-            started,
-            newest: Mutex::default(),
-            faults_read_at: Mutex::default(),
-            faults: std::sync::Mutex::default(),
-        }
-    }
-
-    async fn last_datapoint(&self, state: &Gateway) -> Option<DateTime<Utc>> {
-        timeout(PROBE_TIMEOUT, on_behalf((), self.look_up(state))).await.ok().flatten()
-    }
-
-    /// The parts that do not work; those known last while the database does not answer.
-    async fn faults(&self, state: &Gateway) -> Vec<FaultOut> {
-        match timeout(PROBE_TIMEOUT, on_behalf((), self.look_up_faults(&state.pool))).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "the faults known last are shown"),
-            Err(_) => tracing::debug!("the faults known last are shown: the database is slow"),
-        }
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Callers that arrive while the list is read wait for it.
-    async fn look_up_faults(&self, pool: &PgPool) -> Result<(), sqlx::Error> {
-        let mut read_at = self.faults_read_at.lock().await;
-        if read_at.is_some_and(|at| at.elapsed() < FAULTS_MEMORY) {
-            return Ok(());
-        }
-        let found = faults(pool).await?.into_iter();
-        let found = found.map(|fault| FaultOut { part: fault.part, since: fault.since }).collect();
-        *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = found;
-        *read_at = Some(Instant::now());
-        Ok(())
-    }
-
-    async fn look_up(&self, state: &Gateway) -> Option<DateTime<Utc>> {
-        let mut newest = self.newest.lock().await;
-        let now = state.clock.monotonic();
-        if let Some(known) = newest.filter(|known| now.saturating_sub(known.at) < MEMORY) {
-            return known.time;
-        }
-        let time = last_time(&state.pool).await.ok()?;
-        *newest = Some(Newest { time, at: now });
-        time
-    }
+/// Whether requests can be served, and what is missing.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ReadyOut {
+    /// `ok` or `unavailable`.
+    #[schema(value_type = crate::words::ReadyStatus)]
+    status: &'static str,
+    /// `broker`, `commands`, `read_models`, `database`, `background_database`, `users` or `stopping`.
+    #[schema(value_type = Vec<crate::words::MissingPart>)]
+    missing: Vec<&'static str>,
 }
 
 /// Name and version.
@@ -160,7 +90,7 @@ pub(crate) struct InfoOut {
 #[utoipa::path(get, path = "/api/health", tag = "health", operation_id = "api_health",
     responses((status = 200, body = HealthOut), (status = 503, body = HealthOut)))]
 pub(crate) async fn health(State(state): State<AppState>) -> Response {
-    let (database, faults) = tokio::join!(database_answers(&state), state.pulse.faults(&state));
+    let (database, faults) = tokio::join!(database_answers(&state), state.pulse.faults());
     (status_code(database), Json(HealthOut::new(&state, database, &faults))).into_response()
 }
 
@@ -176,14 +106,14 @@ pub(crate) async fn root_health(State(state): State<AppState>) -> Response {
 async fn full_health(state: &Gateway) -> (bool, FullHealthOut) {
     let pulse = &state.pulse;
     let (database, last_datapoint, faults) =
-        tokio::join!(database_answers(state), pulse.last_datapoint(state), pulse.faults(state));
-    let up = state.clock.monotonic().saturating_sub(state.pulse.started);
+        tokio::join!(database_answers(state), pulse.last_datapoint(), pulse.faults());
+    let up = state.pulse.uptime();
     let out = FullHealthOut {
         health: HealthOut::new(state, database, &faults),
         database: word(database),
         last_datapoint,
         uptime_seconds: (up.as_millis() / 100) as f64 / 10.0,
-        faults,
+        faults: faults.into_iter().map(FaultOut::from).collect(),
     };
     (database, out)
 }
@@ -194,7 +124,7 @@ pub(crate) struct V1HealthOut {
     #[serde(flatten)]
     health: FullHealthOut,
     /// Engines that work.
-    #[schema(value_type = Vec<crate::openapi::ExtractionEngine>)]
+    #[schema(value_type = Vec<crate::words::ExtractionEngine>)]
     extractors: Vec<&'static str>,
     /// Whether text in pictures can be recognised.
     ocr_available: bool,
@@ -230,7 +160,16 @@ pub(crate) async fn live() -> Json<serde_json::Value> {
 /// instead.
 #[utoipa::path(get, path = "/readyz", tag = "health", operation_id = "readyz", responses((status = 200, body = ReadyOut), (status = 503, body = ReadyOut)))]
 pub(crate) async fn ready(State(state): State<AppState>) -> Response {
-    state.readiness().answer().await
+    ready_answer(state.readiness()).await
+}
+
+/// The answer of `/readyz`, at a gateway and at the endpoint for operators of any process.
+pub(crate) async fn ready_answer(readiness: &Readiness) -> Response {
+    let missing = readiness.missing_parts().await;
+    let ready = missing.is_empty();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let out = ReadyOut { status: if ready { "ok" } else { "unavailable" }, missing };
+    (status, Json(out)).into_response()
 }
 
 /// Name and version.
@@ -239,8 +178,14 @@ pub(crate) async fn info() -> Json<InfoOut> {
     Json(InfoOut { name: "Signalbox", version: env!("CARGO_PKG_VERSION"), docs: "/api/docs" })
 }
 
+impl From<Fault> for FaultOut {
+    fn from(fault: Fault) -> Self {
+        Self { part: fault.part, since: fault.since }
+    }
+}
+
 impl HealthOut {
-    fn new(state: &Gateway, database: bool, faults: &[FaultOut]) -> Self {
+    fn new(state: &Gateway, database: bool, faults: &[Fault]) -> Self {
         let broker = state.bus.is_connected();
         Self {
             status: if database && broker && faults.is_empty() { "ok" } else { "degraded" },

@@ -35,7 +35,6 @@ use crate::{
     answer::NotStored,
     auth::{AgentAuth, Reader, RequiredRole, keyed_hash},
     client_address::ClientAddress,
-    context::Seed,
     extract::read_body,
     policy::{Policy, Repetition},
     problem::{Problem, ProblemKind},
@@ -46,6 +45,10 @@ const KEY: &str = "idempotency-key";
 
 /// How long answers are kept.
 const KEPT: TimeDelta = TimeDelta::hours(24);
+
+/// The seed of an idempotent request: equal for all its repetitions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seed(pub(crate) Uuid);
 
 #[derive(Debug, FromRow)]
 struct Known {

@@ -6,8 +6,6 @@
 mod auth;
 mod automation;
 mod changes;
-mod client_address;
-mod connections;
 mod context;
 mod existence;
 mod extraction;
@@ -23,9 +21,9 @@ mod metrics;
 mod monitoring;
 mod openapi;
 mod past;
-mod readiness;
 mod register;
 mod replica;
+mod resource;
 mod resumed;
 mod revocation;
 mod routes;
@@ -39,8 +37,11 @@ mod throttle;
 mod transfer;
 
 use self::{
-    http::{answer, blobs, extract, form, headers, paths, policy, problem},
-    services::{consistency, limits, shares},
+    http::{
+        answer, blobs, client_address, connections, extract, form, headers, network, paths, policy, problem,
+        words,
+    },
+    services::{consistency, limits, open_sockets, readiness, shares},
 };
 pub use auth::{
     DerivedTokens, HashError, Passwords, SigningKey, WeakPassword, check_new_password, derived_tokens,
@@ -52,5 +53,5 @@ pub use metrics::{Operations, serve_operations};
 pub use openapi::openapi;
 pub use readiness::Readiness;
 pub use register::LogEventOut;
-pub use replica::FRESH;
 pub use serve::{Gateway, GatewayError, Pages, SandboxedParsers};
+pub use services::replica::FRESH;

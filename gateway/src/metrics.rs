@@ -16,18 +16,35 @@ use signalbox_metrics::{MEDIA_TYPE, Standing, metrics};
 use signalbox_projections::standing;
 use tokio::{net::TcpListener, time::timeout};
 use tokio_util::sync::CancellationToken;
+use utoipa_axum::routes;
 
 use crate::{
     auth::Admin,
     connections::{Connections, accept},
     health,
+    policy::{Policy, RateClass},
     problem::{Problem, ProblemOut},
     readiness::Readiness,
+    routes::Routes,
     state::AppState,
 };
 
 /// A scrape never waits longer for the database, nor for the bus.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Routes that serve orchestrators, which poll them.
+pub(crate) fn routes() -> Routes {
+    const PROBE: Policy = Policy::PROBLEMS.rate(RateClass::Uncounted).untraced();
+    const SERVICE_1: Policy = Policy::SERVICE_1;
+    Routes::new(PROBE)
+        .with(SERVICE_1.rate(RateClass::Uncounted).untraced(), routes!(health::health))
+        .routes(routes!(health::root_health))
+        .routes(routes!(health::v1_health))
+        .routes(routes!(health::live))
+        .routes(routes!(health::ready))
+        .with(SERVICE_1, routes!(health::info))
+        .with(Policy::PROBLEMS.untraced(), routes!(show))
+}
 
 /// Numbers about this process and about the whole installation, in the OpenMetrics text format.
 #[utoipa::path(get, path = "/metrics", tag = "health", security(("jwt" = [])), operation_id = "metrics",
@@ -59,7 +76,7 @@ pub async fn serve_operations(listener: TcpListener, settings: &Server, operatio
     let stop = operations.stop.clone();
     let router = Router::new()
         .route("/livez", get(health::live))
-        .route("/readyz", get(async |State(at): State<Operations>| at.readiness.answer().await))
+        .route("/readyz", get(async |State(at): State<Operations>| health::ready_answer(&at.readiness).await))
         .route("/metrics", get(async || text(None)))
         .with_state(operations);
     accept(listener, router, connections, stop, Duration::ZERO).await;

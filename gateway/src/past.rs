@@ -3,13 +3,13 @@
 use axum::{extract::FromRequestParts, http::request::Parts};
 use serde::Deserialize;
 use signalbox_event_store::Moment;
-use signalbox_projections::register::{At, AtError, Past, Resource, past};
+use signalbox_projections::register::{At, AtError, Past};
 use utoipa::IntoParams;
 
 use crate::{
-    extract::{Params, key},
+    extract::Params,
     problem::{Problem, ProblemKind},
-    state::{AppState, State as Gateway},
+    state::AppState,
 };
 
 /// Which moment is meant.
@@ -48,9 +48,4 @@ pub(crate) fn there<T>(what: &str, past: Past<T>) -> Result<T, Problem> {
         Past::Unknown => return Err(Problem::not_found(what)),
     };
     Err(Problem::new(ProblemKind::NotFound, "not_found", format!("{what} not found: {why}")))
-}
-
-/// What the resource was that clients call `id`; `what` names its kind to people.
-pub(crate) async fn row_at<R: Resource>(state: &Gateway, what: &str, id: &str, at: At) -> Result<R, Problem> {
-    there(what, past(&state.pool, key(what, id)?, at).await?)
 }

@@ -23,7 +23,7 @@ use tokio::{sync::oneshot, task::JoinSet, time::sleep};
 use crate::{
     auth::{ApiTokens, RequiredRole, presented},
     connections::{Connection, Exchange},
-    monitoring::open_sockets::{DEMOTED, OpenSockets},
+    open_sockets::DEMOTED,
     problem::Problem,
     state::AppState,
 };
@@ -88,7 +88,7 @@ impl Watch {
 
     /// Waits until the credential is void.
     async fn void(self) -> &'static str {
-        let open = OpenSockets::watch(&self.state, self.token, self.required.get());
+        let open = self.state.open_sockets.watch(self.token, self.required.get());
         let reason = open.void().await;
         self.cut_because.get_or_init(|| reason);
         "the credential was revoked, has expired or no longer allows this"

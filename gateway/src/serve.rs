@@ -33,45 +33,43 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower::{Layer, util::MapRequestLayer};
 use tower_http::{catch_panic::CatchPanicLayer, cors::CorsLayer};
-use utoipa_axum::routes;
 
 use crate::{
-    auth::{AgentTokens, ApiTokens, HashError, Keys, Passwords, Sessions},
-    automation::Backtests,
-    changes::ChangeFeed,
+    auth::{AgentTokens, ApiTokens, Credentials, HashError, Keys, Passwords, Sessions},
+    client_address::TrustedProxies,
     connections::{Connections, accept, limit_body},
     consistency::ReadGate,
     context::frame,
     extraction::{REMEMBERING, upload_places},
-    health::{self, Pulse},
     idempotency,
-    identity::{
-        login_log::{self, FailedLogins},
-        sso::SingleSignOn,
-    },
+    identity::login_log,
     incomplete,
     limits::Limiter,
-    metrics,
-    monitoring::{
-        catalog::Catalogs,
-        export::{EXPORTS, EXPORTS_EACH},
-        live::LiveValues,
-        living::LivingChannels,
-        open_sockets::OpenSockets,
-    },
+    monitoring::export::{EXPORTS, EXPORTS_EACH},
     openapi, paths,
-    policy::{Policy, RateClass},
     problem::{Problem, ProblemKind},
     readiness::Readiness,
     register::FOLLOWERS,
-    replica::{self, Replica},
-    revocation,
-    routes::Routes,
+    replica, revocation,
+    services::{
+        agent_keys::AgentKeys,
+        agent_work::AgentWork,
+        backtests::Backtests,
+        catalog::Catalogs,
+        changes::ChangeFeed,
+        failed_logins::FailedLogins,
+        live_agents::LiveAgents,
+        live_values::LiveValues,
+        living_channels::LivingChannels,
+        open_sockets::OpenSockets,
+        pulse::Pulse,
+        replica::{Database, Replica},
+        sso::SingleSignOn,
+    },
     shares::Shares,
     state::{AppState, State},
     tasks,
     throttle::{self, READS},
-    transfer::{agent_keys::AgentKeys, live::LiveAgents, work::AgentWork},
 };
 
 /// Wake-ups that a slow waiter may miss before it has to look by itself.
@@ -143,28 +141,38 @@ impl Gateway {
     ) -> Result<Self, GatewayError> {
         let server_clock = SharedServerClock::read(&pool, &clock).await?;
         let issuer = config.identity.issuer.clone();
+        let keys = Arc::new(Keys::open(pool.clone(), clock.clone(), server_clock.clone(), issuer).await?);
+        let sessions = Arc::new(Sessions::new(pool.clone(), clock.clone(), server_clock.clone()));
+        let api_tokens = Arc::new(ApiTokens::new(pool.clone(), clock.clone(), server_clock.clone()));
+        let gate = Arc::new(ReadGate::new(pool.clone()));
         let state = State {
-            keys: Keys::open(pool.clone(), clock.clone(), server_clock.clone(), issuer).await?,
+            credentials: Credentials {
+                keys: keys.clone(),
+                sessions: sessions.clone(),
+                api_tokens: api_tokens.clone(),
+            },
+            keys,
+            sessions,
+            api_tokens,
+            trusted_proxies: TrustedProxies(config.server.trusted_proxies.clone().into()),
             passwords: Passwords::new(config.identity.concurrent_hashes)?,
-            sessions: Sessions::new(pool.clone(), clock.clone(), server_clock.clone()),
             sso: SingleSignOn::open(&config.sso, &clock)?,
             failed_logins: FailedLogins::default(),
-            api_tokens: ApiTokens::new(pool.clone(), clock.clone(), server_clock.clone()),
             agent_tokens: AgentTokens::new(pool.clone(), clock.clone(), server_clock.clone()),
             limiter: Limiter::default(),
             connections: Arc::new(Connections::new(&config.server)),
-            pulse: Pulse::new(clock.monotonic()),
-            gate: ReadGate::new(pool.clone()),
+            pulse: Pulse::new(pool.clone(), clock.clone()),
             jobs: Lookup::start(&pool),
             transfers: Lookup::start(&pool),
             mailbox: Mailbox::open(&bus).await?,
-            agent_keys: AgentKeys::default(),
+            agent_keys: AgentKeys::new(pool.clone()),
             live_agents: LiveAgents::default(),
             agent_work: AgentWork::default(),
-            catalogs: Catalogs::default(),
+            catalogs: Catalogs::new(pool.clone(), clock.clone(), gate.clone()),
+            gate,
             living_channels: LivingChannels::default(),
             live_values: LiveValues::default(),
-            open_sockets: OpenSockets::default(),
+            open_sockets: OpenSockets::new(config.limits.sockets_per_user),
             backtests: Backtests::default(),
             changes: ChangeFeed::default(),
             exports: Shares::new(EXPORTS_EACH, EXPORTS),
@@ -181,7 +189,7 @@ impl Gateway {
             datapoint_ids: IdKey::load(&pool).await?,
             sealer: Sealer::open(&pool, &clock).await?,
             wakeups: broadcast::Sender::new(WAKEUPS),
-            replica: replica(&config, &pool)?,
+            database: Database { primary: pool.clone(), replica: replica(&config, &pool)?.map(Arc::new) },
             readiness: OnceLock::new(),
             blobs,
             pool,
@@ -256,7 +264,7 @@ fn router(state: AppState, pages: Pages) -> Result<Router, GatewayError> {
         .layer(from_fn_with_state(state.clone(), throttle::limit))
         .layer(from_fn_with_state(state.clone(), revocation::cut_bodies))
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn_with_state(state.clone(), limit_body))
+        .layer(from_fn_with_state(state.connections.clone(), limit_body))
         .layer(from_fn_with_state(state.clone(), frame))
         .layer(MapRequestLayer::new(move |request: Request| policies.attach(request)));
     let router = match cors(&state.config.server.cors_origins)? {
@@ -296,18 +304,4 @@ fn panicked(cause: Box<dyn std::any::Any + Send>) -> Response {
     let text =
         text.or_else(|| cause.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default();
     Problem::internal(&format!("a handler panicked: {text}")).into_response()
-}
-
-/// Routes that serve orchestrators, which poll them.
-pub(crate) fn health_routes() -> Routes {
-    const PROBE: Policy = Policy::PROBLEMS.rate(RateClass::Uncounted).untraced();
-    const SERVICE_1: Policy = Policy::SERVICE_1;
-    Routes::new(PROBE)
-        .with(SERVICE_1.rate(RateClass::Uncounted).untraced(), routes!(health::health))
-        .routes(routes!(health::root_health))
-        .routes(routes!(health::v1_health))
-        .routes(routes!(health::live))
-        .routes(routes!(health::ready))
-        .with(SERVICE_1, routes!(health::info))
-        .with(Policy::PROBLEMS.untraced(), routes!(metrics::show))
 }

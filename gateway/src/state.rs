@@ -1,8 +1,10 @@
 use std::{
+    fmt::Display,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
+use axum::extract::{FromRef, ws::Utf8Bytes};
 use chrono::{DateTime, Utc};
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
@@ -29,20 +31,26 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub(crate) use crate::http::answer::Written;
-use crate::{
-    auth::{AgentTokens, ApiTokens, Keys, Passwords, Sessions},
-    automation::Backtests,
-    changes::ChangeFeed,
-    connections::Connections,
+use crate::http::{client_address::TrustedProxies, connections::Connections};
+use crate::services::{
+    agent_keys::AgentKeys,
+    agent_work::AgentWork,
+    auth::{AgentTokens, ApiTokens, Credentials, Keys, Passwords, Sessions},
+    backtests::Backtests,
+    catalog::Catalogs,
+    changes::{self, ChangeFeed},
     consistency::ReadGate,
-    health::Pulse,
-    identity::{login_log::FailedLogins, sso::SingleSignOn},
+    failed_logins::FailedLogins,
     limits::Limiter,
-    monitoring::{catalog::Catalogs, live::LiveValues, living::LivingChannels, open_sockets::OpenSockets},
+    live_agents::LiveAgents,
+    live_values::{self, LiveValues},
+    living_channels::LivingChannels,
+    open_sockets::OpenSockets,
+    pulse::Pulse,
     readiness::Readiness,
-    replica::Replica,
+    replica::Database,
     shares::Shares,
-    transfer::{agent_keys::AgentKeys, live::LiveAgents, work::AgentWork},
+    sso::SingleSignOn,
 };
 
 /// How long a write waits for a bus that is away.
@@ -57,27 +65,29 @@ pub(crate) struct State {
     pub(crate) pool: PgPool,
     /// That of its process; of its own if it is alone.
     pub(crate) readiness: OnceLock<Readiness>,
-    /// Its replica, if there is one.
-    pub(crate) replica: Option<Replica>,
+    /// It, and its replica, if there is one.
+    pub(crate) database: Database,
     pub(crate) bus: Bus,
     /// The machine's clock; for lengths of time, and where it is compared with PostgreSQL's.
     pub(crate) clock: Clock,
     /// PostgreSQL's clock, for times that are recorded, shown, or compared with those of another process.
     pub(crate) server_clock: SharedServerClock,
     pub(crate) config: Config,
-    pub(crate) keys: Keys,
+    pub(crate) keys: Arc<Keys>,
     pub(crate) passwords: Passwords,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: Arc<Sessions>,
     /// Logins at an OpenID provider; none where that is not set up.
     pub(crate) sso: Option<SingleSignOn>,
     pub(crate) failed_logins: FailedLogins,
-    pub(crate) api_tokens: ApiTokens,
+    pub(crate) api_tokens: Arc<ApiTokens>,
+    pub(crate) credentials: Credentials,
     pub(crate) agent_tokens: AgentTokens,
     pub(crate) limiter: Limiter,
     /// Connections of clients.
     pub(crate) connections: Arc<Connections>,
+    pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) pulse: Pulse,
-    pub(crate) gate: ReadGate,
+    pub(crate) gate: Arc<ReadGate>,
     pub(crate) jobs: Lookup<JobRow>,
     pub(crate) transfers: Lookup<TransferRow>,
     pub(crate) mailbox: Mailbox,
@@ -91,7 +101,7 @@ pub(crate) struct State {
     pub(crate) living_channels: LivingChannels,
     pub(crate) datapoint_ids: IdKey,
     pub(crate) sealer: Sealer,
-    pub(crate) live_values: LiveValues,
+    pub(crate) live_values: LiveValues<Utf8Bytes>,
     pub(crate) open_sockets: OpenSockets,
     pub(crate) backtests: Backtests,
     /// The latest changes, for live streams.
@@ -120,7 +130,38 @@ pub(crate) struct State {
     pub(crate) stop: CancellationToken,
 }
 
+impl FromRef<AppState> for TrustedProxies {
+    fn from_ref(state: &AppState) -> Self {
+        state.trusted_proxies.clone()
+    }
+}
+
+impl FromRef<AppState> for Database {
+    fn from_ref(state: &AppState) -> Self {
+        state.database.clone()
+    }
+}
+
 impl State {
+    /// The result of `query`, by the replica where that may be asked; see [`Database::read`].
+    pub(crate) async fn read<'a, T, E: Display, Q>(&'a self, query: impl Fn(&'a PgPool) -> Q) -> Result<T, E>
+    where
+        Q: Future<Output = Result<T, E>>,
+    {
+        self.database.read(query).await
+    }
+
+    /// The services that changes for live streams are read by.
+    pub(crate) fn change_source(&self) -> changes::Source<'_> {
+        changes::Source { pool: &self.pool, gate: &self.gate, log_moved: &self.log_moved }
+    }
+
+    /// The services that live values are read by.
+    pub(crate) fn live_source(&self) -> live_values::Source<'_> {
+        let Self { pool, bus, server_clock: clock, catalogs, .. } = self;
+        live_values::Source { pool, bus, clock, catalogs }
+    }
+
     /// Whether requests can be served.
     pub(crate) fn readiness(&self) -> &Readiness {
         self.readiness.get_or_init(|| {

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use signalbox_database::sweep_time;
 use signalbox_domain::{
@@ -11,17 +10,16 @@ use signalbox_domain::{
     transfer::{Agent, AgentCommand, AgentToken, TransportMode},
 };
 use signalbox_messaging::Wakeup;
-use signalbox_projections::transfer::queries;
-use sqlx::PgPool;
+use signalbox_projections::{identity::queries::note_token_uses, transfer::queries};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use uuid::Uuid;
 
 use crate::{
-    changes, fleet, idempotency,
+    fleet, idempotency,
     identity::{login_log, sso},
-    monitoring::{live, open_sockets::end_void},
+    services::{changes, live_agents::EndedSession, live_values},
     state::{AppState, State},
-    transfer::{doubles, live::EndedSession, messages::metadata_of, requests},
+    transfer::{doubles, peer::metadata_of, requests},
 };
 
 /// How often warnings that have become untrue are looked for.
@@ -47,9 +45,9 @@ pub(crate) async fn run(state: AppState) {
         every(SERVER_TIME, || state.server_clock.refresh(&state.pool)),
         every(CREDENTIALS, || end_revoked(&state)),
         every(WARNINGS, || doubles::clear(&state)),
-        every(CREDENTIALS, || end_void(&state)),
-        live::follow(&state),
-        changes::follow(&state),
+        every(CREDENTIALS, || state.open_sockets.end_void(&state.credentials)),
+        live_values::follow(&state.live_values, state.live_source()),
+        changes::follow(&state.changes, state.change_source()),
         every(RATES, || share_rates(&state, gateway)),
         every(FAILED_LOGINS, || login_log::write_counted(&state)),
         every(NOTES, || write_notes(&state)),
@@ -157,7 +155,7 @@ async fn write_notes(state: &State) -> Result<(), sqlx::Error> {
     write_presence(state).await?;
     let used = state.agent_tokens.drain_used().into_iter().chain(state.api_tokens.drain_used());
     let (tokens, times): (Vec<_>, Vec<_>) = used.unzip();
-    note_uses(&state.pool, &tokens, &times).await
+    note_token_uses(&state.pool, &tokens, &times).await
 }
 
 async fn write_presence(state: &State) -> Result<(), sqlx::Error> {
@@ -165,37 +163,11 @@ async fn write_presence(state: &State) -> Result<(), sqlx::Error> {
     if presences.is_empty() {
         return Ok(());
     }
-    sqlx::query(
-        // Written as an age, because the database's clock decides who is silent.
-        // A session that was replaced must not stand in the way of the present one, whatever its gateway's clock says.
-        "INSERT INTO ops.agent_presence AS p (agent_id, session, last_seen)
-         SELECT n.agent, n.session, now() - make_interval(secs => n.age)
-           FROM unnest($1::uuid[], $2::uuid[], $3::float8[]) AS n (agent, session, age)
-           JOIN read.agents a ON a.id = n.agent AND a.session = n.session
-         ON CONFLICT (agent_id) DO UPDATE SET session = excluded.session, last_seen = excluded.last_seen
-          WHERE p.session <> excluded.session OR p.last_seen < excluded.last_seen",
-    )
-    .bind(presences.iter().map(|presence| presence.agent.0).collect::<Vec<_>>())
-    .bind(presences.iter().map(|presence| presence.session).collect::<Vec<_>>())
-    .bind(presences.iter().map(|presence| presence.silence.as_secs_f64()).collect::<Vec<_>>())
-    .execute(&state.pool)
-    .await?;
-    Ok(())
-}
-
-async fn note_uses(pool: &PgPool, tokens: &[Uuid], times: &[DateTime<Utc>]) -> Result<(), sqlx::Error> {
-    if tokens.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "INSERT INTO ops.token_uses AS t (token_id, last_used) SELECT * FROM unnest($1::uuid[], $2::timestamptz[])
-         ON CONFLICT (token_id) DO UPDATE SET last_used = excluded.last_used WHERE t.last_used < excluded.last_used",
-    )
-    .bind(tokens)
-    .bind(times)
-    .execute(pool)
-    .await?;
-    Ok(())
+    let noted: Vec<_> = presences
+        .iter()
+        .map(|presence| (presence.agent.0, presence.session, presence.silence.as_secs_f64()))
+        .collect();
+    queries::note_presences(&state.pool, &noted).await
 }
 
 /// Each by itself: one that fails does not keep the others.

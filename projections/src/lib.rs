@@ -17,6 +17,7 @@ mod page;
 mod projection;
 mod rebuild;
 pub mod register;
+pub mod relay_checkpoint;
 mod runner;
 mod set_aside;
 mod snapshot_holders;

@@ -6,7 +6,6 @@
 
 mod absence;
 mod alarms;
-mod checkpoint;
 mod cleanup;
 mod dispatch;
 mod error;
@@ -33,6 +32,8 @@ mod stall;
 mod tried;
 mod webhooks;
 mod worker;
+
+use signalbox_projections::relay_checkpoint as checkpoint;
 
 pub use absence::AbsenceReporter;
 pub use alarms::Alarms;

@@ -1,10 +1,9 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Decider, Rejection};
+use crate::kernel::{Decider, Rejection, event_kinds};
 
 /// Whether the service works.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,15 +65,9 @@ pub enum HealthEvent {
     },
 }
 
-impl DomainEvent for HealthEvent {
-    fn event_type(&self) -> String {
-        "health_changed".to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(HealthEvent, HealthEventKind {
+    HealthChanged = "health_changed", "1";
+});
 
 impl Decider for Health {
     const TYPE: &'static str = "health";

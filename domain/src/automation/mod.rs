@@ -13,21 +13,21 @@ mod rule;
 mod webhook;
 
 pub use alarm::{
-    Acknowledged, Alarm, AlarmChanges, AlarmCommand, AlarmEvent, AlarmJudge, AlarmMark, AlarmMemory,
-    AlarmReason, AlarmSpec, AlarmState, AlarmStep, AlarmTerms, JudgedValue, NewAlarm, OpenAlarm, Severity,
-    StepKind, WINDOW_VALUES,
+    Acknowledged, Alarm, AlarmChanges, AlarmCommand, AlarmEvent, AlarmEventKind, AlarmJudge, AlarmMark,
+    AlarmMemory, AlarmReason, AlarmSpec, AlarmState, AlarmStep, AlarmTerms, JudgedValue, NewAlarm, OpenAlarm,
+    Severity, StepKind, WINDOW_VALUES,
 };
 pub use contact::{
-    ChatFormat, Contact, ContactChanges, ContactCommand, ContactEvent, ContactSpec, Destination,
-    DestinationChanges, NewContact, SealedAddress,
+    ChatFormat, Contact, ContactChanges, ContactCommand, ContactEvent, ContactEventKind, ContactSpec,
+    Destination, DestinationChanges, NewContact, SealedAddress,
 };
 pub use delivery::{
     AttemptResult, Begun, CLAIM_SECONDS, CallbackDelivery, DeliveryBatch, DeliveryBatchCommand,
-    DeliveryBatchEvent, Ended, MAX_ATTEMPTS, MAX_POSTPONED, MAX_POSTPONEMENT, MessageDelivery, NewDelivery,
-    Requeued, RetryPolicy, Verdict,
+    DeliveryBatchEvent, DeliveryBatchEventKind, Ended, MAX_ATTEMPTS, MAX_POSTPONED, MAX_POSTPONEMENT,
+    MessageDelivery, NewDelivery, Requeued, RetryPolicy, Verdict,
 };
 pub use event_type::EventType;
-pub use health::{Health, HealthCommand, HealthEvent, HealthReport, HealthStatus};
+pub use health::{Health, HealthCommand, HealthEvent, HealthEventKind, HealthReport, HealthStatus};
 pub use notification::{
     AlarmLine, GROUP_INTERVAL, Grouping, InvalidQuietHours, LineKind, MESSAGE_INTERVAL, Notice, NoticeKind,
     NotificationChanges, NotificationSpec, QuietHours, SummaryTemplate, SummaryValues, alarm_lines,
@@ -35,14 +35,14 @@ pub use notification::{
 };
 pub use reading::{DatapointPlace, Reading};
 pub use report_window::ReportWindow;
-pub use reported::{REPORT_INTERVAL, ReadingCommand, ReadingEvent, ReportedReading};
+pub use reported::{REPORT_INTERVAL, ReadingCommand, ReadingEvent, ReadingEventKind, ReportedReading};
 pub use rule::{
     ActionType, Condition, FiredAlarm, Firing, History, Judge, NewRule, Operator, Phase, Rule, RuleAction,
-    RuleChanges, RuleCommand, RuleEvent, RuleSpec, Silence,
+    RuleChanges, RuleCommand, RuleEvent, RuleEventKind, RuleSpec, Silence,
 };
 pub use webhook::{
     ChannelSubject, EventSubject, KeyChange, NewWebhook, PreviousKeys, Replay, SecretChange, SigningKey,
-    Webhook, WebhookChanges, WebhookCommand, WebhookEvent, WebhookFilters, WebhookSpec,
+    Webhook, WebhookChanges, WebhookCommand, WebhookEvent, WebhookEventKind, WebhookFilters, WebhookSpec,
 };
 
 /// The limits that the rules below keep, for those who describe or check them elsewhere.

@@ -1,9 +1,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 
 use super::{DatapointPlace, Reading, report_window::is_interval_over};
-use crate::kernel::{Decider, Rejection};
+use crate::kernel::{Decider, Rejection, event_kinds};
 
 /// Least time between two reports of a channel.
 pub const REPORT_INTERVAL: TimeDelta = TimeDelta::seconds(5);
@@ -39,15 +38,9 @@ pub enum ReadingEvent {
     },
 }
 
-impl DomainEvent for ReadingEvent {
-    fn event_type(&self) -> String {
-        "reading_reported".to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(ReadingEvent, ReadingEventKind {
+    ReadingReported = "reading_reported", "1";
+});
 
 impl Decider for ReportedReading {
     const TYPE: &'static str = "reading";

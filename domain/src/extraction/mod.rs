@@ -3,6 +3,7 @@
 mod job;
 
 pub use job::{
-    Callback, ExtractionFailure, ExtractionJob, ExtractionJobCommand, ExtractionJobEvent, ExtractionOptions,
-    ExtractionResult, LEASE_SECONDS, MAX_ATTEMPTS, NewExtractionJob,
+    Callback, ExtractionFailure, ExtractionJob, ExtractionJobCommand, ExtractionJobEvent,
+    ExtractionJobEventKind, ExtractionOptions, ExtractionResult, LEASE_SECONDS, MAX_ATTEMPTS,
+    NewExtractionJob,
 };

@@ -7,16 +7,17 @@ mod mapping;
 mod package;
 
 pub use firmware::{
-    Firmware, FirmwareBundle, FirmwareCommand, FirmwareEvent, FirmwareFailure, FirmwareRef, FirmwareStatus,
-    NewFirmware,
+    Firmware, FirmwareBundle, FirmwareCommand, FirmwareEvent, FirmwareEventKind, FirmwareFailure,
+    FirmwareRef, FirmwareStatus, NewFirmware,
 };
 pub use instance::{
     InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, NewInstance, PluginInstance,
-    PluginInstanceCommand, PluginInstanceEvent, PluginRef,
+    PluginInstanceCommand, PluginInstanceEvent, PluginInstanceEventKind, PluginRef,
 };
 pub use mapping::{Direction, MappingChanges, MappingSpec};
 pub use package::{
     NewPackage, PluginChannel, PluginClass, PluginPackage, PluginPackageCommand, PluginPackageEvent,
+    PluginPackageEventKind,
 };
 
 /// The limits that the rules below keep, for those who describe or check them elsewhere.

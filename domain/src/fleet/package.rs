@@ -1,6 +1,5 @@
 use std::collections::BTreeSet;
 
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -9,7 +8,7 @@ use super::{
     mapping::{MAX_ID, MAX_NAME, MAX_UNIT},
 };
 use crate::kernel::{
-    Claim, ClaimOp, Decider, Rejection, Sha256Hex, TextError, UserId, clean_text, non_empty_text,
+    Claim, ClaimOp, Decider, Rejection, Sha256Hex, TextError, UserId, clean_text, event_kinds, non_empty_text,
 };
 
 /// Longest text in the description of a class, in characters.
@@ -106,19 +105,10 @@ pub enum PluginPackageEvent {
     },
 }
 
-impl DomainEvent for PluginPackageEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::PluginPackageInstalled(_) => "plugin_package_installed",
-            Self::PluginPackageUninstalled { .. } => "plugin_package_uninstalled",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(PluginPackageEvent, PluginPackageEventKind {
+    PluginPackageInstalled = "plugin_package_installed", "1";
+    PluginPackageUninstalled = "plugin_package_uninstalled", "1";
+});
 
 const NAME_CLAIM: &str = "plugin_package.name";
 /// Taken as long as the class is available; instances of it require it.

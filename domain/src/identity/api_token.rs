@@ -1,8 +1,7 @@
 use chrono::{DateTime, Utc};
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Decider, Rejection, Sha256Hex, UserId, required_text};
+use crate::kernel::{Decider, Rejection, Sha256Hex, UserId, event_kinds, required_text};
 
 /// Longest name, in characters.
 pub const MAX_NAME: usize = 255;
@@ -53,20 +52,11 @@ pub enum ApiTokenEvent {
     ApiTokenRevoked,
 }
 
-impl DomainEvent for ApiTokenEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::ApiTokenCreated(_) => "api_token_created",
-            Self::ApiTokenControllerNoted => "api_token_controller_noted",
-            Self::ApiTokenRevoked => "api_token_revoked",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(ApiTokenEvent, ApiTokenEventKind {
+    ApiTokenCreated = "api_token_created", "1";
+    ApiTokenControllerNoted = "api_token_controller_noted", "1";
+    ApiTokenRevoked = "api_token_revoked", "1";
+});
 
 impl Decider for ApiToken {
     const TYPE: &'static str = "api_token";

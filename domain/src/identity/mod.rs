@@ -6,11 +6,11 @@ mod role;
 mod session;
 mod user;
 
-pub use api_token::{ApiToken, ApiTokenCommand, ApiTokenEvent, NewApiToken};
+pub use api_token::{ApiToken, ApiTokenCommand, ApiTokenEvent, ApiTokenEventKind, NewApiToken};
 pub use external::ExternalIdentity;
 pub use role::Role;
-pub use session::{Session, SessionCommand, SessionEvent};
-pub use user::{NewUser, User, UserChanges, UserCommand, UserEvent};
+pub use session::{Session, SessionCommand, SessionEvent, SessionEventKind};
+pub use user::{NewUser, User, UserChanges, UserCommand, UserEvent, UserEventKind};
 
 /// The limits that the rules below keep, for those who describe or check them elsewhere.
 pub mod limits {

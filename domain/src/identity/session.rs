@@ -1,8 +1,7 @@
 use chrono::{DateTime, Utc};
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Decider, Rejection, UserId};
+use crate::kernel::{Decider, Rejection, UserId, event_kinds};
 
 /// One login and the JWTs that were renewed from it.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -47,20 +46,11 @@ pub enum SessionEvent {
     SessionEnded,
 }
 
-impl DomainEvent for SessionEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::SessionStarted { .. } => "session_started",
-            Self::SessionRenewed { .. } => "session_renewed",
-            Self::SessionEnded => "session_ended",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(SessionEvent, SessionEventKind {
+    SessionStarted = "session_started", "1";
+    SessionRenewed = "session_renewed", "1";
+    SessionEnded = "session_ended", "1";
+});
 
 impl Decider for Session {
     const TYPE: &'static str = "session";

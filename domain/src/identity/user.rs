@@ -1,11 +1,10 @@
 use std::ops::RangeInclusive;
 
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{ExternalIdentity, Role, external::IDENTITY_CLAIM};
-use crate::kernel::{Claim, ClaimOp, Decider, Rejection, required_text};
+use crate::kernel::{Claim, ClaimOp, Decider, Rejection, event_kinds, required_text};
 
 /// Longest e-mail address, in characters.
 pub const MAX_EMAIL: usize = 255;
@@ -127,25 +126,16 @@ pub enum UserEvent {
     },
 }
 
-impl DomainEvent for UserEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::UserCreated(_) => "user_created",
-            Self::UserEmailChanged { .. } => "user_email_changed",
-            Self::UserRenamed { .. } => "user_renamed",
-            Self::UserRoleChanged { .. } => "user_role_changed",
-            Self::UserPasswordChanged { .. } => "user_password_changed",
-            Self::UserIdentityLinked { .. } => "user_identity_linked",
-            Self::UserIdentityRemoved(_) => "user_identity_removed",
-            Self::UserDeleted { .. } => "user_deleted",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(UserEvent, UserEventKind {
+    UserCreated = "user_created", "1";
+    UserEmailChanged = "user_email_changed", "1";
+    UserRenamed = "user_renamed", "1";
+    UserRoleChanged = "user_role_changed", "1";
+    UserPasswordChanged = "user_password_changed", "1";
+    UserIdentityLinked = "user_identity_linked", "1";
+    UserIdentityRemoved = "user_identity_removed", "1";
+    UserDeleted = "user_deleted", "1";
+});
 
 const EMAIL_CLAIM: &str = "user.email";
 const USERNAME_CLAIM: &str = "user.username";

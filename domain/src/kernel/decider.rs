@@ -1,8 +1,7 @@
-use cqrs_es::DomainEvent;
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
-use super::{Claim, ClaimOp, Rejection};
+use super::{Claim, ClaimOp, Event, Rejection};
 
 /// A pure aggregate: `decide` turns a command into events, `evolve` folds an event into the state.
 ///
@@ -26,7 +25,7 @@ pub trait Decider: Default + Clone + Serialize + DeserializeOwned + Send + Sync 
     const DISPENSABLE: &'static [&'static str] = &[];
 
     type Command: Clone + Serialize + DeserializeOwned + Send + Sync + std::fmt::Debug;
-    type Event: DomainEvent + 'static;
+    type Event: Event + 'static;
 
     /// Events that follow from `command` in this state; empty when it changes nothing.
     ///

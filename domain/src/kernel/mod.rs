@@ -4,6 +4,7 @@ mod actor;
 mod claim;
 mod decider;
 mod error;
+mod event;
 mod field;
 mod ids;
 mod metadata;
@@ -17,6 +18,8 @@ pub use actor::Actor;
 pub use claim::{Claim, ClaimOp};
 pub use decider::Decider;
 pub use error::{ErrorKind, Rejection};
+pub(crate) use event::event_kinds;
+pub use event::{Event, EventKind, KindOf, words_of};
 pub use field::FieldPointer;
 pub use ids::{
     AgentId, AgentTokenId, ChannelId, ContactId, DeliveryId, JobId, MappingId, SessionId, TransferId, UserId,

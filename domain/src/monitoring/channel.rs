@@ -1,10 +1,11 @@
 use std::collections::BTreeMap;
 
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId, clean_text, present, required_text};
+use crate::kernel::{
+    Claim, ClaimOp, Decider, Rejection, UserId, clean_text, event_kinds, present, required_text,
+};
 
 /// Longest name and unit, in characters.
 pub const MAX_TEXT: usize = 255;
@@ -145,25 +146,12 @@ pub enum ChannelEvent {
     },
 }
 
-impl DomainEvent for ChannelEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::ChannelCreated(_) => "channel_created",
-            Self::ChannelUpdated { .. } => "channel_updated",
-            Self::ChannelDeleted { .. } => "channel_deleted",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        match self {
-            // Since version 2, a channel may have labels and a description.
-            Self::ChannelCreated(_) | Self::ChannelUpdated { .. } => "2",
-            Self::ChannelDeleted { .. } => "1",
-        }
-        .to_owned()
-    }
-}
+event_kinds!(ChannelEvent, ChannelEventKind {
+    // Since version 2, a channel may have labels and a description.
+    ChannelCreated = "channel_created", "2";
+    ChannelUpdated = "channel_updated", "2";
+    ChannelDeleted = "channel_deleted", "1";
+});
 
 const NAME_CLAIM: &str = "channel.name";
 /// Kind of the claim that a channel holds as long as it exists; others require it.

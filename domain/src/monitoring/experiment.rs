@@ -1,8 +1,7 @@
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId, required_text};
+use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId, event_kinds, required_text};
 
 /// Longest name, in characters.
 pub const MAX_NAME: usize = 255;
@@ -64,21 +63,12 @@ pub enum ExperimentEvent {
     },
 }
 
-impl DomainEvent for ExperimentEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::ExperimentStarted(_) => "experiment_started",
-            Self::ExperimentRenamed { .. } => "experiment_renamed",
-            Self::ExperimentStopped => "experiment_stopped",
-            Self::ExperimentDeleted { .. } => "experiment_deleted",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(ExperimentEvent, ExperimentEventKind {
+    ExperimentStarted = "experiment_started", "1";
+    ExperimentRenamed = "experiment_renamed", "1";
+    ExperimentStopped = "experiment_stopped", "1";
+    ExperimentDeleted = "experiment_deleted", "1";
+});
 
 const NAME_CLAIM: &str = "experiment.name";
 /// There is one key of this kind, which the running experiment holds.

@@ -1,7 +1,6 @@
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Decider, Rejection, UserId, required_text};
+use crate::kernel::{Decider, Rejection, UserId, event_kinds, required_text};
 
 /// Longest content, in characters.
 pub const MAX_CONTENT: usize = 500;
@@ -107,20 +106,11 @@ pub enum LogEntryEvent {
     },
 }
 
-impl DomainEvent for LogEntryEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::LogEntryWritten(_) => "log_entry_written",
-            Self::LogEntryMarked { .. } => "log_entry_marked",
-            Self::LogEntryEdited { .. } => "log_entry_edited",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(LogEntryEvent, LogEntryEventKind {
+    LogEntryWritten = "log_entry_written", "1";
+    LogEntryMarked = "log_entry_marked", "1";
+    LogEntryEdited = "log_entry_edited", "1";
+});
 
 impl Decider for LogEntry {
     const TYPE: &'static str = "log_entry";

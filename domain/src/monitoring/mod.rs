@@ -6,15 +6,17 @@ mod experiment;
 mod log_entry;
 
 pub use channel::{
-    CHANNEL_CLAIM, Channel, ChannelChanges, ChannelCommand, ChannelEvent, ChannelSpec, ChannelType, Labels,
-    MAX_LABELS, NewChannel, is_label_key, label_fault,
+    CHANNEL_CLAIM, Channel, ChannelChanges, ChannelCommand, ChannelEvent, ChannelEventKind, ChannelSpec,
+    ChannelType, Labels, MAX_LABELS, NewChannel, is_label_key, label_fault,
 };
 pub use dashboard::{
-    Dashboard, DashboardCommand, DashboardEvent, NewDashboard, PlacedWidget, WidgetChanges, WidgetSpec,
-    WidgetType,
+    Dashboard, DashboardCommand, DashboardEvent, DashboardEventKind, NewDashboard, PlacedWidget,
+    WidgetChanges, WidgetSpec, WidgetType,
 };
-pub use experiment::{Experiment, ExperimentCommand, ExperimentEvent, NewExperiment};
-pub use log_entry::{LogEntry, LogEntryCommand, LogEntryEvent, LogStatus, LogType, NewLogEntry};
+pub use experiment::{Experiment, ExperimentCommand, ExperimentEvent, ExperimentEventKind, NewExperiment};
+pub use log_entry::{
+    LogEntry, LogEntryCommand, LogEntryEvent, LogEntryEventKind, LogStatus, LogType, NewLogEntry,
+};
 
 /// The limits that the rules below keep, for those who describe or check them elsewhere.
 pub mod limits {

@@ -1,9 +1,8 @@
 use chrono::{DateTime, Utc};
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::kernel::{AgentId, Claim, ClaimOp, Decider, Rejection, clean_text, required_text};
+use crate::kernel::{AgentId, Claim, ClaimOp, Decider, Rejection, clean_text, event_kinds, required_text};
 
 /// Longest name, in characters.
 pub const MAX_NAME: usize = 255;
@@ -177,25 +176,16 @@ pub enum AgentEvent {
     },
 }
 
-impl DomainEvent for AgentEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::AgentCreated(_) => "agent_created",
-            Self::AgentUpdated(_) => "agent_updated",
-            Self::AgentDeleted { .. } => "agent_deleted",
-            Self::AgentConnected { .. } => "agent_connected",
-            Self::AgentDescribed(_) => "agent_described",
-            Self::AgentWarningChanged { .. } => "agent_warning_changed",
-            Self::AgentDisconnected { .. } => "agent_disconnected",
-            Self::AgentWentOffline { .. } => "agent_went_offline",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(AgentEvent, AgentEventKind {
+    AgentCreated = "agent_created", "1";
+    AgentUpdated = "agent_updated", "1";
+    AgentDeleted = "agent_deleted", "1";
+    AgentConnected = "agent_connected", "1";
+    AgentDescribed = "agent_described", "1";
+    AgentWarningChanged = "agent_warning_changed", "1";
+    AgentDisconnected = "agent_disconnected", "1";
+    AgentWentOffline = "agent_went_offline", "1";
+});
 
 pub(super) const AGENT_CLAIM: &str = "agent";
 

@@ -1,5 +1,4 @@
 use chrono::{DateTime, Utc};
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -7,7 +6,7 @@ use super::{
     agent::{AGENT_CLAIM, optional_text, unknown_agent},
     job::AgentRef,
 };
-use crate::kernel::{Claim, ClaimOp, Decider, Rejection, Sha256Hex, required_text};
+use crate::kernel::{Claim, ClaimOp, Decider, Rejection, Sha256Hex, event_kinds, required_text};
 
 /// Longest name, in characters.
 pub const MAX_NAME: usize = 255;
@@ -53,19 +52,10 @@ pub enum AgentTokenEvent {
     AgentTokenRevoked,
 }
 
-impl DomainEvent for AgentTokenEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::AgentTokenCreated(_) => "agent_token_created",
-            Self::AgentTokenRevoked => "agent_token_revoked",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(AgentTokenEvent, AgentTokenEventKind {
+    AgentTokenCreated = "agent_token_created", "1";
+    AgentTokenRevoked = "agent_token_revoked", "1";
+});
 
 impl Decider for AgentToken {
     const TYPE: &'static str = "agent_token";

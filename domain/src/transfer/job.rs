@@ -1,7 +1,6 @@
 use std::ops::RangeInclusive;
 
 use chrono::{DateTime, Utc};
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -10,7 +9,7 @@ use super::{
     path::valid_path,
     schedule::{Schedule, validate_timezone},
 };
-use crate::kernel::{AgentId, Claim, ClaimOp, Decider, Rejection, UserId, required_text};
+use crate::kernel::{AgentId, Claim, ClaimOp, Decider, Rejection, UserId, event_kinds, required_text};
 
 /// Longest name, in characters.
 pub const MAX_NAME: usize = 255;
@@ -184,21 +183,12 @@ pub enum JobEvent {
     },
 }
 
-impl DomainEvent for JobEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::JobCreated(_) => "job_created",
-            Self::JobUpdated { .. } => "job_updated",
-            Self::JobDeleted { .. } => "job_deleted",
-            Self::JobFiringSkipped { .. } => "job_firing_skipped",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(JobEvent, JobEventKind {
+    JobCreated = "job_created", "1";
+    JobUpdated = "job_updated", "1";
+    JobDeleted = "job_deleted", "1";
+    JobFiringSkipped = "job_firing_skipped", "1";
+});
 
 impl Decider for Job {
     const TYPE: &'static str = "job";

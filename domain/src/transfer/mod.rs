@@ -9,16 +9,18 @@ mod schedule;
 mod transfer;
 
 pub use agent::{
-    ABSENCE_SECONDS, Agent, AgentCommand, AgentEvent, AgentProfile, AgentSystem, AgentType, NewAgent,
-    TransportMode,
+    ABSENCE_SECONDS, Agent, AgentCommand, AgentEvent, AgentEventKind, AgentProfile, AgentSystem, AgentType,
+    NewAgent, TransportMode,
 };
-pub use agent_token::{AgentToken, AgentTokenCommand, AgentTokenEvent, NewAgentToken};
-pub use job::{AgentRef, Job, JobCommand, JobEvent, JobSpec, JobType, NewJob, Overlap, Retry, SkipReason};
+pub use agent_token::{AgentToken, AgentTokenCommand, AgentTokenEvent, AgentTokenEventKind, NewAgentToken};
+pub use job::{
+    AgentRef, Job, JobCommand, JobEvent, JobEventKind, JobSpec, JobType, NewJob, Overlap, Retry, SkipReason,
+};
 pub use path::{MAX_PART_BYTES, MAX_PATH_BYTES, PathError, check_path};
 pub use schedule::{InvalidSchedule, Schedule};
 pub use transfer::{
     Arrival, JobRef, Leg, NewTransfer, Phase, StagedFile, Transfer, TransferCommand, TransferEvent,
-    TransferStatus, base_name, digest_lines,
+    TransferEventKind, TransferStatus, base_name, digest_lines,
 };
 
 /// The limits that the rules below keep, for those who describe or check them elsewhere.

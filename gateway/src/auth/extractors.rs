@@ -8,7 +8,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use percent_encoding::percent_decode_str;
 use signalbox_domain::identity::Role;
 
-use super::{ApiTokens, CurrentUser, RequiredRole, answers::Charge};
+use super::{ApiTokens, CurrentUser, RequiredRole, charge::Charge};
 use crate::{
     policy::Policy,
     problem::{Dialect, Problem},
@@ -75,27 +75,9 @@ async fn authenticate(parts: &Parts, state: &AppState) -> Result<CurrentUser, Pr
         .ok_or_else(|| Problem::unauthenticated("missing credentials: send Authorization: Bearer <token>"))?;
     let is_stranger = ApiTokens::looks_like_one(&token) && state.api_tokens.is_stranger(&token);
     let charge = if is_stranger { Charge::take(parts, state)? } else { Charge::NONE };
-    let user = identify(&token, state).await?;
+    let user = state.credentials.identify(&token).await?;
     charge.give_back(state);
     Ok(user)
-}
-
-/// The user whose JWT or API token this is. A socket asks again while it is open.
-pub(crate) async fn identify(token: &str, state: &AppState) -> Result<CurrentUser, Problem> {
-    let refused = || Problem::unauthenticated("invalid or expired token");
-    if ApiTokens::looks_like_one(token) {
-        return state.api_tokens.user(token).await?.ok_or_else(refused);
-    }
-    let claims = state.keys.verify(token).ok_or_else(refused)?;
-    state.sessions.user(claims.sid).await?.filter(|user| user.id.0 == claims.sub).ok_or_else(refused)
-}
-
-/// Whether a credential that is void is so because its time has passed.
-pub(crate) async fn has_expired(token: &str, state: &AppState) -> Result<bool, sqlx::Error> {
-    if ApiTokens::looks_like_one(token) {
-        return state.api_tokens.has_expired(token).await;
-    }
-    Ok(state.keys.has_expired(token))
 }
 
 /// The JWT or API token that the request carries: `Authorization: Bearer …` or `X-API-Key: …`. Browsers can give a

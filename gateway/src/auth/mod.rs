@@ -1,25 +1,9 @@
-//! Authentication: users by JWT or API token, agents by token.
+//! Authentication of requests: users by JWT or API token, agents by token.
 
 mod agent;
-mod answers;
-mod api_tokens;
-mod current_user;
-mod derived;
+mod charge;
 mod extractors;
-mod keys;
-mod memory;
-mod passwords;
-mod sessions;
-mod turns;
 
-pub(crate) use agent::{AgentAuth, AgentTokens, hash_secret};
-pub use api_tokens::new_api_token;
-pub(crate) use api_tokens::{ApiTokens, api_token_text};
-pub(crate) use current_user::{Credential, CurrentUser, RequiredRole};
-pub use derived::{DerivedTokens, derived_tokens};
-pub(crate) use extractors::{Admin, Reader, Writer, has_expired, identify, presented};
-pub(crate) use keys::{Keys, keyed_hash};
-pub use keys::{SigningKey, rotate, signing_keys};
-pub(crate) use passwords::PASSWORD;
-pub use passwords::{HashError, Passwords, WeakPassword, check_new_password};
-pub(crate) use sessions::Sessions;
+pub(crate) use extractors::{Admin, Reader, Writer, presented};
+
+pub use crate::services::auth::*;

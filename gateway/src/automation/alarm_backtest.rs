@@ -38,10 +38,10 @@ pub(crate) struct BacktestFiringOut {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct BacktestIntervalOut {
     /// `pending` or `firing`.
-    #[schema(value_type = crate::openapi::AlarmState)]
+    #[schema(value_type = crate::words::AlarmState)]
     state: &'static str,
     /// `condition` or `no_data`.
-    #[schema(value_type = crate::openapi::AlarmReason)]
+    #[schema(value_type = crate::words::AlarmReason)]
     reason: &'static str,
     /// When the alarm took the state.
     from: DateTime<Utc>,

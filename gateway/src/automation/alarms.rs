@@ -4,31 +4,34 @@ use std::collections::HashMap;
 
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
+use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use signalbox_domain::automation::{
     Acknowledged, Alarm, AlarmCommand, AlarmState, Rule, RuleCommand, Severity, Silence,
 };
 use signalbox_projections::{
     automation::{
-        AlarmRow,
+        AlarmRow, RuleRow,
         alarms::{self, AlarmFilter},
         deliveries::{self, AlarmMessageRow},
         past_delivery, rules,
     },
     register::{At, past},
 };
+use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
-use super::rules::{find as find_rule, find_at as find_rule_at};
 use crate::{
     answer::{self, Page},
     auth::{Reader, Writer},
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, OptionalBody, Params, Sort, Text, key, wanted},
+    extract::{EnvelopeParams, IfMatch, JsonBody, OptionalBody, Params, Sort, Text, wanted},
     monitoring::LabelFilter,
-    past::{AsOf, AtParams, row_at, there},
+    past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
+    resource::{Found, find, find_at},
     state::{AppState, State as Gateway},
 };
 
@@ -46,13 +49,13 @@ pub(crate) struct AlarmOut {
     /// The event that the rule watches.
     event_public_id: String,
     /// `pending`, `firing` or `cleared`.
-    #[schema(value_type = crate::openapi::AlarmState)]
+    #[schema(value_type = crate::words::AlarmState)]
     state: String,
     /// `condition`, or `no_data` when the event is silent.
-    #[schema(value_type = crate::openapi::AlarmReason)]
+    #[schema(value_type = crate::words::AlarmReason)]
     reason: String,
     /// `info`, `warning` or `critical`.
-    #[schema(value_type = crate::openapi::Severity)]
+    #[schema(value_type = crate::words::Severity)]
     severity: String,
     /// The newest value that was judged; null when there was none.
     value: Option<f64>,
@@ -78,10 +81,10 @@ pub(crate) struct AlarmOut {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NotificationOut {
     contact_public_id: String,
-    #[schema(value_type = crate::openapi::NotificationKind)]
+    #[schema(value_type = crate::words::NotificationKind)]
     kind: String,
     /// `pending`, `delivered`, `failed` (another attempt follows) or `dead_letter`.
-    #[schema(value_type = crate::openapi::DeliveryStatus)]
+    #[schema(value_type = crate::words::DeliveryStatus)]
     status: String,
     /// Attempts that have ended.
     attempts: i32,
@@ -96,10 +99,10 @@ pub(crate) struct NotificationOut {
 #[into_params(parameter_in = Query)]
 pub(crate) struct AlarmParams {
     /// `pending`, `firing` or `cleared`.
-    #[param(value_type = Option<crate::openapi::AlarmState>)]
+    #[param(value_type = Option<crate::words::AlarmState>)]
     state: Option<AlarmState>,
     /// `info`, `warning` or `critical`.
-    #[param(value_type = Option<crate::openapi::Severity>)]
+    #[param(value_type = Option<crate::words::Severity>)]
     severity: Option<Severity>,
     /// The rule that they belong to.
     rule_public_id: Option<String>,
@@ -182,7 +185,7 @@ pub(crate) async fn get(
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find_at(&state, &id, at).await?;
+    let row = find_at::<AlarmRow>(&state, &id, at).await?;
     Ok(answer::resource(row.version, &shown(&state, row, at).await?))
 }
 
@@ -199,7 +202,7 @@ pub(crate) async fn acknowledge(
     OptionalBody(AcknowledgeIn { comment }): OptionalBody<AcknowledgeIn>,
 ) -> Result<Response, Problem> {
     let mut by = Acknowledged { user: current.id, comment, silenced: false };
-    let row = find(&state, &id).await.map_err(|missing| {
+    let row = find::<AlarmRow>(&state, &id).await.map_err(|missing| {
         judged::<Alarm>(missing, [examples::alarm(), AlarmCommand::Acknowledge(by.clone())])
     })?;
     let rule = state.read(|pool| rules::rule(pool, row.rule_id)).await?;
@@ -207,7 +210,7 @@ pub(crate) async fn acknowledge(
     by.silenced = rule.is_some_and(|rule| rule.is_silenced(now));
     let metadata = context.metadata(current.actor(), "acknowledge alarm");
     let written = state.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Acknowledge(by)).await?;
-    let row = find_at(&state, &id, written.unseen).await?;
+    let row = find_at::<AlarmRow>(&state, &id, written.unseen).await?;
     let version = row.version;
     let shown = shown(&state, row, written.unseen).await?;
     Ok(answer::changed(written, version, &shown))
@@ -224,10 +227,10 @@ pub(crate) async fn unacknowledge(
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find::<AlarmRow>(&state, &id).await?;
     let metadata = context.metadata(current.actor(), "unacknowledge alarm");
     let written = state.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Unacknowledge).await?;
-    let row = find_at(&state, &id, written.unseen).await?;
+    let row = find_at::<AlarmRow>(&state, &id, written.unseen).await?;
     let version = row.version;
     let shown = shown(&state, row, written.unseen).await?;
     Ok(answer::changed(written, version, &shown))
@@ -251,12 +254,12 @@ pub(crate) async fn silence(
         return Err(Problem::field("until", "must be in the future, by at most 366 days"));
     }
     let command = RuleCommand::Silence(Silence { until, comment });
-    let row = find_rule(&state, &id)
+    let row = find::<RuleRow>(&state, &id)
         .await
         .map_err(|missing| judged::<Rule>(missing, [examples::rule(), command.clone()]))?;
     let metadata = context.metadata(current.actor(), "silence rule");
     let written = state.write::<Rule>(row.id, version, &metadata, &command).await?;
-    let row = find_rule_at(&state, &id, written.unseen).await?;
+    let row = find_at::<RuleRow>(&state, &id, written.unseen).await?;
     let out = SilenceOut {
         rule_public_id: row.id.to_string(),
         silenced_until: row.silenced_until,
@@ -265,16 +268,11 @@ pub(crate) async fn silence(
     Ok(answer::changed(written, row.version, &out))
 }
 
-async fn find(state: &Gateway, id: &str) -> Result<AlarmRow, Problem> {
-    let id = key("Alarm", id)?;
-    state.read(|pool| alarms::alarm(pool, id)).await?.ok_or_else(|| Problem::not_found("Alarm"))
-}
+impl Found for AlarmRow {
+    const KIND: &'static str = "Alarm";
 
-/// The alarm `id` as it was `at`, or as it is.
-async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<AlarmRow, Problem> {
-    match at {
-        None => find(state, id).await,
-        Some(at) => row_at(state, "Alarm", id, at).await,
+    fn query(pool: &PgPool, id: Uuid) -> BoxFuture<'_, Result<Option<Self>, sqlx::Error>> {
+        alarms::alarm(pool, id)
     }
 }
 

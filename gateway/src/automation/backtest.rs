@@ -1,33 +1,28 @@
 //! When a rule would have fired on what was recorded.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::HashMap;
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_datapoint_log::{moment, recorded_times};
-use signalbox_domain::{
-    automation::{DatapointPlace, History, Judge, RuleSpec},
-    kernel::UserId,
-};
+use signalbox_domain::automation::{DatapointPlace, History, Judge, RuleSpec};
+use signalbox_projections::automation::RuleRow;
 use signalbox_projections::monitoring::{
     queries::channel_number,
     series::{Datapoint, recorded},
 };
-use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
 use super::{
     alarm_backtest::{self, BacktestFiringOut, BacktestIntervalOut, MAX_FIRINGS, Tested},
-    rules::{RuleIn, find},
+    rules::RuleIn,
 };
 use crate::{
     auth::Admin,
     extract::{JsonBody, Text},
     problem::{Problem, ProblemKind, ProblemOut},
+    resource::find,
     state::{AppState, State as Gateway},
 };
 
@@ -89,7 +84,7 @@ pub(crate) async fn backtest(
     JsonBody(window): JsonBody<BacktestIn>,
 ) -> Result<Json<BacktestOut>, Problem> {
     window.check()?;
-    let row = find(&state, &id).await?;
+    let row = find::<RuleRow>(&state, &id).await?;
     let spec = row.spec().ok_or_else(|| Problem::not_found("Rule"))?;
     Ok(Json(test(&state, spec, &window).await?))
 }
@@ -116,22 +111,6 @@ pub(crate) async fn backtest_draft(
             Err(Problem::new(ProblemKind::Conflict, "superseded", "A newer back-test of the same user has replaced this one."))
         }
         tested = tested => tested.map(Json),
-    }
-}
-
-/// The newest back-test of an unsaved rule of each admin at this gateway: a form asks faster than months of values are read.
-#[derive(Debug, Default)]
-pub(crate) struct Backtests(Mutex<HashMap<UserId, CancellationToken>>);
-
-impl Backtests {
-    /// Cancels the older back-test of `user`; the token is cancelled by the next one.
-    fn begin(&self, user: UserId) -> CancellationToken {
-        let token = CancellationToken::new();
-        let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(older) = newest.insert(user, token.clone()) {
-            older.cancel();
-        }
-        token
     }
 }
 

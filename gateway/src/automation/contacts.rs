@@ -2,6 +2,7 @@
 
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, NaiveTime, Utc};
+use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     automation::{
@@ -11,10 +12,8 @@ use signalbox_domain::{
     kernel::clean_text,
 };
 use signalbox_egress::Target;
-use signalbox_projections::{
-    automation::contacts::{self, ContactFilter, ContactRow},
-    register::At,
-};
+use signalbox_projections::automation::contacts::{self, ContactFilter, ContactRow};
+use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -24,9 +23,11 @@ use crate::{
     auth::Admin,
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, not_null, present},
-    past::{AsOf, AtParams, row_at},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, not_null, present},
+    past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
+    resource::{Found, Shown, changed, find, find_at, shown},
+    services::replica::Database,
     state::{AppState, State as Gateway},
     target,
 };
@@ -49,14 +50,14 @@ pub(crate) struct ContactOut {
     public_id: String,
     name: String,
     /// `email`, `chat` or `webhook`.
-    #[schema(value_type = crate::openapi::ContactKind)]
+    #[schema(value_type = crate::words::ContactKind)]
     kind: String,
     /// Mail address of a contact of kind `email`; else null.
     address: Option<String>,
     /// Where messages are posted to, of kind `webhook`; else null.
     url: Option<String>,
     /// Message format of kind `chat`; else null.
-    #[schema(value_type = Option<crate::openapi::ChatFormat>)]
+    #[schema(value_type = Option<crate::words::ChatFormat>)]
     format: Option<&'static str>,
     /// Host of the incoming webhook of kind `chat`, whose address is not shown again; else null.
     host: Option<String>,
@@ -99,14 +100,14 @@ pub(crate) struct ContactIn {
     /// Unique, 1 to 255 characters.
     name: String,
     /// `email`, `chat` (an incoming webhook of a chat) or `webhook`.
-    #[schema(value_type = crate::openapi::ContactKind)]
+    #[schema(value_type = crate::words::ContactKind)]
     kind: ContactKind,
     /// Required by `email`: one mail address, without a name.
     address: Option<String>,
     /// Required by `chat` and `webhook`: starts with http:// or https://, at most 2048 characters.
     url: Option<String>,
     /// Required by `chat`.
-    #[schema(value_type = Option<crate::openapi::ChatFormat>)]
+    #[schema(value_type = Option<crate::words::ChatFormat>)]
     format: Option<ChatFormat>,
     /// Signs messages of kind `webhook`, at most 255 characters; `whsec_` and base64, to be verified by libraries of Standard Webhooks.
     secret: Option<String>,
@@ -127,7 +128,7 @@ pub(crate) struct ContactChangesIn {
     #[schema(nullable = false)]
     url: Option<String>,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::ChatFormat>, nullable = false)]
+    #[schema(value_type = Option<crate::words::ChatFormat>, nullable = false)]
     format: Option<ChatFormat>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
@@ -140,7 +141,7 @@ pub(crate) struct ContactChangesIn {
 /// A created contact.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ContactCreatedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -154,7 +155,7 @@ pub(crate) struct ContactParams {
     /// Part of the name, in any case of letters.
     name: Option<String>,
     /// `email`, `chat` or `webhook`.
-    #[param(value_type = Option<crate::openapi::ContactKind>)]
+    #[param(value_type = Option<crate::words::ContactKind>)]
     kind: Option<ContactKind>,
 }
 
@@ -162,7 +163,7 @@ pub(crate) struct ContactParams {
 #[utoipa::path(get, path = "/api/v1/contacts", tag = "contacts", security(("jwt" = [])), params(EnvelopeParams, Sort<ContactRow>, ContactParams), operation_id = "list_contacts",
     responses((status = 200, body = Page<ContactOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<ContactRow>,
@@ -170,7 +171,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<ContactOut>>, Problem> {
     let filter = ContactFilter { name, kind: kind.map(|kind| kind.as_str().to_owned()) };
     let page = envelope.page()?;
-    let (rows, total) = state.read(|pool| contacts::contacts(pool, &filter, sort.order(), page)).await?;
+    let (rows, total) = database.read(|pool| contacts::contacts(pool, &filter, sort.order(), page)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -183,8 +184,7 @@ pub(crate) async fn get(
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find_at(&state, &id, at).await?;
-    Ok(answer::resource(row.version, &ContactOut::from(row)))
+    find_at::<ContactRow>(&state, &id, at).await.map(shown)
 }
 
 /// Create a contact. Rules that name it in `contact_ids` notify it of their alarms.
@@ -208,7 +208,7 @@ pub(crate) async fn create(
     let command = ContactCommand::Create(NewContact { owner: user.id, spec });
     let metadata = context.metadata(user.actor(), "create contact");
     let written = state.write::<Contact>(id, None, &metadata, &command).await?;
-    let row = find_at(&state, &id.to_string(), written.unseen).await?;
+    let row = find_at::<ContactRow>(&state, &id.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/contacts/{}", row.id));
     let message = "Contact successfully created.";
     let out = ContactCreatedOut { status: "success", message, contact: row.into() };
@@ -234,7 +234,7 @@ pub(crate) async fn update(
     let destination =
         given.address.clone().map(|address| DestinationChanges::Email { address: Some(address) });
     let mut changes = ContactChanges { name, destination, quiet_hours };
-    let row = find(&state, &id).await.map_err(|missing| {
+    let row = find::<ContactRow>(&state, &id).await.map_err(|missing| {
         judged::<Contact>(missing, [examples::contact(), ContactCommand::Change(changes.clone())])
     })?;
     changes.destination = given.changes(&state, row.id, kind_of(&row.destination))?;
@@ -242,9 +242,7 @@ pub(crate) async fn update(
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = ContactCommand::Change(changes);
     let written = state.write::<Contact>(row.id, version, &metadata, &command).await?;
-    let row = find_at(&state, &id, written.unseen).await?;
-    let version = row.version;
-    Ok(answer::changed(written, version, &ContactOut::from(row)))
+    changed::<ContactRow>(&state, &id, written).await
 }
 
 /// Delete a contact with its messages; what waits for it is not sent any more, and rules that name it notify the others.
@@ -257,23 +255,26 @@ pub(crate) async fn delete(
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find::<ContactRow>(&state, &id).await?;
     let metadata = context.metadata(user.actor(), "delete contact");
     let written = state.write::<Contact>(row.id, version, &metadata, &ContactCommand::Delete).await?;
     Ok(answer::success(written, "Contact successfully deleted."))
 }
 
-/// The contact that a client calls `id`.
-pub(super) async fn find(state: &Gateway, id: &str) -> Result<ContactRow, Problem> {
-    let id = key("Contact", id)?;
-    state.read(|pool| contacts::contact(pool, id)).await?.ok_or_else(|| Problem::not_found("Contact"))
+impl Found for ContactRow {
+    const KIND: &'static str = "Contact";
+
+    fn query(pool: &PgPool, id: Uuid) -> BoxFuture<'_, Result<Option<Self>, sqlx::Error>> {
+        contacts::contact(pool, id)
+    }
 }
 
-/// The contact `id` as it was `at`, or as it is.
-async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<ContactRow, Problem> {
-    match at {
-        None => find(state, id).await,
-        Some(at) => row_at(state, "Contact", id, at).await,
+impl Shown for ContactRow {
+    const PATH: &'static str = "/api/v1/contacts";
+    type Out = ContactOut;
+
+    fn version(&self) -> i64 {
+        self.version
     }
 }
 

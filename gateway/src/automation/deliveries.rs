@@ -11,6 +11,7 @@ use signalbox_domain::{
 use signalbox_projections::{
     self as rows, Order,
     automation::{
+        WebhookRow,
         deliveries::{self, Attempt, Bodies, BodyError, DeliveryFilter, DeliveryRow},
         past_delivery,
     },
@@ -19,7 +20,6 @@ use signalbox_projections::{
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::webhooks;
 use crate::{
     answer::{self, Page},
     auth::Admin,
@@ -27,6 +27,7 @@ use crate::{
     extract::{EnvelopeParams, JsonBody, Params, Sort, Text, Texts, key},
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
+    resource::find,
     state::{AppState, State as Gateway, Written},
 };
 
@@ -43,7 +44,7 @@ pub(crate) struct DeliveryOut {
     event_id: String,
     event_type: String,
     /// `pending`, `delivered`, `failed` (another attempt follows) or `dead_letter`.
-    #[schema(value_type = crate::openapi::DeliveryStatus)]
+    #[schema(value_type = crate::words::DeliveryStatus)]
     status: String,
     /// Attempts that have ended, without those that the receiver postponed: at most 3, or 10 with `retry: standard`.
     attempts: i32,
@@ -102,7 +103,7 @@ enum Status {
 #[into_params(parameter_in = Query)]
 pub(crate) struct DeliveryParams {
     /// `pending`, `delivered`, `failed` or `dead_letter`.
-    #[param(value_type = Option<crate::openapi::DeliveryStatus>)]
+    #[param(value_type = Option<crate::words::DeliveryStatus>)]
     status: Option<Status>,
     /// Type of the event.
     event_type: Option<String>,
@@ -125,7 +126,7 @@ pub(crate) struct RedeliverIn {
 /// What is delivered again.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RedeliveredOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: String,
     /// How many.
@@ -147,7 +148,7 @@ pub(crate) async fn list(
     Params(params): Params<DeliveryParams>,
 ) -> Result<Json<Page<DeliveryOut>>, Problem> {
     let page = envelope.page()?;
-    let webhook = webhooks::find(&state, &id).await?;
+    let webhook = find::<WebhookRow>(&state, &id).await?;
     listed(&state, webhook.id, params, (sort.order(), page), envelope).await
 }
 
@@ -175,7 +176,7 @@ pub(crate) async fn get(
     path: Texts,
     AsOf(at): AsOf,
 ) -> Result<Json<DeliveryDetailOut>, Problem> {
-    let now = find(&state, &path).await?;
+    let now = find_delivery(&state, &path).await?;
     detailed(&state, now, at).await
 }
 
@@ -209,7 +210,7 @@ pub(crate) async fn redeliver(
     path: Texts,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &path).await?;
+    let row = find_delivery(&state, &path).await?;
     delivered_again(&state, row, context.metadata(user.actor(), "redeliver")).await
 }
 
@@ -240,7 +241,7 @@ pub(crate) async fn redeliver_failed(
     context: RequestContext,
     JsonBody(wanted): JsonBody<RedeliverIn>,
 ) -> Result<Response, Problem> {
-    let webhook = webhooks::find(&state, &id).await?;
+    let webhook = find::<WebhookRow>(&state, &id).await?;
     let dead = deliveries::dead_since(&state.pool, webhook.id, wanted.since, MOST_AT_ONCE).await?;
     let (redelivered, more) = (dead.len(), dead.len() as i64 == MOST_AT_ONCE);
     let mut batches = BTreeMap::<Uuid, Vec<DeliveryId>>::new();
@@ -264,8 +265,8 @@ pub(crate) async fn redeliver_failed(
     Ok(answer::written(Written { unseen, repeated }, StatusCode::OK, None, &out))
 }
 
-async fn find(state: &Gateway, Texts(webhook, id): &Texts) -> Result<DeliveryRow, Problem> {
-    let webhook = webhooks::find(state, webhook).await?;
+async fn find_delivery(state: &Gateway, Texts(webhook, id): &Texts) -> Result<DeliveryRow, Problem> {
+    let webhook = find::<WebhookRow>(state, webhook).await?;
     find_in(state, webhook.id, key("Delivery", id)?).await
 }
 

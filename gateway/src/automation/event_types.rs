@@ -21,12 +21,12 @@ pub(crate) struct EventTypesOut {
 /// A type of webhook events.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventTypeOut {
-    #[schema(value_type = crate::openapi::WebhookEvent)]
+    #[schema(value_type = crate::words::WebhookEvent)]
     r#type: &'static str,
     /// When such an event is published.
     description: &'static str,
     /// The filters of a subscription that limit events of this type.
-    #[schema(value_type = Vec<crate::openapi::WebhookFilter>)]
+    #[schema(value_type = Vec<crate::words::WebhookFilter>)]
     filters: &'static [&'static str],
     /// JSON Schema (draft 2020-12) of the bodies.
     #[schema(value_type = Object)]

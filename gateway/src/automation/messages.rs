@@ -6,16 +6,14 @@ use signalbox_domain::{
     kernel::{ContactId, DeliveryId},
 };
 use signalbox_projections::automation::{
+    ContactRow,
     deliveries::DeliveryRow,
     messages::{MessageBody, TEST_MESSAGE},
     past_delivery,
 };
 
-use super::{
-    contacts,
-    deliveries::{
-        DeliveryDetailOut, DeliveryOut, DeliveryParams, delivered_again, detailed, find_in, listed,
-    },
+use super::deliveries::{
+    DeliveryDetailOut, DeliveryOut, DeliveryParams, delivered_again, detailed, find_in, listed,
 };
 use crate::{
     answer::{self, Page},
@@ -24,6 +22,7 @@ use crate::{
     extract::{EnvelopeParams, Params, Sort, Text, Texts, key},
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
+    resource::find,
     state::{AppState, State as Gateway},
 };
 
@@ -37,7 +36,7 @@ pub(crate) async fn test(
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let contact = contacts::find(&state, &id).await?;
+    let contact = find::<ContactRow>(&state, &id).await?;
     let event_id = context.resource;
     let body = MessageBody::test(event_id, contact.id, contact.name, state.server_clock.now());
     let delivery = NewDelivery {
@@ -71,7 +70,7 @@ pub(crate) async fn list(
     Params(params): Params<DeliveryParams>,
 ) -> Result<Json<Page<DeliveryOut>>, Problem> {
     let page = envelope.page()?;
-    let contact = contacts::find(&state, &id).await?;
+    let contact = find::<ContactRow>(&state, &id).await?;
     listed(&state, contact.id, params, (sort.order(), page), envelope).await
 }
 
@@ -84,7 +83,7 @@ pub(crate) async fn get(
     path: Texts,
     AsOf(at): AsOf,
 ) -> Result<Json<DeliveryDetailOut>, Problem> {
-    let row = find(&state, &path).await?;
+    let row = find_delivery(&state, &path).await?;
     detailed(&state, row, at).await
 }
 
@@ -98,11 +97,11 @@ pub(crate) async fn redeliver(
     path: Texts,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &path).await?;
+    let row = find_delivery(&state, &path).await?;
     delivered_again(&state, row, context.metadata(user.actor(), "redeliver message")).await
 }
 
-async fn find(state: &Gateway, Texts(contact, id): &Texts) -> Result<DeliveryRow, Problem> {
-    let contact = contacts::find(state, contact).await?;
+async fn find_delivery(state: &Gateway, Texts(contact, id): &Texts) -> Result<DeliveryRow, Problem> {
+    let contact = find::<ContactRow>(state, contact).await?;
     find_in(state, contact.id, key("Delivery", id)?).await
 }

@@ -15,7 +15,6 @@ mod webhook_rotation;
 mod webhook_trials;
 mod webhooks;
 
-pub(crate) use backtest::Backtests;
 pub use event_types::webhook_event_schemas;
 use utoipa_axum::routes;
 

@@ -9,14 +9,15 @@ use signalbox_projections::{
     register::{self, Resource},
 };
 
-use super::rules::{RuleOut, channel, find, find_at};
+use super::rules::{RuleOut, channel};
 use crate::{
-    answer::{self, Page},
+    answer::Page,
     auth::Admin,
     context::RequestContext,
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text},
     history::{RestoreIn, VersionOut, content, earlier, restoring},
     problem::{Problem, ProblemOut},
+    resource::{changed, find},
     state::AppState,
 };
 
@@ -35,7 +36,7 @@ pub(crate) async fn history(
     sort: Sort<VersionOut>,
 ) -> Result<Json<Page<VersionOut>>, Problem> {
     let page = envelope.page()?;
-    let row = find(&state, &id).await?;
+    let row = find::<RuleRow>(&state, &id).await?;
     let (versions, total) =
         register::history::<RuleRow, _>(&state.pool, row.id, (sort.order(), page), |rows, id| {
             content(&RuleOut::from(RuleRow::of(rows, id)?.clone()), &BY_ITSELF)
@@ -56,16 +57,14 @@ pub(crate) async fn restore(
     context: RequestContext,
     JsonBody(RestoreIn { version: target }): JsonBody<RestoreIn>,
 ) -> Result<Response, Problem> {
-    let key = find(&state, &id).await?.id;
+    let key = find::<RuleRow>(&state, &id).await?.id;
     let then: RuleRow = earlier(&state, "Rule", key, target).await?;
     let spec = then.spec().ok_or_else(|| Problem::internal(&"a rule of words that are not known"))?;
     channel(&state, &spec.channel.to_string()).await?;
     let command = RuleCommand::Change { changes: all_of(spec), after: 0 };
     let metadata = restoring(context.metadata(user.actor(), "restore rule"), target);
     let written = state.write::<Rule>(key, version, &metadata, &command).await?;
-    let row = find_at(&state, &id, written.unseen).await?;
-    let version = row.version;
-    Ok(answer::changed(written, version, &RuleOut::from(row)))
+    changed::<RuleRow>(&state, &id, written).await
 }
 
 /// Changes that make `spec` out of any other.

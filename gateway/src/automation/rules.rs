@@ -1,5 +1,6 @@
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     automation::{
@@ -10,8 +11,9 @@ use signalbox_domain::{
 };
 use signalbox_projections::{
     automation::rules::{self, RuleFilter, RuleRow},
-    register::At,
+    monitoring::ChannelRow,
 };
+use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -23,9 +25,10 @@ use crate::{
     extract::{
         EnvelopeParams, IfMatch, JsonBody, Numeric, Params, Sort, Text, key, not_null, present, wanted,
     },
-    monitoring::channels,
-    past::{AsOf, AtParams, row_at},
+    past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
+    resource::{Found, Shown, changed, find, find_at, shown},
+    services::replica::Database,
     state::{AppState, State as Gateway},
 };
 
@@ -40,17 +43,17 @@ pub(crate) struct RuleOut {
     /// The event whose datapoints it watches.
     event_public_id: String,
     /// `gt`, `lt`, `gte`, `lte`, `eq`, `between` or `not_between`.
-    #[schema(value_type = crate::openapi::Operator)]
+    #[schema(value_type = crate::words::Operator)]
     operator: String,
     /// What values are compared with; the lower bound of a range.
     threshold: f64,
     /// Upper bound of a range.
     threshold_high: Option<f64>,
     /// `log` or `webhook`.
-    #[schema(value_type = crate::openapi::ActionType)]
+    #[schema(value_type = crate::words::ActionType)]
     action_type: String,
     /// The webhook event that it dispatches.
-    #[schema(value_type = Option<crate::openapi::WebhookEvent>)]
+    #[schema(value_type = Option<crate::words::WebhookEvent>)]
     webhook_event_type: Option<String>,
     /// Least time between two firings.
     cooldown_seconds: i64,
@@ -68,7 +71,7 @@ pub(crate) struct RuleOut {
     /// The condition is on the slope per second of the values in this window.
     rate_window_seconds: Option<u32>,
     /// `info`, `warning` or `critical`.
-    #[schema(value_type = Option<crate::openapi::Severity>)]
+    #[schema(value_type = Option<crate::words::Severity>)]
     severity: Option<&'static str>,
     /// Contacts that are notified of its alarms.
     contact_ids: Vec<String>,
@@ -99,7 +102,7 @@ pub(crate) struct RuleIn {
     /// The event whose datapoints it watches.
     event_public_id: String,
     /// `gt`, `lt`, `gte`, `lte`, `eq` (within 1e-9), `between` or `not_between`.
-    #[schema(value_type = crate::openapi::Operator)]
+    #[schema(value_type = crate::words::Operator)]
     operator: Operator,
     /// What values are compared with; the lower bound of a range.
     #[schema(value_type = f64)]
@@ -108,10 +111,10 @@ pub(crate) struct RuleIn {
     #[schema(value_type = Option<f64>)]
     threshold_high: Option<Numeric<f64>>,
     /// `log` or `webhook`.
-    #[schema(value_type = crate::openapi::ActionType)]
+    #[schema(value_type = crate::words::ActionType)]
     action_type: ActionType,
     /// Required by `webhook`: the event type that is dispatched.
-    #[schema(value_type = Option<crate::openapi::RuleWebhookEvent>)]
+    #[schema(value_type = Option<crate::words::RuleWebhookEvent>)]
     webhook_event_type: Option<EventType>,
     /// Least time between two firings, 60 if absent; with 0 it fires on every datapoint that matters.
     #[schema(value_type = Option<u32>)]
@@ -138,7 +141,7 @@ pub(crate) struct RuleIn {
     #[schema(value_type = Option<u32>)]
     rate_window_seconds: Option<Numeric<u32>>,
     /// Of its alarms: `info`, `warning` (if absent) or `critical`.
-    #[schema(value_type = Option<crate::openapi::Severity>)]
+    #[schema(value_type = Option<crate::words::Severity>)]
     severity: Option<Severity>,
     /// Contacts that are notified of its alarms, at most 20.
     contact_ids: Option<Vec<String>>,
@@ -203,7 +206,7 @@ pub(crate) struct RuleChangesIn {
     #[schema(nullable = false)]
     event_public_id: Option<String>,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::Operator>, nullable = false)]
+    #[schema(value_type = Option<crate::words::Operator>, nullable = false)]
     operator: Option<Operator>,
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Option<f64>, nullable = false)]
@@ -212,10 +215,10 @@ pub(crate) struct RuleChangesIn {
     #[schema(value_type = Option<f64>)]
     threshold_high: Option<Option<Numeric<f64>>>,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::ActionType>, nullable = false)]
+    #[schema(value_type = Option<crate::words::ActionType>, nullable = false)]
     action_type: Option<ActionType>,
     #[serde(default, deserialize_with = "present")]
-    #[schema(value_type = Option<crate::openapi::WebhookEvent>)]
+    #[schema(value_type = Option<crate::words::WebhookEvent>)]
     webhook_event_type: Option<Option<EventType>>,
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Option<u32>, nullable = false)]
@@ -242,7 +245,7 @@ pub(crate) struct RuleChangesIn {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>)]
     rate_window_seconds: Option<Option<Numeric<u32>>>,
-    #[schema(value_type = Option<crate::openapi::Severity>)]
+    #[schema(value_type = Option<crate::words::Severity>)]
     severity: Option<Severity>,
     #[serde(default, deserialize_with = "present")]
     contact_ids: Option<Option<Vec<String>>>,
@@ -261,7 +264,7 @@ pub(crate) struct RuleChangesIn {
 /// A created rule.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RuleCreatedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -279,7 +282,7 @@ pub(crate) struct RuleParams {
     /// Whether they watch.
     enabled: Option<bool>,
     /// `log` or `webhook`.
-    #[param(value_type = Option<crate::openapi::ActionType>)]
+    #[param(value_type = Option<crate::words::ActionType>)]
     action_type: Option<ActionType>,
 }
 
@@ -287,7 +290,7 @@ pub(crate) struct RuleParams {
 #[utoipa::path(get, path = "/api/v1/rules", tag = "rules", security(("jwt" = [])), params(EnvelopeParams, Sort<RuleRow>, RuleParams), operation_id = "list_rules",
     responses((status = 200, body = Page<RuleOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<RuleRow>,
@@ -301,7 +304,7 @@ pub(crate) async fn list(
         action_type: action_type.map(ActionType::as_str),
     };
     let page = envelope.page()?;
-    let (rows, total) = state.read(|pool| rules::rules(pool, &filter, sort.order(), page)).await?;
+    let (rows, total) = database.read(|pool| rules::rules(pool, &filter, sort.order(), page)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -314,8 +317,7 @@ pub(crate) async fn get(
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find_at(&state, &id, at).await?;
-    Ok(answer::resource(row.version, &RuleOut::from(row)))
+    find_at::<RuleRow>(&state, &id, at).await.map(shown)
 }
 
 /// Create a rule. It watches every datapoint that is sent after the answer.
@@ -332,7 +334,7 @@ pub(crate) async fn create(
     let command = RuleCommand::Create(NewRule { owner: user.id, spec, after: 0 });
     let metadata = context.metadata(user.actor(), "create rule");
     let written = state.write::<Rule>(context.resource, None, &metadata, &command).await?;
-    let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
+    let row = find_at::<RuleRow>(&state, &context.resource.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/rules/{}", row.id));
     let out = RuleCreatedOut { status: "success", message: "Rule successfully created.", rule: row.into() };
     Ok(answer::created(written, &location, version, &out))
@@ -382,7 +384,7 @@ pub(crate) async fn update(
             escalation_contacts: listed(changes.escalation_contact_ids)?,
         },
     };
-    let row = find(&state, &id).await.map_err(|missing| {
+    let row = find::<RuleRow>(&state, &id).await.map_err(|missing| {
         let change = RuleCommand::Change { changes: changes.clone(), after: 0 };
         judged::<Rule>(missing, [examples::rule(), change])
     })?;
@@ -397,9 +399,7 @@ pub(crate) async fn update(
     let command = RuleCommand::Change { changes, after: 0 };
     let metadata = context.metadata(user.actor(), "change rule");
     let written = state.write::<Rule>(row.id, version, &metadata, &command).await?;
-    let row = find_at(&state, &id, written.unseen).await?;
-    let version = row.version;
-    Ok(answer::changed(written, version, &RuleOut::from(row)))
+    changed::<RuleRow>(&state, &id, written).await
 }
 
 /// Delete a rule.
@@ -412,22 +412,26 @@ pub(crate) async fn delete(
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find::<RuleRow>(&state, &id).await?;
     let metadata = context.metadata(user.actor(), "delete rule");
     let written = state.write::<Rule>(row.id, version, &metadata, &RuleCommand::Delete { after: 0 }).await?;
     Ok(answer::success(written, "Rule successfully deleted."))
 }
 
-pub(super) async fn find(state: &Gateway, id: &str) -> Result<RuleRow, Problem> {
-    let id = key("Rule", id)?;
-    state.read(|pool| rules::rule(pool, id)).await?.ok_or_else(|| Problem::not_found("Rule"))
+impl Found for RuleRow {
+    const KIND: &'static str = "Rule";
+
+    fn query(pool: &PgPool, id: Uuid) -> BoxFuture<'_, Result<Option<Self>, sqlx::Error>> {
+        rules::rule(pool, id)
+    }
 }
 
-/// The rule `id` as it was `at`, or as it is.
-pub(super) async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<RuleRow, Problem> {
-    match at {
-        None => find(state, id).await,
-        Some(at) => row_at(state, "Rule", id, at).await,
+impl Shown for RuleRow {
+    const PATH: &'static str = "/api/v1/rules";
+    type Out = RuleOut;
+
+    fn version(&self) -> i64 {
+        self.version
     }
 }
 
@@ -436,7 +440,7 @@ pub(super) async fn channel(state: &Gateway, id: &str) -> Result<ChannelId, Prob
     if id.contains('\0') || id.len() > 255 {
         return Err(Problem::field("event_public_id", "must be the id of an event"));
     }
-    Ok(ChannelId(channels::find(state, id).await?.id))
+    Ok(ChannelId(find::<ChannelRow>(state, id).await?.id))
 }
 
 /// The contacts that a client calls `ids`.

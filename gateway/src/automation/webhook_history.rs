@@ -8,14 +8,15 @@ use signalbox_projections::{
     register::{self, Resource},
 };
 
-use super::webhooks::{WebhookOut, find, find_at};
+use super::webhooks::WebhookOut;
 use crate::{
-    answer::{self, Page},
+    answer::Page,
     auth::Admin,
     context::RequestContext,
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text},
     history::{RestoreIn, SECRET, VersionOut, content, earlier, restoring},
     problem::{Problem, ProblemOut},
+    resource::{changed, find},
     state::AppState,
 };
 
@@ -35,7 +36,7 @@ pub(crate) async fn history(
     sort: Sort<VersionOut>,
 ) -> Result<Json<Page<VersionOut>>, Problem> {
     let page = envelope.page()?;
-    let row = find(&state, &id).await?;
+    let row = find::<WebhookRow>(&state, &id).await?;
     let (versions, total) =
         register::history::<WebhookRow, _>(&state.pool, row.id, (sort.order(), page), |rows, id| {
             shown(WebhookRow::of(rows, id)?.clone())
@@ -63,7 +64,7 @@ pub(crate) async fn restore(
     context: RequestContext,
     JsonBody(RestoreIn { version: wanted }): JsonBody<RestoreIn>,
 ) -> Result<Response, Problem> {
-    let key = find(&state, &id).await?.id;
+    let key = find::<WebhookRow>(&state, &id).await?.id;
     let then: WebhookRow = earlier(&state, "Webhook", key, wanted).await?;
     let changes = WebhookChanges {
         retry: Some(then.retry()),
@@ -75,7 +76,5 @@ pub(crate) async fn restore(
     };
     let metadata = restoring(context.metadata(user.actor(), "restore webhook"), wanted);
     let written = state.write::<Webhook>(key, version, &metadata, &WebhookCommand::Change(changes)).await?;
-    let row = find_at(&state, &id, written.unseen).await?;
-    let version = row.version;
-    Ok(answer::changed(written, version, &WebhookOut::from(row)))
+    changed::<WebhookRow>(&state, &id, written).await
 }

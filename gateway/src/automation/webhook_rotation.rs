@@ -4,17 +4,19 @@ use axum::{extract::State, response::Response};
 use chrono::TimeDelta;
 use serde::Deserialize;
 use signalbox_domain::automation::{Webhook, WebhookCommand};
+use signalbox_projections::automation::WebhookRow;
 use utoipa::ToSchema;
 
 use super::{
     webhook_keys::{NewSecret, new_key},
-    webhooks::{WebhookChangedOut, changed, find, find_at},
+    webhooks::{WebhookChangedOut, changed},
 };
 use crate::{
     auth::Admin,
     context::RequestContext,
     extract::{OptionalBody, Text},
     problem::{Problem, ProblemOut},
+    resource::{find, find_at},
     state::AppState,
 };
 
@@ -47,7 +49,7 @@ pub(crate) async fn rotate(
     if seconds > MAX_KEEP_SECONDS {
         return Err(Problem::field("keep_old_seconds", format!("must be at most {MAX_KEEP_SECONDS}")));
     }
-    let webhook = find(&state, &id).await?.id;
+    let webhook = find::<WebhookRow>(&state, &id).await?.id;
     let keep_until = match seconds {
         0 => None,
         seconds => Some(state.server_time().await? + TimeDelta::seconds(seconds.into())),
@@ -58,6 +60,6 @@ pub(crate) async fn rotate(
     let command = WebhookCommand::RotateSecret { sealed_secret, key, keep_until };
     let metadata = context.metadata(user.actor(), "rotate webhook secret");
     let written = state.write::<Webhook>(webhook, None, &metadata, &command).await?;
-    let row = find_at(&state, &id, written.unseen).await?;
+    let row = find_at::<WebhookRow>(&state, &id, written.unseen).await?;
     changed(&state, written, row, secret).await
 }

@@ -12,13 +12,13 @@ use signalbox_domain::{
 };
 use signalbox_event_store::{head_position, position_before, read_all_with};
 use signalbox_projections::automation::{
-    deliveries,
+    WebhookRow, deliveries,
     outgoing::{Background, Outgoing, PUBLISHED},
     past_delivery,
 };
 use utoipa::ToSchema;
 
-use super::{deliveries::DeliveryOut, webhooks, webhooks::WebhookOut};
+use super::{deliveries::DeliveryOut, webhooks::WebhookOut};
 use crate::{
     answer,
     auth::Admin,
@@ -26,6 +26,7 @@ use crate::{
     extract::{JsonBody, Text},
     past::there,
     problem::{Problem, ProblemOut},
+    resource::{find, find_at},
     state::AppState,
 };
 
@@ -59,7 +60,7 @@ pub(crate) struct DryRunIn {
     #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     to: Option<DateTime<Utc>>,
     /// Another list than the subscription's.
-    #[schema(value_type = Option<Vec<crate::openapi::WebhookEvent>>)]
+    #[schema(value_type = Option<Vec<crate::words::WebhookEvent>>)]
     events: Option<Vec<EventType>>,
 }
 
@@ -78,7 +79,7 @@ pub(crate) struct DryRunOut {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DryRunEventOut {
     event_id: String,
-    #[schema(value_type = crate::openapi::WebhookEvent)]
+    #[schema(value_type = crate::words::WebhookEvent)]
     event_type: &'static str,
     time: DateTime<Utc>,
     /// What would have been posted, byte for byte.
@@ -94,7 +95,7 @@ pub(crate) async fn test(
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let webhook = webhooks::find(&state, &id).await?;
+    let webhook = find::<WebhookRow>(&state, &id).await?;
     if !webhook.enabled {
         let message = "The webhook is disabled and receives nothing: enable it first.";
         return Err(Problem::conflict("webhook_disabled", message));
@@ -128,12 +129,12 @@ pub(crate) async fn replay(
     JsonBody(wanted): JsonBody<ReplayIn>,
 ) -> Result<Response, Problem> {
     in_order(wanted.from, wanted.to)?;
-    let webhook = webhooks::find(&state, &id).await?;
+    let webhook = find::<WebhookRow>(&state, &id).await?;
     let (after, last) = stretch(&state, wanted.from, wanted.to).await?;
     let command = WebhookCommand::Replay(Replay { id: context.resource, after, last });
     let metadata = context.metadata(user.actor(), "replay webhook");
     let written = state.write::<Webhook>(webhook.id, None, &metadata, &command).await?;
-    let row = webhooks::find_at(&state, &id, written.unseen).await?;
+    let row = find_at::<WebhookRow>(&state, &id, written.unseen).await?;
     Ok(answer::written(written, StatusCode::ACCEPTED, None, &WebhookOut::from(row)))
 }
 
@@ -149,7 +150,7 @@ pub(crate) async fn dry_run(
 ) -> Result<Json<DryRunOut>, Problem> {
     let from = wanted.from.unwrap_or_else(|| state.server_clock.now() - TimeDelta::days(1));
     in_order(from, wanted.to)?;
-    let webhook = webhooks::find(&state, &id).await?;
+    let webhook = find::<WebhookRow>(&state, &id).await?;
     let (mut after, last) = stretch(&state, from, wanted.to).await?;
     let lists = |event: &Outgoing| match &wanted.events {
         Some(events) => events.contains(&event.event_type) && webhook.filters.pass(&event.subject),

@@ -1,5 +1,6 @@
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     automation::{
@@ -15,9 +16,11 @@ use signalbox_projections::{
         past_webhook,
         webhooks::{self, WebhookFilter, WebhookRow},
     },
-    register::At,
+    register::{At, Past, StateError},
 };
+use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
 use super::webhook_keys::{NewSecret, Scheme, key_change, one_of, valid_secret};
 use crate::{
@@ -25,9 +28,11 @@ use crate::{
     auth::Admin,
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, not_null, present},
-    past::{AsOf, AtParams, there},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, not_null, present},
+    past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
+    resource::{Found, Shown, find, find_at, shown},
+    services::replica::Database,
     state::{AppState, State as Gateway, Written},
     target,
 };
@@ -39,20 +44,20 @@ pub(crate) struct WebhookOut {
     /// Where events are posted to.
     url: String,
     /// What it is told of.
-    #[schema(value_type = Vec<crate::openapi::WebhookEvent>)]
+    #[schema(value_type = Vec<crate::words::WebhookEvent>)]
     events: Vec<String>,
     enabled: bool,
     /// Whether there is a secret, which signs deliveries; it is not shown again.
     has_secret: bool,
     /// Scheme of `webhook-signature`: `v1` by the secret, or `v1a` by a key pair of the subscription.
-    #[schema(value_type = crate::openapi::WebhookSignature)]
+    #[schema(value_type = crate::words::WebhookSignature)]
     signature: &'static str,
     /// The public key that verifies `v1a` signatures (`whpk_` and base64); null with `v1`.
     public_key: Option<String>,
     /// Until when the secret and key before the last rotation sign too; null if there are none.
     old_secret_until: Option<DateTime<Utc>>,
     /// When failed attempts are repeated.
-    #[schema(value_type = crate::openapi::WebhookRetry)]
+    #[schema(value_type = crate::words::WebhookRetry)]
     retry: String,
     filters: WebhookFiltersOut,
     /// Since when every attempt has failed; null while it works.
@@ -119,16 +124,16 @@ pub(crate) struct WebhookIn {
     #[serde(default)]
     generate_secret: bool,
     /// `v1` if absent; `v1a` makes a key pair, whose public key is shown.
-    #[schema(value_type = Option<crate::openapi::WebhookSignature>)]
+    #[schema(value_type = Option<crate::words::WebhookSignature>)]
     signature: Option<Scheme>,
     /// `default` if absent: three attempts, 2 s and 4 s apart. `standard`: ten attempts within days, and the receiver may
     /// postpone them by `Retry-After` or end the subscription by 410.
-    #[schema(value_type = Option<crate::openapi::WebhookRetry>)]
+    #[schema(value_type = Option<crate::words::WebhookRetry>)]
     retry: Option<RetryPolicy>,
     /// No limits, if absent.
     filters: Option<WebhookFiltersIn>,
     /// What it is told of, at least one.
-    #[schema(value_type = Vec<crate::openapi::WebhookEvent>)]
+    #[schema(value_type = Vec<crate::words::WebhookEvent>)]
     events: Vec<EventType>,
     /// True, if absent.
     enabled: Option<bool>,
@@ -147,17 +152,17 @@ pub(crate) struct WebhookChangesIn {
     #[serde(default)]
     generate_secret: bool,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::WebhookSignature>, nullable = false)]
+    #[schema(value_type = Option<crate::words::WebhookSignature>, nullable = false)]
     signature: Option<Scheme>,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::WebhookRetry>, nullable = false)]
+    #[schema(value_type = Option<crate::words::WebhookRetry>, nullable = false)]
     retry: Option<RetryPolicy>,
     /// In place of all that there are.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
     filters: Option<WebhookFiltersIn>,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<Vec<crate::openapi::WebhookEvent>>, nullable = false)]
+    #[schema(value_type = Option<Vec<crate::words::WebhookEvent>>, nullable = false)]
     events: Option<Vec<EventType>>,
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
@@ -167,7 +172,7 @@ pub(crate) struct WebhookChangesIn {
 /// A created webhook subscription.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookCreatedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -188,7 +193,7 @@ pub(crate) struct WebhookParams {
     url: Option<String>,
     enabled: Option<bool>,
     /// What they are told of.
-    #[param(value_type = Option<crate::openapi::WebhookEvent>)]
+    #[param(value_type = Option<crate::words::WebhookEvent>)]
     event: Option<EventType>,
 }
 
@@ -196,7 +201,7 @@ pub(crate) struct WebhookParams {
 #[utoipa::path(get, path = "/api/v1/webhooks", tag = "webhooks", security(("jwt" = [])), params(EnvelopeParams, Sort<WebhookRow>, WebhookParams), operation_id = "list_webhooks",
     responses((status = 200, body = Page<WebhookOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<WebhookRow>,
@@ -205,7 +210,7 @@ pub(crate) async fn list(
     let WebhookParams { url, enabled, event } = params;
     let filter = WebhookFilter { url, enabled, event: event.map(|event| event.as_str().to_owned()) };
     let wanted = envelope.page()?;
-    let (rows, total) = state.read(|pool| webhooks::webhooks(pool, &filter, sort.order(), wanted)).await?;
+    let (rows, total) = database.read(|pool| webhooks::webhooks(pool, &filter, sort.order(), wanted)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -218,8 +223,7 @@ pub(crate) async fn get(
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find_at(&state, &id, at).await?;
-    Ok(answer::resource(row.version, &WebhookOut::from(row)))
+    find_at::<WebhookRow>(&state, &id, at).await.map(shown)
 }
 
 /// Subscribe a url to events. It is told of what happens after the answer.
@@ -253,7 +257,7 @@ pub(crate) async fn create(
     let command = WebhookCommand::Create(NewWebhook { owner: user.id, spec });
     let metadata = context.metadata(user.actor(), "create webhook");
     let written = state.write::<Webhook>(context.resource, None, &metadata, &command).await?;
-    let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
+    let row = find_at::<WebhookRow>(&state, &context.resource.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/webhooks/{}", row.id));
     let out = WebhookCreatedOut {
         status: "success",
@@ -290,7 +294,7 @@ pub(crate) async fn update(
         filters: changes.filters.map(Into::into),
         ..WebhookChanges::default()
     };
-    let row = find(&state, &id).await.map_err(|missing| {
+    let row = find::<WebhookRow>(&state, &id).await.map_err(|missing| {
         let change = WebhookCommand::Change(changes.clone());
         judged::<Webhook>(missing, [examples::webhook(), change])
     })?;
@@ -307,7 +311,7 @@ pub(crate) async fn update(
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = WebhookCommand::Change(changes);
     let written = state.write::<Webhook>(row.id, version, &metadata, &command).await?;
-    let row = find_at(&state, &id, written.unseen).await?;
+    let row = find_at::<WebhookRow>(&state, &id, written.unseen).await?;
     changed(&state, written, row, secret).await
 }
 
@@ -321,23 +325,30 @@ pub(crate) async fn delete(
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find::<WebhookRow>(&state, &id).await?;
     let metadata = context.metadata(user.actor(), "delete webhook");
     let written = state.write::<Webhook>(row.id, version, &metadata, &WebhookCommand::Delete).await?;
     Ok(answer::success(written, "Webhook successfully deleted."))
 }
 
-/// The subscription that a client calls `id`.
-pub(super) async fn find(state: &Gateway, id: &str) -> Result<WebhookRow, Problem> {
-    let id = key("Webhook", id)?;
-    state.read(|pool| webhooks::webhook(pool, id)).await?.ok_or_else(|| Problem::not_found("Webhook"))
+impl Found for WebhookRow {
+    const KIND: &'static str = "Webhook";
+
+    fn query(pool: &PgPool, id: Uuid) -> BoxFuture<'_, Result<Option<Self>, sqlx::Error>> {
+        webhooks::webhook(pool, id)
+    }
+
+    fn query_at(pool: &PgPool, id: Uuid, at: At) -> BoxFuture<'_, Result<Past<Self>, StateError>> {
+        past_webhook(pool, id, at)
+    }
 }
 
-/// The subscription `id` as it was `at`, or as it is.
-pub(super) async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<WebhookRow, Problem> {
-    match at {
-        None => find(state, id).await,
-        Some(at) => there("Webhook", past_webhook(&state.pool, key("Webhook", id)?, at).await?),
+impl Shown for WebhookRow {
+    const PATH: &'static str = "/api/v1/webhooks";
+    type Out = WebhookOut;
+
+    fn version(&self) -> i64 {
+        self.version
     }
 }
 

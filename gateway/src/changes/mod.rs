@@ -1,15 +1,9 @@
 //! Which resources change, for clients that show them: `GET /api/v1/live`.
 
-mod audience;
-mod feed;
 mod stream;
 
 use utoipa_axum::routes;
 
-pub(crate) use self::{
-    audience::TYPES,
-    feed::{ChangeFeed, follow},
-};
 use crate::{policy::Policy, routes::Routes};
 
 /// The route of the live stream.

@@ -18,14 +18,13 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::{IntoParams, ToSchema};
 
-use super::feed::{Batch, Change, Missing, catch_up};
 use crate::{
-    auth::{Reader, identify},
+    auth::Reader,
     extract::Params,
-    monitoring::open_sockets::OpenSockets,
     problem::{Problem, ProblemOut},
     resumed::Resumed,
     revocation::end_unread,
+    services::changes::{Batch, Change, Missing, catch_up},
     state::AppState,
 };
 
@@ -51,7 +50,7 @@ pub(crate) struct BeginParams {
 pub(crate) struct LiveChangeOut<'a> {
     /// `agent`, `agent_token`, `api_token`, `channel`, `contact`, `dashboard`, `delivery`, `experiment`, `extraction_job`, `firmware`,
     /// `job`, `log_entry`, `plugin_instance`, `plugin_package`, `rule`, `transfer`, `user` or `webhook`.
-    #[schema(value_type = crate::openapi::ChangedResource)]
+    #[schema(value_type = crate::words::ChangedResource)]
     r#type: &'static str,
     /// As in its address; of a `delivery`, that of the webhook or contact.
     id: &'a str,
@@ -76,7 +75,7 @@ pub(crate) async fn live(
     Resumed { token, exchange, last_event_id }: Resumed,
     Params(BeginParams { after }): Params<BeginParams>,
 ) -> Result<Response, Problem> {
-    let open = OpenSockets::open(&state, user.id, token.clone(), Role::Viewer)?;
+    let open = state.open_sockets.open(user.id, token.clone(), Role::Viewer)?;
     let moved = state.changes.open();
     let head = head_position(&state.pool).await?;
     let (sender, messages) = mpsc::channel(ON_THE_WAY);
@@ -156,13 +155,15 @@ impl Stream {
                 }
                 Missing::UpTo(kept) if kept - self.seen > MOST_MISSED => self.reset(kept).await?,
                 Missing::UpTo(kept) => {
-                    let missed = catch_up(&self.state, self.seen, kept).await.map_err(|problem| {
-                        tracing::warn!(
-                            problem = problem.detail(),
-                            "a live stream is ended: it cannot catch up"
-                        );
-                        Ended
-                    })?;
+                    let missed = catch_up(&self.state.changes, self.state.change_source(), self.seen, kept)
+                        .await
+                        .map_err(|problem| {
+                            tracing::warn!(
+                                problem = problem.detail(),
+                                "a live stream is ended: it cannot catch up"
+                            );
+                            Ended
+                        })?;
                     self.send_batch(&missed).await?;
                 }
             }
@@ -171,7 +172,7 @@ impl Stream {
 
     async fn send_batch(&mut self, batch: &Batch) -> Result<(), Ended> {
         // The role may have changed since the stream was opened.
-        let user = identify(&self.token, &self.state).await.map_err(|_| Ended)?;
+        let user = self.state.credentials.identify(&self.token).await.map_err(|_| Ended)?;
         for change in &batch.changes {
             if change.position > self.seen && change.audience.includes(&user) {
                 self.send(message(change)?).await?;

@@ -20,7 +20,7 @@ use super::{
     upload::{self, Upload},
 };
 use crate::{
-    client_address::Network,
+    network::Network,
     problem::{Problem, ProblemOut},
     state::AppState,
 };
@@ -33,13 +33,13 @@ const REMEMBER_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct ExtractOut {
     id: String,
     /// `completed`.
-    #[schema(value_type = crate::openapi::Extracted)]
+    #[schema(value_type = crate::words::Extracted)]
     status: &'static str,
     filename: String,
     /// Found from the bytes.
     mime_type: String,
     size_bytes: u64,
-    #[schema(value_type = crate::openapi::OutputFormat)]
+    #[schema(value_type = crate::words::OutputFormat)]
     output_format: &'static str,
     /// The text; for `json` a JSON document `{content, metadata, blocks, pages}`.
     content: String,
@@ -48,7 +48,7 @@ pub(super) struct ExtractOut {
     processing_time_ms: u64,
     created_at: DateTime<Utc>,
     /// That was asked for.
-    #[schema(value_type = crate::openapi::ExtractionEngine)]
+    #[schema(value_type = crate::words::ExtractionEngine)]
     extraction_engine: &'static str,
     extractor_used: String,
     /// Null when no page had to be recognised.
@@ -60,7 +60,7 @@ pub(super) struct ExtractOut {
     confidence: f32,
     /// Numbers of the pages that were recognised.
     pages_ocred: Vec<usize>,
-    #[schema(value_type = Vec<crate::openapi::TextProcessor>)]
+    #[schema(value_type = Vec<crate::words::TextProcessor>)]
     processors_applied: Vec<String>,
     warnings: Vec<String>,
     /// Of the document, in hexadecimal.

@@ -9,22 +9,22 @@ use crate::state::AppState;
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct FormatsOut {
     /// `auto` and those that work: `pdfium`, `native`, `tika`.
-    #[schema(value_type = Vec<crate::openapi::ExtractionEngine>)]
+    #[schema(value_type = Vec<crate::words::ExtractionEngine>)]
     extraction_engines: Vec<String>,
     /// `none` and those that work: `tesseract`, `google_vision`.
-    #[schema(value_type = Vec<crate::openapi::OcrEngine>)]
+    #[schema(value_type = Vec<crate::words::OcrEngine>)]
     ocr_engines: Vec<String>,
-    #[schema(value_type = Vec<crate::openapi::OutputFormat>)]
+    #[schema(value_type = Vec<crate::words::OutputFormat>)]
     output_formats: Vec<&'static str>,
     /// Further ways: `docling` is JSON of DoclingDocument; `hocr` and `alto` have each line and word with its place.
-    #[schema(value_type = Vec<crate::openapi::OutputFormat>)]
+    #[schema(value_type = Vec<crate::words::OutputFormat>)]
     more_output_formats: Vec<&'static str>,
     /// In units of 1,048,576 bytes.
     max_file_size_mb: u64,
     /// ISO 639-3 codes of the languages that can be recognised.
     languages: Vec<String>,
     /// Those that work; `llm` in background jobs alone.
-    #[schema(value_type = Vec<crate::openapi::TextProcessor>)]
+    #[schema(value_type = Vec<crate::words::TextProcessor>)]
     processors: Vec<String>,
     /// Types of documents that are read.
     mime_types: Vec<String>,

@@ -29,6 +29,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, Params, Sort, Text, Texts, id},
     past::{AsOf, AtParams, there},
     problem::{JobNotFoundOut, Problem, ProblemOut},
+    services::replica::Database,
     state::{AppState, State as Gateway},
 };
 
@@ -42,7 +43,7 @@ const UNKNOWN_TYPE: &str = "application/octet-stream";
 pub(crate) struct ExtractionJobOut {
     id: String,
     /// `queued`, `processing`, `completed`, `failed` or `cancelled`.
-    #[schema(value_type = crate::openapi::ExtractionStatus)]
+    #[schema(value_type = crate::words::ExtractionStatus)]
     status: String,
     filename: String,
     /// Found from the bytes; `application/octet-stream` until they have been read.
@@ -50,16 +51,16 @@ pub(crate) struct ExtractionJobOut {
     size_bytes: i64,
     /// Of the document, in hexadecimal.
     sha256: String,
-    #[schema(value_type = crate::openapi::OutputFormat)]
+    #[schema(value_type = crate::words::OutputFormat)]
     output_format: String,
     /// That was asked for.
-    #[schema(value_type = crate::openapi::ExtractionEngine)]
+    #[schema(value_type = crate::words::ExtractionEngine)]
     extraction_engine: String,
     /// That was asked for.
-    #[schema(value_type = crate::openapi::OcrEngine)]
+    #[schema(value_type = crate::words::OcrEngine)]
     ocr_engine: String,
     language: String,
-    #[schema(value_type = Vec<crate::openapi::TextProcessor>)]
+    #[schema(value_type = Vec<crate::words::TextProcessor>)]
     processors: Vec<String>,
     /// The text, once the job has completed and while it is kept. Null in lists, and if it is longer than 4 MiB: then
     /// `/result` has it.
@@ -140,7 +141,7 @@ enum Status {
 #[into_params(parameter_in = Query)]
 pub(crate) struct JobParams {
     /// `queued`, `processing`, `completed`, `failed` or `cancelled`.
-    #[param(value_type = Option<crate::openapi::ExtractionStatus>)]
+    #[param(value_type = Option<crate::words::ExtractionStatus>)]
     status: Option<Status>,
     /// Part of the file's name, in any case of letters.
     filename: Option<String>,
@@ -276,10 +277,10 @@ pub(super) async fn result(
 #[utoipa::path(get, path = "/api/v1/jobs/stats/overview", tag = "extraction jobs", security((), ("jwt" = [])), operation_id = "extraction_job_stats",
     responses((status = 200, body = ExtractionStatsOut), (status = 401, body = ProblemOut)))]
 pub(super) async fn stats(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     Visitor(user): Visitor,
 ) -> Result<Json<ExtractionStatsOut>, Problem> {
-    let counts = state.read(|pool| queries::counts(pool, user.as_ref().map(|user| user.id.0))).await?;
+    let counts = database.read(|pool| queries::counts(pool, user.as_ref().map(|user| user.id.0))).await?;
     let JobCounts { queue_depth, total, completed, failed, processing, queued, cancelled } = counts;
     Ok(Json(ExtractionStatsOut {
         queue_depth,

@@ -22,9 +22,10 @@ use utoipa_axum::routes;
 
 use crate::{
     auth::{CurrentUser, Reader, presented},
-    client_address::{ClientAddress, Network, is_proxied},
+    client_address::ClientAddress,
     connections::Connection,
     limits::Rate,
+    network::{Network, is_proxied},
     policy::Policy,
     problem::{Problem, ProblemKind},
     routes::Routes,

@@ -20,13 +20,13 @@ pub(super) type Pairs = Vec<(String, String)>;
 #[expect(dead_code, reason = "describes the parameters; their values are read by name")]
 pub(super) struct OptionsIn {
     /// `markdown` if absent, `json`, `plaintext`, `docling`, `hocr` or `alto`.
-    #[param(value_type = Option<crate::openapi::OutputFormat>)]
+    #[param(value_type = Option<crate::words::OutputFormat>)]
     output_format: Option<String>,
     /// `auto` if absent, or one of GET /api/v1/formats; `pymupdf` is `pdfium`.
-    #[param(value_type = Option<crate::openapi::ExtractionEngine>)]
+    #[param(value_type = Option<crate::words::ExtractionEngine>)]
     extraction_engine: Option<String>,
     /// `tesseract` if absent, `google_vision` or `none`.
-    #[param(value_type = Option<crate::openapi::OcrEngine>)]
+    #[param(value_type = Option<crate::words::OcrEngine>)]
     ocr_engine: Option<String>,
     /// `true` if absent; `false` leaves text in pictures alone.
     ocr_enabled: Option<bool>,
@@ -53,11 +53,11 @@ pub(super) struct DocumentIn {
     #[schema(format = Binary, value_type = String)]
     file: Vec<u8>,
     /// As in the query, like the other fields.
-    #[schema(value_type = Option<crate::openapi::OutputFormat>)]
+    #[schema(value_type = Option<crate::words::OutputFormat>)]
     output_format: Option<String>,
-    #[schema(value_type = Option<crate::openapi::ExtractionEngine>)]
+    #[schema(value_type = Option<crate::words::ExtractionEngine>)]
     extraction_engine: Option<String>,
-    #[schema(value_type = Option<crate::openapi::OcrEngine>)]
+    #[schema(value_type = Option<crate::words::OcrEngine>)]
     ocr_engine: Option<String>,
     ocr_enabled: Option<bool>,
     language: Option<String>,
@@ -90,11 +90,11 @@ pub(super) struct ExtractionJobIn {
     #[schema(format = Binary, value_type = String)]
     file: Vec<u8>,
     /// As in the query, like the other fields.
-    #[schema(value_type = Option<crate::openapi::OutputFormat>)]
+    #[schema(value_type = Option<crate::words::OutputFormat>)]
     output_format: Option<String>,
-    #[schema(value_type = Option<crate::openapi::ExtractionEngine>)]
+    #[schema(value_type = Option<crate::words::ExtractionEngine>)]
     extraction_engine: Option<String>,
-    #[schema(value_type = Option<crate::openapi::OcrEngine>)]
+    #[schema(value_type = Option<crate::words::OcrEngine>)]
     ocr_engine: Option<String>,
     ocr_enabled: Option<bool>,
     language: Option<String>,
@@ -117,11 +117,11 @@ pub(super) struct ExtractionJobsIn {
     #[schema(format = Binary, value_type = Vec<String>)]
     files: Vec<Vec<u8>>,
     /// As in the query, like the other fields.
-    #[schema(value_type = Option<crate::openapi::OutputFormat>)]
+    #[schema(value_type = Option<crate::words::OutputFormat>)]
     output_format: Option<String>,
-    #[schema(value_type = Option<crate::openapi::ExtractionEngine>)]
+    #[schema(value_type = Option<crate::words::ExtractionEngine>)]
     extraction_engine: Option<String>,
-    #[schema(value_type = Option<crate::openapi::OcrEngine>)]
+    #[schema(value_type = Option<crate::words::OcrEngine>)]
     ocr_engine: Option<String>,
     ocr_enabled: Option<bool>,
     language: Option<String>,

@@ -9,7 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use uuid::Uuid;
 
 use crate::{
-    client_address::Network,
+    network::Network,
     problem::{Problem, ProblemKind},
     state::State as Gateway,
 };

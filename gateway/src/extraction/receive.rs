@@ -13,9 +13,9 @@ use super::{
     upload::missing,
 };
 use crate::{
-    client_address::Network,
     extract::content_length,
     form::{OPTIONS, empty, filename, multipart, option, refused, unreadable},
+    network::Network,
     problem::Problem,
     staged::Staged,
     state::AppState,

@@ -45,7 +45,7 @@ const SECRET_PREFIX: &str = "whsec_";
 pub(super) struct ExtractionSubmittedOut {
     job_id: String,
     /// `queued`.
-    #[schema(value_type = crate::openapi::Submitted)]
+    #[schema(value_type = crate::words::Submitted)]
     status: &'static str,
     filename: String,
     message: &'static str,

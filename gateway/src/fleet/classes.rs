@@ -15,7 +15,8 @@ use super::packages;
 use crate::{
     auth::Reader,
     problem::{Problem, ProblemOut},
-    state::{AppState, State as Gateway},
+    services::replica::Database,
+    state::State as Gateway,
 };
 
 /// The classes that come with the service, as the SDK describes them; a test of the SDK keeps the two equal.
@@ -45,7 +46,7 @@ pub(crate) struct PluginClassOut {
 pub(crate) struct ClassChannelOut {
     channel_id: String,
     channel_name: String,
-    #[schema(value_type = crate::openapi::Direction)]
+    #[schema(value_type = crate::words::Direction)]
     direction: Direction,
     unit: String,
     min_value: f64,
@@ -67,10 +68,10 @@ pub(super) fn is_built_in(id: &str) -> bool {
 #[utoipa::path(get, path = "/api/v1/plugins/available", tag = "plugins", security(("jwt" = [])), operation_id = "list_plugin_classes",
     responses((status = 200, body = Vec<PluginClassOut>), (status = 401, body = ProblemOut)))]
 pub(crate) async fn available(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Reader,
 ) -> Result<Json<Vec<PluginClassOut>>, Problem> {
-    let packages = state.read(queries::packages).await?;
+    let packages = database.read(queries::packages).await?;
     let uploaded = packages.into_iter().flat_map(|package| package.classes.0);
     Ok(Json(BUILT_IN.iter().cloned().chain(uploaded).map(Into::into).collect()))
 }

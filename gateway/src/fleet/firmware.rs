@@ -31,6 +31,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, parse_json, read_body},
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
+    services::replica::Database,
     state::{AppState, State as Gateway},
     target::reachable,
 };
@@ -56,7 +57,7 @@ pub(crate) struct FirmwareOut {
     file_hash_sha256: Option<String>,
     file_size_bytes: Option<i64>,
     /// `pending`, `downloading`, `verifying`, `applying`, `completed`, `failed` or `rolled_back`.
-    #[schema(value_type = crate::openapi::FirmwareStatus)]
+    #[schema(value_type = crate::words::FirmwareStatus)]
     status: String,
     /// Why it failed, or could not be rolled back.
     error_message: Option<String>,
@@ -118,7 +119,7 @@ pub(crate) struct FirmwareCheckOut {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct FirmwareParams {
-    #[param(value_type = Option<crate::openapi::FirmwareStatus>)]
+    #[param(value_type = Option<crate::words::FirmwareStatus>)]
     status: Option<FirmwareStatus>,
     version: Option<String>,
 }
@@ -127,7 +128,7 @@ pub(crate) struct FirmwareParams {
 #[utoipa::path(get, path = "/api/v1/ota", tag = "firmware", security(("jwt" = [])), params(EnvelopeParams, Sort<FirmwareRow>, FirmwareParams), operation_id = "list_firmware",
     responses((status = 200, body = Page<FirmwareOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<FirmwareRow>,
@@ -137,8 +138,8 @@ pub(crate) async fn list(
         FirmwareFilter { status: params.status.map(FirmwareStatus::as_str), release: params.version };
     let wanted = envelope.page()?;
     let (rows, total) =
-        state.read(|pool| firmware::firmware_updates(pool, &filter, sort.order(), wanted)).await?;
-    let running = state.read(firmware::running_firmware).await?;
+        database.read(|pool| firmware::firmware_updates(pool, &filter, sort.order(), wanted)).await?;
+    let running = database.read(firmware::running_firmware).await?;
     let shown = rows.into_iter().map(|row| FirmwareOut::of(row, running)).collect();
     Ok(Json(envelope.envelope(total, shown)))
 }
@@ -174,12 +175,12 @@ pub(crate) async fn create(
 #[utoipa::path(get, path = "/api/v1/ota/check", tag = "firmware", security(("jwt" = [])), operation_id = "check_firmware",
     responses((status = 200, body = FirmwareCheckOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut)))]
 pub(crate) async fn check(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
 ) -> Result<Json<FirmwareCheckOut>, Problem> {
-    let running = state.read(firmware::running_firmware).await?;
+    let running = database.read(firmware::running_firmware).await?;
     let current = running.map_or_else(|| PRODUCT.to_owned(), |running| running.version.to_string());
-    let newest = state.read(firmware::newest_firmware).await?;
+    let newest = database.read(firmware::newest_firmware).await?;
     let version = |text: &str| text.parse::<ReleaseVersion>().ok();
     let latest_version = newest.filter(|newest| version(newest) > version(&current));
     Ok(Json(FirmwareCheckOut {

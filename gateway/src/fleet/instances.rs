@@ -49,7 +49,7 @@ pub(crate) struct MappingOut {
     channel_id: String,
     channel_name: String,
     /// `input`, `output` or `bidirectional`.
-    #[schema(value_type = crate::openapi::Direction)]
+    #[schema(value_type = crate::words::Direction)]
     direction: String,
     unit: String,
     /// The linked event; null when there is none, also after the event was deleted.
@@ -68,7 +68,7 @@ pub(crate) struct InstanceOut {
     /// Whether a controller is to run it.
     enabled: bool,
     /// `inactive`, `connected`, `demo` or `error`; `inactive` also when no controller has reported for a minute.
-    #[schema(value_type = crate::openapi::InstanceStatus)]
+    #[schema(value_type = crate::words::InstanceStatus)]
     status: String,
     /// A JSON object as text. Values that the class's schema marks as secret (`writeOnly`, or `format` `password`) are
     /// `[redacted]`, but for controllers (an API token with `controller`).
@@ -123,7 +123,7 @@ pub(crate) struct InstanceChangesIn {
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct ReportIn {
     /// `inactive`, `connected`, `demo` or `error`.
-    #[schema(value_type = crate::openapi::InstanceStatus)]
+    #[schema(value_type = crate::words::InstanceStatus)]
     status: InstanceStatus,
     /// What is wrong, up to 1000 characters.
     error_message: Option<String>,
@@ -152,7 +152,7 @@ pub(crate) struct InstanceDeleteParams {
 /// A deleted plugin instance.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct InstanceDeletedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     /// The events that were deleted with it.

@@ -31,7 +31,7 @@ const WHAT: &str = "Channel mapping";
 /// A created channel mapping.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MappingCreatedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -46,7 +46,7 @@ pub(crate) struct MappingIn {
     /// 1 to 255 characters.
     channel_name: String,
     /// `input`, `output` or `bidirectional`.
-    #[schema(value_type = crate::openapi::Direction)]
+    #[schema(value_type = crate::words::Direction)]
     direction: Direction,
     /// Up to 50 characters.
     unit: String,
@@ -63,7 +63,7 @@ pub(crate) struct MappingChangesIn {
     channel_name: Option<String>,
     /// `input`, `output` or `bidirectional`.
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::Direction>, nullable = false)]
+    #[schema(value_type = Option<crate::words::Direction>, nullable = false)]
     direction: Option<Direction>,
     /// Up to 50 characters.
     #[serde(default, deserialize_with = "not_null")]

@@ -29,6 +29,7 @@ use crate::{
     context::RequestContext,
     extract::{self, IfMatch, Text},
     problem::{Problem, ProblemKind, ProblemOut, is_disk_full},
+    services::replica::Database,
     state::{AppState, State as Gateway},
 };
 
@@ -44,7 +45,7 @@ pub(crate) struct PackageOut {
     package_name: String,
     version: String,
     /// `uploaded`.
-    #[schema(value_type = crate::openapi::PackageSource)]
+    #[schema(value_type = crate::words::PackageSource)]
     source: &'static str,
     /// The plugin classes that it offers.
     plugin_ids: Vec<String>,
@@ -59,8 +60,11 @@ pub(crate) struct PackageOut {
 /// List the installed packages, oldest first.
 #[utoipa::path(get, path = "/api/v1/plugins/packages", tag = "plugins", security(("jwt" = [])), operation_id = "list_plugin_packages",
     responses((status = 200, body = Vec<PackageOut>), (status = 401, body = ProblemOut)))]
-pub(crate) async fn list(State(state): State<AppState>, _: Reader) -> Result<Json<Vec<PackageOut>>, Problem> {
-    let rows = state.read(queries::packages).await?;
+pub(crate) async fn list(
+    State(database): State<Database>,
+    _: Reader,
+) -> Result<Json<Vec<PackageOut>>, Problem> {
+    let rows = database.read(queries::packages).await?;
     Ok(Json(rows.into_iter().map(Into::into).collect()))
 }
 

@@ -45,7 +45,7 @@ const NAME_BYTES: usize = 255;
 /// An installed package.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PackageInstalledOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: String,
     public_id: String,

@@ -8,7 +8,7 @@ use super::{HIDDEN, SECRET};
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub(crate) struct ChangeOut {
     /// `add`, `remove` or `replace`.
-    #[schema(value_type = crate::openapi::ChangeOperation)]
+    #[schema(value_type = crate::words::ChangeOperation)]
     op: &'static str,
     /// JSON pointer of what is different; empty for the whole. Widgets are named by their ids.
     path: String,

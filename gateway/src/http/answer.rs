@@ -45,7 +45,7 @@ pub(crate) struct Page<T> {
 /// A success without a resource.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StatusOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::http::words::Success)]
     status: &'static str,
     message: &'static str,
 }

@@ -3,9 +3,13 @@
 
 pub(crate) mod answer;
 pub(crate) mod blobs;
+pub(crate) mod client_address;
+pub(crate) mod connections;
 pub(crate) mod extract;
 pub(crate) mod form;
 pub(crate) mod headers;
+pub(crate) mod network;
 pub(crate) mod paths;
 pub(crate) mod policy;
 pub(crate) mod problem;
+pub(crate) mod words;

@@ -22,7 +22,7 @@ use crate::{
 /// A login of services 2 and 3.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ApiLoginOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     /// JWT for the Authorization header.

@@ -21,6 +21,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, present, wanted},
     past::there,
     problem::{Problem, ProblemOut},
+    services::replica::Database,
     state::{AppState, State as Gateway},
 };
 
@@ -62,7 +63,7 @@ pub(crate) struct ApiTokenIn {
 /// A created API token. The secret is shown this once.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ApiTokenCreatedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     public_id: String,
@@ -90,7 +91,7 @@ pub(crate) struct ApiTokenParams {
 #[utoipa::path(get, path = "/api/v1/tokens", tag = "API tokens", security(("jwt" = [])), params(EnvelopeParams, Sort<ListedApiToken>, ApiTokenParams), operation_id = "list_api_tokens",
     responses((status = 200, body = Page<ApiTokenOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     Reader(current): Reader,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<ListedApiToken>,
@@ -99,7 +100,7 @@ pub(crate) async fn list(
     let page = envelope.page()?;
     let user = if current.role == Role::Admin { wanted(params.user_public_id) } else { Some(current.id.0) };
     let filter = ApiTokenFilter { user, name: params.name };
-    let (rows, total) = state.read(|pool| queries::api_tokens(pool, &filter, sort.order(), page)).await?;
+    let (rows, total) = database.read(|pool| queries::api_tokens(pool, &filter, sort.order(), page)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 

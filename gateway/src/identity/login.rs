@@ -51,7 +51,7 @@ pub(crate) struct UserOut {
     name: String,
     email: String,
     /// `admin`, `operator` or `viewer`.
-    #[schema(value_type = crate::openapi::Role)]
+    #[schema(value_type = crate::words::Role)]
     role: String,
 }
 

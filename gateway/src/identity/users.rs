@@ -1,15 +1,15 @@
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, NaiveDateTime, Utc};
+use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use signalbox_domain::identity::{NewUser, Role, User, UserChanges, UserCommand};
-use signalbox_projections::{
-    identity::{
-        UserRow,
-        queries::{self, UserFilter},
-    },
-    register::At,
+use signalbox_projections::identity::{
+    UserRow,
+    queries::{self, UserFilter},
 };
+use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
 use super::valid_password;
 use crate::{
@@ -17,10 +17,12 @@ use crate::{
     auth::Admin,
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key},
-    past::{AsOf, AtParams, row_at},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text},
+    past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    state::{AppState, State as Gateway},
+    resource::{Found, find, find_at},
+    services::replica::Database,
+    state::AppState,
 };
 
 /// A user as services 2 and 3 show it.
@@ -30,7 +32,7 @@ pub(crate) struct UserRecordOut {
     email: String,
     username: String,
     /// `admin`, `operator` or `viewer`.
-    #[schema(value_type = crate::openapi::Role)]
+    #[schema(value_type = crate::words::Role)]
     role: String,
     admin: bool,
     /// Identity provider; null for local users.
@@ -51,7 +53,7 @@ pub(crate) struct UserIn {
     /// 8 to 256 characters.
     password: String,
     /// `admin`, `operator` (default) or `viewer`.
-    #[schema(value_type = Option<crate::openapi::Role>)]
+    #[schema(value_type = Option<crate::words::Role>)]
     role: Option<Role>,
 }
 
@@ -61,14 +63,14 @@ pub(crate) struct UserChangesIn {
     email: Option<String>,
     username: Option<String>,
     password: Option<String>,
-    #[schema(value_type = Option<crate::openapi::Role>)]
+    #[schema(value_type = Option<crate::words::Role>)]
     role: Option<Role>,
 }
 
 /// A created user.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct UserCreatedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -80,7 +82,7 @@ pub(crate) struct UserCreatedOut {
 #[into_params(parameter_in = Query)]
 pub(crate) struct UserParams {
     /// `admin`, `operator` or `viewer`.
-    #[param(value_type = Option<crate::openapi::Role>)]
+    #[param(value_type = Option<crate::words::Role>)]
     role: Option<Role>,
     /// Part of the user name or of the e-mail address, in any case of letters.
     name: Option<String>,
@@ -90,7 +92,7 @@ pub(crate) struct UserParams {
 #[utoipa::path(get, path = "/api/v1/users", tag = "users", security(("jwt" = [])), params(EnvelopeParams, Sort<UserRow>, UserParams), operation_id = "list_users",
     responses((status = 200, body = Page<UserRecordOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<UserRow>,
@@ -98,7 +100,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<UserRecordOut>>, Problem> {
     let filter = UserFilter { role: params.role.map(Role::as_str), name: params.name };
     let wanted = envelope.page()?;
-    let (rows, total) = state.read(|pool| queries::users(pool, &filter, sort.order(), wanted)).await?;
+    let (rows, total) = database.read(|pool| queries::users(pool, &filter, sort.order(), wanted)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -112,7 +114,7 @@ pub(crate) async fn get(
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find_at(&state, &id, at).await?;
+    let row = find_at::<UserRow>(&state, &id, at).await?;
     let version = row.version;
     Ok(answer::resource(version, &UserRecordOut::from(row)))
 }
@@ -136,7 +138,7 @@ pub(crate) async fn create(
     };
     let metadata = context.metadata(current.actor(), "create user");
     let written = state.write::<User>(context.resource, None, &metadata, &UserCommand::Create(new)).await?;
-    let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
+    let row = find_at::<UserRow>(&state, &context.resource.to_string(), written.unseen).await?;
     let location = format!("/api/v1/users/{}", row.id);
     let out = UserCreatedOut { status: "success", message: "User successfully created.", user: row.into() };
     Ok(answer::written(written, StatusCode::CREATED, Some(&location), &out))
@@ -158,7 +160,7 @@ pub(crate) async fn update(
     if let Some(password) = &password {
         valid_password("password", password)?;
     }
-    let row = find(&state, &id).await.map_err(|missing| {
+    let row = find::<UserRow>(&state, &id).await.map_err(|missing| {
         let (email, username) = (email.clone(), username.clone());
         let change = UserCommand::Change(UserChanges { email, username, role, password_hash: None });
         judged::<User>(missing, [examples::user(), change])
@@ -170,7 +172,7 @@ pub(crate) async fn update(
     let command = UserCommand::Change(UserChanges { email, username, role, password_hash });
     let metadata = context.metadata(current.actor(), "change user");
     let written = state.write::<User>(row.id, version, &metadata, &command).await?;
-    let row = find_at(&state, &id, written.unseen).await?;
+    let row = find_at::<UserRow>(&state, &id, written.unseen).await?;
     Ok(answer::written(written, StatusCode::OK, None, &UserRecordOut::from(row)))
 }
 
@@ -185,22 +187,17 @@ pub(crate) async fn delete(
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find::<UserRow>(&state, &id).await?;
     let metadata = context.metadata(current.actor(), "delete user");
     let written = state.write::<User>(row.id, version, &metadata, &UserCommand::Delete).await?;
     Ok(answer::success(written, "User successfully deleted."))
 }
 
-async fn find(state: &Gateway, id: &str) -> Result<UserRow, Problem> {
-    let id = key("User", id)?;
-    state.read(|pool| queries::user(pool, id)).await?.ok_or_else(|| Problem::not_found("User"))
-}
+impl Found for UserRow {
+    const KIND: &'static str = "User";
 
-/// The user `id` as it was `at`, or as it is.
-async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<UserRow, Problem> {
-    match at {
-        None => find(state, id).await,
-        Some(at) => row_at(state, "User", id, at).await,
+    fn query(pool: &PgPool, id: Uuid) -> BoxFuture<'_, Result<Option<Self>, sqlx::Error>> {
+        queries::user(pool, id)
     }
 }
 

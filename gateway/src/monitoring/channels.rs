@@ -1,18 +1,18 @@
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     kernel::ChannelId,
     monitoring::{Channel, ChannelChanges, ChannelCommand, ChannelSpec, ChannelType, Labels, NewChannel},
 };
-use signalbox_projections::{
-    monitoring::{
-        ChannelRow,
-        queries::{self, ChannelFilter},
-    },
-    register::At,
+use signalbox_projections::monitoring::{
+    ChannelRow,
+    queries::{self, ChannelFilter},
 };
+use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
 use super::labels::LabelFilter;
 use crate::{
@@ -20,9 +20,11 @@ use crate::{
     auth::{Reader, Writer},
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Numeric, Params, Sort, Text, key, not_null, present},
-    past::{AsOf, AtParams, row_at},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Numeric, Params, Sort, Text, not_null, present},
+    past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
+    resource::{Found, Shown, changed, find, find_at, shown},
+    services::replica::Database,
     state::{AppState, State as Gateway},
 };
 
@@ -32,7 +34,7 @@ pub(crate) struct EventOut {
     public_id: String,
     name: String,
     /// `sensor`, `actuator`, `range`, `cmd_button`, `cmd_opened` or `cmd_closed`.
-    #[schema(value_type = crate::openapi::EventKind)]
+    #[schema(value_type = crate::words::EventKind)]
     r#type: String,
     /// Measurement unit; empty when there is none, because existing controllers stop at a null.
     unit: String,
@@ -56,7 +58,7 @@ pub(crate) struct EventIn {
     /// Unique, 1 to 255 characters.
     name: String,
     /// `sensor`, `actuator`, `range`, `cmd_button`, `cmd_opened` or `cmd_closed`.
-    #[schema(value_type = crate::openapi::EventKind)]
+    #[schema(value_type = crate::words::EventKind)]
     r#type: ChannelType,
     unit: Option<String>,
     #[schema(value_type = Option<f64>)]
@@ -77,7 +79,7 @@ pub(crate) struct EventChangesIn {
     #[schema(nullable = false)]
     name: Option<String>,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::EventKind>, nullable = false)]
+    #[schema(value_type = Option<crate::words::EventKind>, nullable = false)]
     r#type: Option<ChannelType>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
@@ -100,7 +102,7 @@ pub(crate) struct EventChangesIn {
 /// A created event.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventCreatedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -112,7 +114,7 @@ pub(crate) struct EventCreatedOut {
 #[into_params(parameter_in = Query)]
 pub(crate) struct EventFilter {
     /// A type.
-    #[param(value_type = Option<crate::openapi::EventKind>)]
+    #[param(value_type = Option<crate::words::EventKind>)]
     r#type: Option<String>,
     /// Part of the name.
     name: Option<String>,
@@ -122,7 +124,7 @@ pub(crate) struct EventFilter {
 #[utoipa::path(get, path = "/api/v1/events", tag = "events", security(("jwt" = [])), params(EnvelopeParams, Sort<ChannelRow>, EventFilter, LabelFilter), operation_id = "list_events",
     responses((status = 200, body = Page<EventOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Reader,
     Params(params): Params<EnvelopeParams>,
     sort: Sort<ChannelRow>,
@@ -131,7 +133,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<EventOut>>, Problem> {
     let filter = ChannelFilter { kind: filter.r#type, name: filter.name, labels };
     let wanted = params.page()?;
-    let (rows, total) = state.read(|pool| queries::channels(pool, &filter, sort.order(), wanted)).await?;
+    let (rows, total) = database.read(|pool| queries::channels(pool, &filter, sort.order(), wanted)).await?;
     Ok(Json(params.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -144,8 +146,7 @@ pub(crate) async fn get(
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find_at(&state, &id, at).await?;
-    Ok(answer::resource(row.version, &EventOut::from(row)))
+    find_at::<ChannelRow>(&state, &id, at).await.map(shown)
 }
 
 /// Create an event.
@@ -164,7 +165,7 @@ pub(crate) async fn create(
     let command = ChannelCommand::Create(NewChannel { number: 0, owner: user.id, spec });
     let metadata = context.metadata(user.actor(), "create channel");
     let written = state.write::<Channel>(context.resource, None, &metadata, &command).await?;
-    let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
+    let row = find_at::<ChannelRow>(&state, &context.resource.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/events/{}", row.id));
     let out =
         EventCreatedOut { status: "success", message: "Event successfully created.", event: row.into() };
@@ -197,14 +198,12 @@ pub(crate) async fn update(
         labels,
         description,
     });
-    let row = find(&state, &id)
+    let row = find::<ChannelRow>(&state, &id)
         .await
         .map_err(|missing| judged::<Channel>(missing, [examples::channel(), command.clone()]))?;
     let metadata = context.metadata(user.actor(), "change channel");
     let written = state.write::<Channel>(row.id, version, &metadata, &command).await?;
-    let row = find_at(&state, &id, written.unseen).await?;
-    let version = row.version;
-    Ok(answer::changed(written, version, &EventOut::from(row)))
+    changed::<ChannelRow>(&state, &id, written).await
 }
 
 /// Delete an event; its datapoints stay.
@@ -217,23 +216,26 @@ pub(crate) async fn delete(
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find::<ChannelRow>(&state, &id).await?;
     let metadata = context.metadata(user.actor(), "delete channel");
     let written = state.write::<Channel>(row.id, version, &metadata, &ChannelCommand::Delete).await?;
     Ok(answer::success(written, "Event successfully deleted."))
 }
 
-/// The channel that a client calls `id`.
-pub(crate) async fn find(state: &Gateway, id: &str) -> Result<ChannelRow, Problem> {
-    let id = key("Event", id)?;
-    state.read(|pool| queries::channel(pool, id)).await?.ok_or_else(|| Problem::not_found("Event"))
+impl Found for ChannelRow {
+    const KIND: &'static str = "Event";
+
+    fn query(pool: &PgPool, id: Uuid) -> BoxFuture<'_, Result<Option<Self>, sqlx::Error>> {
+        queries::channel(pool, id)
+    }
 }
 
-/// The channel `id` as it was `at`, or as it is.
-async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<ChannelRow, Problem> {
-    match at {
-        None => find(state, id).await,
-        Some(at) => row_at(state, "Event", id, at).await,
+impl Shown for ChannelRow {
+    const PATH: &'static str = "/api/v1/events";
+    type Out = EventOut;
+
+    fn version(&self) -> i64 {
+        self.version
     }
 }
 
@@ -243,7 +245,7 @@ pub(crate) async fn optional_channel(
     id: Option<String>,
 ) -> Result<Option<ChannelId>, Problem> {
     let Some(id) = id.filter(|id| !id.trim().is_empty()) else { return Ok(None) };
-    Ok(Some(ChannelId(find(state, id.trim()).await?.id)))
+    Ok(Some(ChannelId(find::<ChannelRow>(state, id.trim()).await?.id)))
 }
 
 impl From<ChannelRow> for EventOut {

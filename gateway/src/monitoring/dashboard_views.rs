@@ -42,7 +42,7 @@ pub(crate) struct DashboardOut {
 pub(crate) struct WidgetOut {
     public_id: String,
     /// `line_chart`, `gauge`, `stat_card` or `actuator_toggle`.
-    #[schema(value_type = crate::openapi::WidgetType)]
+    #[schema(value_type = crate::words::WidgetType)]
     widget_type: String,
     title: String,
     /// The event shown; null when there is none, also after the event was deleted.
@@ -157,6 +157,6 @@ async fn values(state: &Gateway, widgets: &[WidgetRow], at: At) -> Result<Vec<Da
     }
     let numbers = queries::channel_numbers(&state.pool, &channels).await?;
     let points = newest_until(&state.pool, &numbers, at.time).await?;
-    let catalog = state.catalogs.fresh(state).await?;
+    let catalog = state.catalogs.fresh().await?;
     Ok(points.iter().map(|point| datapoints::show(state, &catalog, point)).collect())
 }

@@ -13,13 +13,14 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, not_null},
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
+    services::replica::Database,
     state::AppState,
 };
 
 /// A created dashboard.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DashboardCreatedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -61,7 +62,7 @@ pub(crate) struct DashboardParams {
 #[utoipa::path(get, path = "/api/v1/dashboards", tag = "dashboards", security(("jwt" = [])), params(EnvelopeParams, Sort<DashboardRow>, DashboardParams), operation_id = "list_dashboards",
     responses((status = 200, body = Page<DashboardOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     Reader(user): Reader,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<DashboardRow>,
@@ -70,9 +71,9 @@ pub(crate) async fn list(
     let filter = DashboardFilter { name: params.name, is_global: params.is_global };
     let wanted = envelope.page()?;
     let (rows, total) =
-        state.read(|pool| dashboards::dashboards(pool, user.id.0, &filter, sort.order(), wanted)).await?;
+        database.read(|pool| dashboards::dashboards(pool, user.id.0, &filter, sort.order(), wanted)).await?;
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
-    let mut widgets = state.read(|pool| dashboards::widgets(pool, &ids)).await?;
+    let mut widgets = database.read(|pool| dashboards::widgets(pool, &ids)).await?;
     let data = rows.into_iter().map(|row| {
         let own = widgets.extract_if(.., |widget| widget.dashboard_id == row.id).collect();
         DashboardOut::new(row, own)

@@ -8,15 +8,13 @@ use signalbox_projections::monitoring::{
 };
 use utoipa::IntoParams;
 
-use super::{
-    catalog::Catalog,
-    datapoints::{DatapointOut, show},
-};
+use super::datapoints::{DatapointOut, show};
 use crate::{
     answer::Page,
     auth::Reader,
     extract::{EnvelopeParams, Params, Sort, id},
     problem::{Problem, ProblemOut},
+    services::catalog::Catalog,
     state::AppState,
 };
 
@@ -58,14 +56,14 @@ pub(crate) async fn list(
     Params(filter): Params<DatapointFilter>,
 ) -> Result<Json<Page<DatapointOut>>, Problem> {
     let page = params.page()?;
-    let catalog = state.catalogs.fresh(&state).await?;
+    let catalog = state.catalogs.fresh().await?;
     let Some(filter) = read_filter(&catalog, &filter, state.server_clock.now())? else {
         return Ok(Json(params.envelope(0, Vec::new())));
     };
     let Listed { points, total, is_estimated } =
         state.read(|pool| series::list(pool, filter.clone(), sort.order(), page)).await?;
     // Points may be of an event that is younger than the catalog.
-    let catalog = state.catalogs.fresh(&state).await?;
+    let catalog = state.catalogs.fresh().await?;
     let data = points.iter().map(|point| show(&state, &catalog, point)).collect();
     Ok(Json(Page { total_estimated: is_estimated, ..params.envelope(total, data) }))
 }
@@ -116,6 +114,6 @@ pub(crate) async fn latest(
     let mut points = state.read(series::latest).await?;
     let deleted = state.read(deleted_channel_numbers).await?;
     points.retain(|point| !deleted.contains(&point.channel));
-    let catalog = state.catalogs.fresh(&state).await?;
+    let catalog = state.catalogs.fresh().await?;
     Ok(Json(points.iter().map(|point| show(&state, &catalog, point)).collect()))
 }

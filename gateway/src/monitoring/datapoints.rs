@@ -15,10 +15,7 @@ use signalbox_projections::{
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{
-    catalog::Catalog,
-    ingestion::{DatapointIn, Item, Refusal, Repetition, Source, Taken, take},
-};
+use super::ingestion::{DatapointIn, Item, Refusal, Repetition, Source, Taken, take};
 use crate::{
     answer::{self, StatusOut},
     auth::{Reader, Writer},
@@ -27,6 +24,7 @@ use crate::{
     idempotency::IdempotencyKey,
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemKind, ProblemOut},
+    services::catalog::Catalog,
     state::{AppState, State as Gateway, Written},
 };
 
@@ -59,7 +57,7 @@ pub(super) fn in_one_piece<S: Serializer>(time: &DateTime<Utc>, serializer: S) -
 /// A created datapoint.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DatapointCreatedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -76,7 +74,7 @@ pub(crate) struct BatchIn {
 /// What became of a batch.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct BatchOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     /// Begins with the number of accepted datapoints.
     message: String,
@@ -108,7 +106,7 @@ pub(crate) async fn create(
         return Err(refuse(*refusal));
     }
     let recorded = first.ok_or_else(|| Problem::internal(&"a datapoint was neither recorded nor refused"))?;
-    let catalog = state.catalogs.fresh(&state).await?;
+    let catalog = state.catalogs.fresh().await?;
     let datapoint = show(&state, &catalog, &recorded);
     let location = format!("/api/v1/datapoints/{}", datapoint.public_id);
     let out =
@@ -186,7 +184,7 @@ pub(crate) async fn get(
             return there("Datapoint", Past::NotYetCreated);
         }
     }
-    let catalog = state.catalogs.fresh(&state).await?;
+    let catalog = state.catalogs.fresh().await?;
     Ok(answer::resource(VERSION, &show(&state, &catalog, &point)))
 }
 

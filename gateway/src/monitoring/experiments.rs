@@ -1,14 +1,13 @@
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     kernel::Metadata,
     monitoring::{Experiment, ExperimentCommand, NewExperiment},
 };
-use signalbox_projections::{
-    monitoring::experiments::{self, ExperimentFilter, ExperimentRow},
-    register::At,
-};
+use signalbox_projections::monitoring::experiments::{self, ExperimentFilter, ExperimentRow};
+use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -17,9 +16,11 @@ use crate::{
     auth::{Reader, Writer},
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, not_null},
-    past::{AsOf, AtParams, row_at},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, not_null},
+    past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
+    resource::{Found, Shown, changed, created, find, find_at, shown},
+    services::replica::Database,
     state::{AppState, State as Gateway},
 };
 
@@ -29,7 +30,7 @@ pub(crate) struct ExperimentOut {
     public_id: String,
     name: String,
     /// `running` or `stopped`.
-    #[schema(value_type = crate::openapi::ExperimentStatus)]
+    #[schema(value_type = crate::words::ExperimentStatus)]
     status: &'static str,
     started_on: DateTime<Utc>,
     /// Null while it runs.
@@ -69,7 +70,7 @@ pub(crate) struct ExperimentParams {
     /// Part of the name, in any case of letters.
     name: Option<String>,
     /// `running` or `stopped`.
-    #[param(value_type = Option<crate::openapi::ExperimentStatus>)]
+    #[param(value_type = Option<crate::words::ExperimentStatus>)]
     status: Option<Status>,
     /// Begun at or after, RFC 3339.
     #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
@@ -83,7 +84,7 @@ pub(crate) struct ExperimentParams {
 #[utoipa::path(get, path = "/api/v1/experiments", tag = "experiments", security(("jwt" = [])), params(EnvelopeParams, Sort<ExperimentRow>, ExperimentParams), operation_id = "list_experiments",
     responses((status = 200, body = Page<ExperimentOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Reader,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<ExperimentRow>,
@@ -94,7 +95,7 @@ pub(crate) async fn list(
     let filter = ExperimentFilter { name, running, from, to };
     let wanted = envelope.page()?;
     let (rows, total) =
-        state.read(|pool| experiments::experiments(pool, &filter, sort.order(), wanted)).await?;
+        database.read(|pool| experiments::experiments(pool, &filter, sort.order(), wanted)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -107,8 +108,7 @@ pub(crate) async fn get(
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find_at(&state, &id, at).await?;
-    Ok(answer::resource(row.version, &ExperimentOut::from(row)))
+    find_at::<ExperimentRow>(&state, &id, at).await.map(shown)
 }
 
 /// Create an experiment and start it. One runs at a time.
@@ -123,9 +123,7 @@ pub(crate) async fn create(
     let command = ExperimentCommand::Start(NewExperiment { owner: user.id, name: experiment.name });
     let metadata = context.metadata(user.actor(), "start experiment");
     let written = state.write::<Experiment>(context.resource, None, &metadata, &command).await?;
-    let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
-    let (version, location) = (row.version, format!("/api/v1/experiments/{}", row.id));
-    Ok(answer::created(written, &location, version, &ExperimentOut::from(row)))
+    created::<ExperimentRow>(&state, context.resource, written).await
 }
 
 /// Give an experiment another name.
@@ -140,7 +138,7 @@ pub(crate) async fn update(
     context: RequestContext,
     JsonBody(changes): JsonBody<ExperimentChangesIn>,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await.map_err(|missing| match &changes.name {
+    let row = find::<ExperimentRow>(&state, &id).await.map_err(|missing| match &changes.name {
         Some(name) => {
             let rename = ExperimentCommand::Rename { name: name.clone() };
             judged::<Experiment>(missing, [examples::experiment(), rename])
@@ -162,7 +160,7 @@ pub(crate) async fn stop(
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find::<ExperimentRow>(&state, &id).await?;
     let metadata = context.metadata(user.actor(), "stop experiment");
     change(&state, row.id, version, &metadata, ExperimentCommand::Stop).await
 }
@@ -178,7 +176,7 @@ pub(crate) async fn delete(
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find::<ExperimentRow>(&state, &id).await?;
     let metadata = context.metadata(user.actor(), "delete experiment");
     let written = state.write::<Experiment>(row.id, version, &metadata, &ExperimentCommand::Delete).await?;
     Ok(answer::success(written, "Experiment successfully deleted."))
@@ -192,24 +190,23 @@ async fn change(
     command: ExperimentCommand,
 ) -> Result<Response, Problem> {
     let written = state.write::<Experiment>(id, version, metadata, &command).await?;
-    let row = find_at(state, &id.to_string(), written.unseen).await?;
-    let version = row.version;
-    Ok(answer::changed(written, version, &ExperimentOut::from(row)))
+    changed::<ExperimentRow>(state, &id.to_string(), written).await
 }
 
-async fn find(state: &Gateway, id: &str) -> Result<ExperimentRow, Problem> {
-    let id = key("Experiment", id)?;
-    state
-        .read(|pool| experiments::experiment(pool, id))
-        .await?
-        .ok_or_else(|| Problem::not_found("Experiment"))
+impl Found for ExperimentRow {
+    const KIND: &'static str = "Experiment";
+
+    fn query(pool: &PgPool, id: Uuid) -> BoxFuture<'_, Result<Option<Self>, sqlx::Error>> {
+        experiments::experiment(pool, id)
+    }
 }
 
-/// The experiment `id` as it was `at`, or as it is.
-async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<ExperimentRow, Problem> {
-    match at {
-        None => find(state, id).await,
-        Some(at) => row_at(state, "Experiment", id, at).await,
+impl Shown for ExperimentRow {
+    const PATH: &'static str = "/api/v1/experiments";
+    type Out = ExperimentOut;
+
+    fn version(&self) -> i64 {
+        self.version
     }
 }
 

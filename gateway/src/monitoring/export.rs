@@ -21,12 +21,13 @@ use signalbox_projections::monitoring::{
 use tokio::{sync::mpsc, time::timeout};
 use utoipa::IntoParams;
 
-use super::{catalog::Catalog, datapoint_reads::time, datapoints::show, labels::LabelFilter};
+use super::{datapoint_reads::time, datapoints::show, labels::LabelFilter};
 use crate::{
     answer::attachment,
     auth::Reader,
     extract::{Params, Text, key},
     problem::{Problem, ProblemOut},
+    services::catalog::Catalog,
     shares::Full,
     state::{AppState, State as Gateway},
 };
@@ -63,7 +64,7 @@ pub(crate) async fn export(
 ) -> Result<Response, Problem> {
     let missing = || Problem::not_found("Experiment");
     let id = key("Experiment", &id)?;
-    let catalog = state.catalogs.fresh(&state).await?;
+    let catalog = state.catalogs.fresh().await?;
     let span = catalog.experiment(id).ok_or_else(missing)?.clone();
     let end = Catalog::end_of(&span, state.server_clock.now());
     let range = ExportSpan { from: span.started_at, to: Some(end), ..ExportSpan::default() };
@@ -75,7 +76,7 @@ pub(crate) async fn export(
 #[into_params(parameter_in = Query)]
 pub(crate) struct ExportParams {
     /// `csv` (default), or `ndjson`: a datapoint as JSON on each line.
-    #[param(value_type = Option<crate::openapi::ExportFormat>)]
+    #[param(value_type = Option<crate::words::ExportFormat>)]
     format: Option<Format>,
     /// Measured at or after, ISO 8601.
     from: Option<String>,
@@ -163,7 +164,7 @@ async fn stream_points(
     note_skipped(known.rows);
     let export = export?;
     // Events that are younger than the catalog may have sent values.
-    let catalog = state.catalogs.newest(&state).await?;
+    let catalog = state.catalogs.newest().await?;
     let (sender, pieces) = mpsc::channel(AHEAD);
     tokio::spawn(async move {
         let written = tokio::select! {

@@ -1,22 +1,24 @@
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use signalbox_domain::monitoring::{LogEntry, LogEntryCommand, LogStatus, LogType, NewLogEntry};
-use signalbox_projections::{
-    monitoring::log_entries::{self, LogEntryFilter, LogEntryRow},
-    register::At,
-};
+use signalbox_projections::monitoring::log_entries::{self, LogEntryFilter, LogEntryRow};
+use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
 use crate::{
-    answer::{self, Page},
+    answer::Page,
     auth::{Reader, Writer},
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, not_null, wanted},
-    past::{AsOf, AtParams, row_at},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, not_null, wanted},
+    past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    state::{AppState, State as Gateway},
+    resource::{Found, Shown, changed, created, find, find_at, shown},
+    services::replica::Database,
+    state::AppState,
 };
 
 /// What entries come from that say nothing else.
@@ -27,16 +29,16 @@ const DEFAULT_SOURCE: &str = "api";
 pub(crate) struct LogEntryOut {
     public_id: String,
     /// `error`, `warning` or `info`.
-    #[schema(value_type = crate::openapi::LogType)]
+    #[schema(value_type = crate::words::LogType)]
     r#type: String,
     /// Equal to `type`.
-    #[schema(value_type = crate::openapi::LogType)]
+    #[schema(value_type = crate::words::LogType)]
     logging_type: String,
     /// `read` or `unread`.
-    #[schema(value_type = crate::openapi::LogStatus)]
+    #[schema(value_type = crate::words::LogStatus)]
     status: String,
     /// Equal to `status`.
-    #[schema(value_type = crate::openapi::LogStatus)]
+    #[schema(value_type = crate::words::LogStatus)]
     status_type: String,
     content: String,
     /// What it comes from, e.g. `auth` for logins.
@@ -52,10 +54,10 @@ pub(crate) struct LogEntryIn {
     /// 1 to 500 characters.
     content: String,
     /// `error`, `warning` or `info` (default).
-    #[schema(value_type = Option<crate::openapi::LogType>)]
+    #[schema(value_type = Option<crate::words::LogType>)]
     r#type: Option<LogType>,
     /// Second name of `type`.
-    #[schema(value_type = Option<crate::openapi::LogType>)]
+    #[schema(value_type = Option<crate::words::LogType>)]
     logging_type: Option<LogType>,
     /// What it comes from, 1 to 100 characters; `api` if absent.
     source: Option<String>,
@@ -66,11 +68,11 @@ pub(crate) struct LogEntryIn {
 pub(crate) struct LogEntryChangesIn {
     /// `read` or `unread`.
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::LogStatus>, nullable = false)]
+    #[schema(value_type = Option<crate::words::LogStatus>, nullable = false)]
     status: Option<LogStatus>,
     /// Second name of `status`.
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::LogStatus>, nullable = false)]
+    #[schema(value_type = Option<crate::words::LogStatus>, nullable = false)]
     status_type: Option<LogStatus>,
     /// 1 to 500 characters.
     #[serde(default, deserialize_with = "not_null")]
@@ -83,16 +85,16 @@ pub(crate) struct LogEntryChangesIn {
 #[into_params(parameter_in = Query)]
 pub(crate) struct LogEntryParams {
     /// `error`, `warning` or `info`.
-    #[param(value_type = Option<crate::openapi::LogType>)]
+    #[param(value_type = Option<crate::words::LogType>)]
     r#type: Option<LogType>,
     /// Second name of `type`.
-    #[param(value_type = Option<crate::openapi::LogType>)]
+    #[param(value_type = Option<crate::words::LogType>)]
     logging_type: Option<LogType>,
     /// `read` or `unread`.
-    #[param(value_type = Option<crate::openapi::LogStatus>)]
+    #[param(value_type = Option<crate::words::LogStatus>)]
     status: Option<LogStatus>,
     /// Second name of `status`.
-    #[param(value_type = Option<crate::openapi::LogStatus>)]
+    #[param(value_type = Option<crate::words::LogStatus>)]
     status_type: Option<LogStatus>,
     /// What they come from.
     source: Option<String>,
@@ -112,7 +114,7 @@ pub(crate) struct LogEntryParams {
 #[utoipa::path(get, path = "/api/v1/logging", tag = "logging", security(("jwt" = [])), params(EnvelopeParams, Sort<LogEntryRow>, LogEntryParams), operation_id = "list_log_entries",
     responses((status = 200, body = Page<LogEntryOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Reader,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<LogEntryRow>,
@@ -129,7 +131,7 @@ pub(crate) async fn list(
     };
     let page = envelope.page()?;
     let (rows, total) =
-        state.read(|pool| log_entries::log_entries(pool, &filter, sort.order(), page)).await?;
+        database.read(|pool| log_entries::log_entries(pool, &filter, sort.order(), page)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -142,8 +144,7 @@ pub(crate) async fn get(
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find_at(&state, &id, at).await?;
-    Ok(answer::resource(row.version, &LogEntryOut::from(row)))
+    find_at::<LogEntryRow>(&state, &id, at).await.map(shown)
 }
 
 /// Write a log entry.
@@ -164,9 +165,7 @@ pub(crate) async fn create(
     let metadata = context.metadata(current.actor(), "write log entry");
     let command = LogEntryCommand::Write(new);
     let written = state.write::<LogEntry>(context.resource, None, &metadata, &command).await?;
-    let row = find_at(&state, &context.resource.to_string(), written.unseen).await?;
-    let (version, location) = (row.version, format!("/api/v1/logging/{}", row.id));
-    Ok(answer::created(written, &location, version, &LogEntryOut::from(row)))
+    created::<LogEntryRow>(&state, context.resource, written).await
 }
 
 /// Mark a log entry as read or unread, or change its content.
@@ -184,26 +183,28 @@ pub(crate) async fn update(
     let LogEntryChangesIn { status, status_type, content } = changes;
     let status = status.or(status_type).or(if content.is_none() { Some(LogStatus::Read) } else { None });
     let command = LogEntryCommand::Change { status, content };
-    let row = find(&state, &id)
+    let row = find::<LogEntryRow>(&state, &id)
         .await
         .map_err(|missing| judged::<LogEntry>(missing, [examples::log_entry(), command.clone()]))?;
     let metadata = context.metadata(current.actor(), "change log entry");
     let written = state.write::<LogEntry>(row.id, version, &metadata, &command).await?;
-    let row = find_at(&state, &id, written.unseen).await?;
-    let version = row.version;
-    Ok(answer::changed(written, version, &LogEntryOut::from(row)))
+    changed::<LogEntryRow>(&state, &id, written).await
 }
 
-async fn find(state: &Gateway, id: &str) -> Result<LogEntryRow, Problem> {
-    let id = key("Log entry", id)?;
-    state.read(|pool| log_entries::log_entry(pool, id)).await?.ok_or_else(|| Problem::not_found("Log entry"))
+impl Found for LogEntryRow {
+    const KIND: &'static str = "Log entry";
+
+    fn query(pool: &PgPool, id: Uuid) -> BoxFuture<'_, Result<Option<Self>, sqlx::Error>> {
+        log_entries::log_entry(pool, id)
+    }
 }
 
-/// The log entry `id` as it was `at`, or as it is.
-async fn find_at(state: &Gateway, id: &str, at: Option<At>) -> Result<LogEntryRow, Problem> {
-    match at {
-        None => find(state, id).await,
-        Some(at) => row_at(state, "Log entry", id, at).await,
+impl Shown for LogEntryRow {
+    const PATH: &'static str = "/api/v1/logging";
+    type Out = LogEntryOut;
+
+    fn version(&self) -> i64 {
+        self.version
     }
 }
 

@@ -1,7 +1,6 @@
 //! Channels, which clients call events, and the datapoints that come in on them, by request and by socket; experiments and
 //! their export; dashboards; the log that people read.
 
-pub(crate) mod catalog;
 pub(crate) mod channels;
 mod dashboard_past;
 mod dashboard_views;
@@ -13,10 +12,7 @@ pub(crate) mod export;
 mod ingestion;
 mod labels;
 mod line_protocol;
-pub(crate) mod live;
-pub(crate) mod living;
 mod logs;
-pub(crate) mod open_sockets;
 mod pace;
 mod prometheus;
 mod series;

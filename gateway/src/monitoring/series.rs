@@ -11,7 +11,6 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{
-    catalog::Catalog,
     datapoint_reads::time,
     datapoints::{DatapointOut, show},
 };
@@ -19,6 +18,7 @@ use crate::{
     auth::Reader,
     extract::{JsonBody, Numeric, id, within},
     problem::{Problem, ProblemOut},
+    services::catalog::Catalog,
     state::{AppState, State as Gateway},
 };
 
@@ -80,7 +80,7 @@ pub(crate) struct SeriesIn {
     /// and `minmax` show points, and the newest one is always the last. With `from`, with `step_seconds`, and for `sum`, `count`,
     /// `first` and `last`, the range is cut into equal buckets, each of which is labelled by its start and has no
     /// `public_id`; those without datapoints are left out. `minmax` shows both, the least first, if they differ.
-    #[schema(value_type = Option<crate::openapi::Aggregate>)]
+    #[schema(value_type = Option<crate::words::Aggregate>)]
     aggregate: Option<AggregateIn>,
 }
 
@@ -137,7 +137,7 @@ pub(crate) async fn series(
     JsonBody(wanted): JsonBody<SeriesIn>,
 ) -> Result<Json<BTreeMap<String, Vec<SeriesPointOut>>>, Problem> {
     let shape = wanted.shape(state.server_clock.now())?;
-    let catalog = state.catalogs.fresh(&state).await?;
+    let catalog = state.catalogs.fresh().await?;
     let number = |text: &String| id(text).and_then(|id| catalog.channel(id)).map(|known| known.number);
     let numbers: BTreeMap<String, Option<i32>> =
         wanted.event_public_ids.iter().map(|id| (id.clone(), number(id))).collect();

@@ -29,7 +29,6 @@ use tokio_tungstenite::tungstenite;
 
 use super::{
     ingestion::{self, DatapointIn, Item, Repetition, Source, Taken},
-    open_sockets::{OpenSocket, OpenSockets},
     pace::Pace,
 };
 use crate::{
@@ -37,6 +36,7 @@ use crate::{
     extract::id,
     idempotency::valid_key,
     limits::Rate,
+    open_sockets::OpenSocket,
     problem::Problem,
     state::AppState,
     throttle::{ingest_key, user_key},
@@ -103,7 +103,7 @@ pub(super) async fn stream(
     request: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let request = upgrade(request, protocol, MAX_STREAM_BYTES)?;
-    let open = OpenSockets::open(&state, user.id, token, Role::Viewer)?;
+    let open = state.open_sockets.open(user.id, token, Role::Viewer)?;
     // A client may send a value as soon as it has read the answer to its handshake, which is before the upgraded connection
     // is served here: values are gathered for it from now on.
     let mut moved = state.live_values.watch();
@@ -119,7 +119,7 @@ pub(super) async fn telemetry(
     request: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let request = upgrade(request, protocol, MAX_RECEIVED_BYTES)?;
-    let open = OpenSockets::open(&state, user.id, token, Role::Operator)?;
+    let open = state.open_sockets.open(user.id, token, Role::Operator)?;
     Ok(request.on_upgrade(move |socket| take_values(state, user, open, socket)))
 }
 
@@ -202,7 +202,7 @@ async fn show_new(
     let (messages, now) = match kept {
         Some(kept) => kept,
         None => {
-            let catalog = state.catalogs.fresh(state).await.ok()?;
+            let catalog = state.catalogs.fresh().await.ok()?;
             let is_wanted = |channel| wanted.is_none_or(|wanted| wanted.contains(&channel));
             state.live_values.newest_since(seen, &catalog, state.server_clock.now(), is_wanted)
         }
@@ -238,11 +238,11 @@ impl Subscription {
     /// the database is asked, and seldom, because a client may subscribe as often as it likes.
     async fn to(&mut self, state: &AppState, events: &[String]) -> Option<()> {
         let ids: Vec<_> = events.iter().filter_map(|text| id(text)).collect();
-        let mut catalog = state.catalogs.fresh(state).await.ok()?;
+        let mut catalog = state.catalogs.fresh().await.ok()?;
         let is_unknown = ids.iter().any(|id| catalog.channel(*id).is_none());
         if is_unknown && self.looked_up.is_none_or(|last| last.elapsed() >= LOOK_UP) {
             self.looked_up = Some(Instant::now());
-            catalog = state.catalogs.newest(state).await.ok()?;
+            catalog = state.catalogs.newest().await.ok()?;
         }
         let channels = ids.iter().filter_map(|id| catalog.channel(*id)).map(|known| known.number);
         self.channels = Some(channels.collect());

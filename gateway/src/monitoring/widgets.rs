@@ -32,7 +32,7 @@ use crate::{
 /// A created widget.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WidgetCreatedOut {
-    #[schema(value_type = crate::openapi::Success)]
+    #[schema(value_type = crate::words::Success)]
     status: &'static str,
     message: &'static str,
     #[serde(flatten)]
@@ -43,7 +43,7 @@ pub(crate) struct WidgetCreatedOut {
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct WidgetIn {
     /// `line_chart`, `gauge`, `stat_card` or `actuator_toggle`.
-    #[schema(value_type = crate::openapi::WidgetType)]
+    #[schema(value_type = crate::words::WidgetType)]
     widget_type: WidgetType,
     /// 1 to 255 characters.
     title: String,

@@ -9,7 +9,6 @@ mod examples;
 mod fields;
 mod limits;
 mod walk;
-mod words;
 
 use std::sync::LazyLock;
 
@@ -26,10 +25,9 @@ use utoipa::{
 };
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-pub(crate) use self::words::*;
 use crate::{
-    automation, changes, extraction, fleet, identity, monitoring, policy::Policy, problem::Dialect, register,
-    routes::Routes, serve::health_routes, state::AppState, transfer,
+    automation, changes, extraction, fleet, identity, metrics, monitoring, policy::Policy, problem::Dialect,
+    register, routes::Routes, state::AppState, transfer,
 };
 
 const DESCRIPTION: &str = "/api/openapi.json";
@@ -70,7 +68,7 @@ impl Modify for Security {
 /// All routes with their description.
 pub(crate) fn described_routes() -> Routes {
     let mut routes = Routes::described_by(Description::openapi())
-        .merge(health_routes())
+        .merge(metrics::routes())
         .merge(automation::routes())
         .merge(changes::routes())
         .merge(extraction::routes())
@@ -212,7 +210,7 @@ fn finish(document: utoipa::openapi::OpenApi) -> Value {
 /// Adds the sets of words that only parameters use, which are not collected by themselves.
 fn add_word_sets(document: &mut Value) {
     let Some(schemas) = document["components"]["schemas"].as_object_mut() else { return };
-    for (name, schema) in words::all() {
+    for (name, schema) in crate::words::all() {
         if let Ok(schema) = serde_json::to_value(schema) {
             schemas.entry(name).or_insert(schema);
         }

@@ -9,7 +9,7 @@ use crate::{
     auth::Admin,
     extract::{LimitParams, Params, Text},
     problem::{Problem, ProblemOut},
-    state::AppState,
+    services::replica::Database,
 };
 
 /// What one cause led to, across all services.
@@ -28,7 +28,7 @@ struct ChapterOut {
     /// How many causes it has in this piece of the story.
     depth: usize,
     /// `succeeded`, `failed`, `cancelled` or `retried`, if it ends something; else null.
-    #[schema(value_type = Option<crate::openapi::Outcome>)]
+    #[schema(value_type = Option<crate::words::Outcome>)]
     outcome: Option<&'static str>,
     /// What webhooks were told of it.
     deliveries: Vec<ToldOut>,
@@ -42,7 +42,7 @@ struct ToldOut {
     public_id: String,
     webhook_public_id: String,
     /// `pending`, `delivered`, `failed` or `dead_letter`.
-    #[schema(value_type = crate::openapi::DeliveryStatus)]
+    #[schema(value_type = crate::words::DeliveryStatus)]
     status: String,
     /// Attempts that have ended.
     attempts: i32,
@@ -69,7 +69,7 @@ pub(crate) struct StoryParams {
     responses((status = 200, body = StoryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Text(correlation): Text,
     Params(StoryParams { cursor }): Params<StoryParams>,
@@ -82,7 +82,7 @@ pub(crate) async fn get(
     }
     let limit = limit.limit()?;
     let CausalTrace { events, next } =
-        state.read(|pool| causal_trace(pool, &correlation, cursor.unwrap_or(0), limit)).await?;
+        database.read(|pool| causal_trace(pool, &correlation, cursor.unwrap_or(0), limit)).await?;
     if events.is_empty() && cursor.is_none() {
         return Err(missing());
     }

@@ -12,6 +12,7 @@ use crate::{
     auth::Admin,
     extract::{LimitParams, Number, Params, Sort, wanted},
     problem::{Problem, ProblemOut},
+    services::replica::Database,
     state::AppState,
 };
 
@@ -126,7 +127,7 @@ pub(super) struct PieceParams {
     /// At this position or before it.
     to_position: Option<i64>,
     /// `newest` first (default) or `oldest` first; `sort` goes before it.
-    #[param(value_type = Option<crate::openapi::LogOrder>)]
+    #[param(value_type = Option<crate::words::LogOrder>)]
     order: Option<OrderIn>,
     /// `next` of the piece before.
     cursor: Option<i64>,
@@ -229,12 +230,12 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/log/{id}", tag = "log", security(("jwt" = [])), params(("id" = i64, Path, description = "Position")), operation_id = "get_log_event",
     responses((status = 200, body = LogEventOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Number(position): Number,
 ) -> Result<Json<LogEventOut>, Problem> {
     let at = LogFilter { first: Some(position), last: Some(position), ..LogFilter::default() };
-    let found = state.read(|pool| search(pool, &at, LogOrder::OldestFirst, 1)).await?;
+    let found = database.read(|pool| search(pool, &at, LogOrder::OldestFirst, 1)).await?;
     found.into_iter().next().map(|event| Json(event.into())).ok_or_else(|| Problem::not_found("Event"))
 }
 

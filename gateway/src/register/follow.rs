@@ -25,7 +25,6 @@ use super::events::{FilterParams, LogEventOut};
 use crate::{
     auth::Admin,
     extract::Params,
-    monitoring::open_sockets::OpenSockets,
     problem::{Problem, ProblemOut},
     resumed::Resumed,
     revocation::end_unread,
@@ -71,7 +70,7 @@ pub(crate) async fn follow(
     };
     let place = state.followers.clone().try_acquire_owned();
     let place = place.map_err(|_| Problem::unavailable("Too many follow the log: try again in a moment."))?;
-    let open = OpenSockets::open(&state, user.id, token, Role::Admin)?;
+    let open = state.open_sockets.open(user.id, token, Role::Admin)?;
     let (sender, pieces) = mpsc::channel(PIECE as usize);
     let follower = Follower {
         moved: state.log_moved.subscribe(),

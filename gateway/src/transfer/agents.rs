@@ -29,6 +29,7 @@ use crate::{
     extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort, not_null, present},
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem, ProblemKind},
+    services::replica::Database,
     state::{AppState, State as Gateway},
 };
 
@@ -41,11 +42,11 @@ pub(crate) struct AgentOut {
     id: i64,
     name: String,
     /// `server` or `client`.
-    #[schema(value_type = crate::openapi::AgentType)]
+    #[schema(value_type = crate::words::AgentType)]
     r#type: String,
     description: Option<String>,
     /// `online`, `offline` or `error`.
-    #[schema(value_type = crate::openapi::AgentStatus)]
+    #[schema(value_type = crate::words::AgentStatus)]
     status: String,
     /// Version of the agent program.
     version: Option<String>,
@@ -53,7 +54,7 @@ pub(crate) struct AgentOut {
     system: Option<String>,
     ip_address: Option<String>,
     /// `websocket` or `polling`.
-    #[schema(value_type = Option<crate::openapi::TransportMode>)]
+    #[schema(value_type = Option<crate::words::TransportMode>)]
     transport_mode: Option<String>,
     last_seen: Option<DateTime<Utc>>,
     /// What should be looked after, in one sentence, e.g. that two processes use the agent's token.
@@ -69,7 +70,7 @@ pub(crate) struct AgentIn {
     name: String,
     /// `server` (default) or `client`.
     #[serde(default)]
-    #[schema(value_type = Option<crate::openapi::AgentType>)]
+    #[schema(value_type = Option<crate::words::AgentType>)]
     r#type: Option<AgentType>,
     #[serde(default)]
     description: Option<String>,
@@ -82,7 +83,7 @@ pub(crate) struct AgentChangesIn {
     #[schema(nullable = false)]
     name: Option<String>,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::AgentType>, nullable = false)]
+    #[schema(value_type = Option<crate::words::AgentType>, nullable = false)]
     r#type: Option<AgentType>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
@@ -102,10 +103,10 @@ pub(crate) struct TestOut {
 #[into_params(parameter_in = Query)]
 pub(crate) struct AgentFilter {
     /// `online`, `offline` or `error`.
-    #[param(value_type = Option<crate::openapi::AgentStatus>)]
+    #[param(value_type = Option<crate::words::AgentStatus>)]
     status: Option<String>,
     /// `server` or `client`.
-    #[param(value_type = Option<crate::openapi::AgentType>)]
+    #[param(value_type = Option<crate::words::AgentType>)]
     r#type: Option<String>,
     /// Part of the name.
     name: Option<String>,
@@ -115,7 +116,7 @@ pub(crate) struct AgentFilter {
 #[utoipa::path(get, path = "/api/agents", tag = "agents", security(("jwt" = [])), params(PageParams, Sort<AgentRow>, AgentFilter), operation_id = "list_agents",
     responses((status = 200, body = [AgentOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Reader,
     Params(page): Params<PageParams>,
     sort: Sort<AgentRow>,
@@ -124,7 +125,7 @@ pub(crate) async fn list(
     let AgentFilter { status, r#type, name } = filter;
     let filter = Filter { status, kind: r#type, name, ..Filter::default() };
     let wanted = page.page()?;
-    let (rows, total) = state.read(|pool| queries::agents(pool, &filter, sort.order(), wanted)).await?;
+    let (rows, total) = database.read(|pool| queries::agents(pool, &filter, sort.order(), wanted)).await?;
     Ok(answer::list(total, &rows.into_iter().map(AgentOut::from).collect::<Vec<_>>()))
 }
 

@@ -12,7 +12,7 @@ use signalbox_domain::{
 };
 use signalbox_projections::transfer::queries;
 
-use super::messages::{self, Peer};
+use super::peer::{self, Peer};
 use crate::state::State;
 
 const SOURCE: &str = "agents";
@@ -32,7 +32,7 @@ async fn try_warn(state: &State, peer: &Peer) -> Result<(), String> {
     state.live_agents.note_double(peer.auth.agent);
     let warning = "Two processes use this agent's token and take each other's work: stop one of them, or create an \
                    agent with a token of its own for it.";
-    let metadata = messages::metadata(state, peer);
+    let metadata = peer::metadata(state, peer);
     let command = AgentCommand::Warn { warning: Some(warning.to_owned()) };
     let outcome = state.bus.send::<Agent>(peer.auth.agent.0, None, &metadata, &command).await;
     if outcome.map_err(|error| error.to_string())?.position.is_none() {
@@ -46,7 +46,7 @@ async fn try_warn(state: &State, peer: &Peer) -> Result<(), String> {
     let entry = NewLogEntry { kind: LogType::Warning, content, source: SOURCE.to_owned(), user: None };
     let command = LogEntryCommand::Write(entry);
     // A command id of its own: the same one would count as a repetition.
-    let metadata = messages::metadata(state, peer);
+    let metadata = peer::metadata(state, peer);
     let written = state.bus.send::<LogEntry>(state.clock.new_id(), None, &metadata, &command).await;
     written.map(drop).map_err(|error| error.to_string())
 }
@@ -58,7 +58,7 @@ pub(crate) async fn clear(state: &State) -> Result<(), sqlx::Error> {
         return Ok(());
     }
     for agent in queries::warned_agents(&state.pool, &steady).await? {
-        let metadata = messages::metadata_of(state, Actor::system("gateway"));
+        let metadata = peer::metadata_of(state, Actor::system("gateway"));
         let command = AgentCommand::Warn { warning: None };
         if let Err(error) = state.bus.send::<Agent>(agent, None, &metadata, &command).await {
             tracing::debug!(%error, "a warning stays for a while");

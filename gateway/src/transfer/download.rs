@@ -29,11 +29,10 @@ use uuid::Uuid;
 
 use super::{
     legs::{Asked, OpenBody, watch_arrival},
-    messages::{self, Peer},
+    peer::{self, Peer},
     progress::Counted,
     requests,
     upload::{DISPATCH_LAG, all_is_shown, blob_problem, gone, missing, stopped},
-    work::{AgentWork, Work},
 };
 use crate::{
     answer::attachment,
@@ -43,6 +42,7 @@ use crate::{
     extract::{Number, Params, digits},
     problem::{ErrorOut, Problem, ProblemKind},
     revocation::cut_answer,
+    services::agent_work::Work,
     state::AppState,
     transfer::staged_tree::{MAX_ENTRIES, tar_stream},
 };
@@ -70,7 +70,7 @@ pub(crate) async fn download(
     Params(params): Params<DownloadParams>,
     asked: Asked,
 ) -> Result<Response, Problem> {
-    let work = AgentWork::begin(&state, &auth);
+    let work = state.agent_work.begin(&auth);
     let row = downloadable(&state, &auth, number).await?;
     let peer = Peer { auth, address, transport: TransportMode::Polling };
     begin(&state, &peer, &row).await?;
@@ -124,7 +124,7 @@ pub(super) async fn begin(state: &AppState, peer: &Peer, row: &TransferRow) -> R
     }
     let command =
         TransferCommand::Progress { leg: Leg::Download, bytes: 0, total: row.size.map(i64::unsigned_abs) };
-    state.bus.send::<Transfer>(row.id, None, &messages::metadata(state, peer), &command).await?;
+    state.bus.send::<Transfer>(row.id, None, &peer::metadata(state, peer), &command).await?;
     Ok(())
 }
 

@@ -7,10 +7,7 @@ use signalbox_projections::{
     transfer::JobRow,
 };
 
-use super::{
-    agent_keys::resolve,
-    jobs::{JobOut, find, find_written},
-};
+use super::jobs::{JobOut, find, find_written};
 use crate::{
     answer,
     auth::{Reader, Writer},
@@ -62,7 +59,7 @@ pub(crate) async fn restore(
         ("source_agent_id", spec.source_agent.number),
         ("destination_agent_id", spec.destination_agent.number),
     ];
-    let [source_agent, destination_agent] = resolve(&state, agents).await?;
+    let [source_agent, destination_agent] = state.agent_keys.resolve(agents).await?;
     let command = JobCommand::Update(JobSpec { source_agent, destination_agent, ..spec });
     let metadata = restoring(context.metadata(user.actor(), "restore job"), wanted);
     let written = state.write::<Job>(key, version, &metadata, &command).await?;

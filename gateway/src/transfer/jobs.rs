@@ -18,7 +18,7 @@ use signalbox_projections::{
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::{agent_keys::resolve, transfers};
+use super::transfers;
 use crate::{
     answer,
     auth::{Reader, Writer},
@@ -28,6 +28,7 @@ use crate::{
     extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort, not_null, present},
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem},
+    services::replica::Database,
     state::{AppState, State as Gateway},
 };
 
@@ -38,10 +39,10 @@ pub(crate) struct JobOut {
     user_id: i64,
     name: String,
     /// `push` or `pull`.
-    #[schema(value_type = crate::openapi::JobType)]
+    #[schema(value_type = crate::words::JobType)]
     r#type: String,
     /// `active` when the schedule is followed, else `paused`.
-    #[schema(value_type = crate::openapi::JobStatus)]
+    #[schema(value_type = crate::words::JobStatus)]
     status: &'static str,
     enabled: bool,
     source_agent_id: i64,
@@ -54,7 +55,7 @@ pub(crate) struct JobOut {
     timezone: String,
     retry: RetryOut,
     /// `skip` or `queue`.
-    #[schema(value_type = crate::openapi::Overlap)]
+    #[schema(value_type = crate::words::Overlap)]
     overlap: String,
     description: Option<String>,
     last_run: Option<DateTime<Utc>>,
@@ -86,7 +87,7 @@ pub(crate) struct JobIn {
     name: String,
     /// `push` (default) or `pull`.
     #[serde(default)]
-    #[schema(value_type = Option<crate::openapi::JobType>)]
+    #[schema(value_type = Option<crate::words::JobType>)]
     r#type: Option<JobType>,
     source_agent_id: i64,
     destination_agent_id: i64,
@@ -106,7 +107,7 @@ pub(crate) struct JobIn {
     retry: Option<RetryIn>,
     /// When due while still running: `skip` (default) or `queue`.
     #[serde(default)]
-    #[schema(value_type = Option<crate::openapi::Overlap>)]
+    #[schema(value_type = Option<crate::words::Overlap>)]
     overlap: Option<Overlap>,
     #[serde(default)]
     description: Option<String>,
@@ -119,7 +120,7 @@ pub(crate) struct JobChangesIn {
     #[schema(nullable = false)]
     name: Option<String>,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::JobType>, nullable = false)]
+    #[schema(value_type = Option<crate::words::JobType>, nullable = false)]
     r#type: Option<JobType>,
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
@@ -146,7 +147,7 @@ pub(crate) struct JobChangesIn {
     #[schema(nullable = false)]
     retry: Option<RetryIn>,
     #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::openapi::Overlap>, nullable = false)]
+    #[schema(value_type = Option<crate::words::Overlap>, nullable = false)]
     overlap: Option<Overlap>,
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
@@ -158,10 +159,10 @@ pub(crate) struct JobChangesIn {
 #[into_params(parameter_in = Query)]
 pub(crate) struct JobFilter {
     /// `active` or `paused`.
-    #[param(value_type = Option<crate::openapi::JobStatus>)]
+    #[param(value_type = Option<crate::words::JobStatus>)]
     status: Option<String>,
     /// `push` or `pull`.
-    #[param(value_type = Option<crate::openapi::JobType>)]
+    #[param(value_type = Option<crate::words::JobType>)]
     r#type: Option<String>,
     /// Part of the name.
     name: Option<String>,
@@ -173,7 +174,7 @@ pub(crate) struct JobFilter {
 #[utoipa::path(get, path = "/api/jobs", tag = "jobs", security(("jwt" = [])), params(PageParams, Sort<JobRow>, JobFilter), operation_id = "list_jobs",
     responses((status = 200, body = [JobOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     Reader(user): Reader,
     Params(page): Params<PageParams>,
     sort: Sort<JobRow>,
@@ -183,7 +184,7 @@ pub(crate) async fn list(
     let filter = Filter { status, kind: r#type, name, agent: agent_id, ..Filter::default() };
     let wanted = page.page()?;
     let (rows, total) =
-        state.read(|pool| queries::jobs(pool, user.id.0, &filter, sort.order(), wanted)).await?;
+        database.read(|pool| queries::jobs(pool, user.id.0, &filter, sort.order(), wanted)).await?;
     let rows: Vec<_> = rows.into_iter().map(|row| JobOut::new(row, user.number)).collect();
     Ok(answer::list(total, &rows))
 }
@@ -290,7 +291,7 @@ pub(crate) async fn run(
 async fn specify(state: &Gateway, job: JobIn) -> Result<JobSpec, Problem> {
     let agents =
         [("source_agent_id", job.source_agent_id), ("destination_agent_id", job.destination_agent_id)];
-    let [source_agent, destination_agent] = resolve(state, agents).await?;
+    let [source_agent, destination_agent] = state.agent_keys.resolve(agents).await?;
     Ok(JobSpec {
         name: job.name,
         kind: job.r#type.unwrap_or_default(),
@@ -312,7 +313,7 @@ async fn respecify(state: &Gateway, row: JobRow, changes: JobChangesIn) -> Resul
     let source = changes.source_agent_id.unwrap_or(row.source_agent_number);
     let destination = changes.destination_agent_id.unwrap_or(row.destination_agent_number);
     let agents = [("source_agent_id", source), ("destination_agent_id", destination)];
-    let [source_agent, destination_agent] = resolve(state, agents).await?;
+    let [source_agent, destination_agent] = state.agent_keys.resolve(agents).await?;
     let timezone = changes.timezone.or(row.timezone);
     Ok(JobSpec {
         name: changes.name.unwrap_or(spec.name),

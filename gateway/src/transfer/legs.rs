@@ -22,8 +22,8 @@ use tokio::{
 use uuid::Uuid;
 
 use crate::{
-    client_address::is_proxied,
     connections::{Connection, Delivery, Exchange},
+    network::is_proxied,
     problem::Problem,
     state::{AppState, State as Gateway},
 };

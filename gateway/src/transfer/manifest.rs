@@ -6,7 +6,7 @@ use signalbox_domain::transfer::TransportMode;
 use signalbox_projections::transfer::queries;
 use utoipa::ToSchema;
 
-use super::{download::begin, messages::Peer, staged_tree::MAX_ENTRIES, transfers::FileOut, upload::missing};
+use super::{download::begin, peer::Peer, staged_tree::MAX_ENTRIES, transfers::FileOut, upload::missing};
 use crate::{
     auth::AgentAuth,
     client_address::ClientAddress,

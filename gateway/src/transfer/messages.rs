@@ -5,18 +5,19 @@ use std::{collections::HashSet, net::IpAddr};
 use serde::Deserialize;
 use serde_json::Value;
 use signalbox_domain::{
-    kernel::{Actor, ErrorKind, Metadata, Sha256Hex, clean_text},
-    transfer::{
-        Agent, AgentCommand, AgentSystem, Arrival, Leg, Phase, Transfer, TransferCommand, TransportMode,
-    },
+    kernel::{ErrorKind, Sha256Hex, clean_text},
+    transfer::{Agent, AgentCommand, AgentSystem, Arrival, Leg, Phase, Transfer, TransferCommand},
 };
 use signalbox_messaging::{MailMessage, Wakeup};
 use signalbox_projections::transfer::{TransferRow, queries};
 use uuid::Uuid;
 
-use super::{legs::contradiction, requests};
+use super::{
+    legs::contradiction,
+    peer::{Peer, metadata},
+    requests,
+};
 use crate::{
-    auth::AgentAuth,
     extract::{as_number, id, number_or_text},
     problem::Problem,
     state::State as Gateway,
@@ -30,14 +31,6 @@ const MAX_ACKNOWLEDGED: usize = 1000;
 const CHECKSUM: &str = "checksum";
 /// Longest name of an extension, in characters.
 const MAX_CAPABILITY: usize = 64;
-
-/// The agent at the other end.
-#[derive(Debug, Clone)]
-pub(super) struct Peer {
-    pub(super) auth: AgentAuth,
-    pub(super) address: IpAddr,
-    pub(super) transport: TransportMode,
-}
 
 /// `agent_info`, in the words of both agent families.
 #[derive(Debug, Default, Deserialize)]
@@ -282,24 +275,6 @@ async fn send(
             tracing::info!(transfer = %transfer, %rejection, "an agent's report was not taken");
             Ok(())
         }
-    }
-}
-
-/// Metadata of a command that an agent's message leads to.
-pub(super) fn metadata(state: &Gateway, peer: &Peer) -> Metadata {
-    metadata_of(state, peer.auth.actor())
-}
-
-/// Metadata of a command of `actor` that has no request of its own.
-pub(crate) fn metadata_of(state: &Gateway, actor: Actor) -> Metadata {
-    Metadata {
-        command_id: state.clock.new_id(),
-        actor,
-        causation: None,
-        // Reports of an agent belong to the transfer's causal trace.
-        correlation: String::new(),
-        traceparent: None,
-        restored_version: None,
     }
 }
 

@@ -1,6 +1,5 @@
 //! Agents, their tokens, jobs and transfers; the bytes of transfers; the agents' sessions.
 
-pub(crate) mod agent_keys;
 mod agents;
 mod content;
 pub(crate) mod doubles;
@@ -8,10 +7,10 @@ mod download;
 mod job_history;
 mod jobs;
 mod legs;
-pub(crate) mod live;
 mod manifest;
 pub(crate) mod messages;
 mod pace;
+pub(crate) mod peer;
 mod polling;
 mod progress;
 pub(crate) mod requests;
@@ -20,7 +19,6 @@ mod staged_tree;
 mod tokens;
 mod transfers;
 mod upload;
-pub(crate) mod work;
 
 use axum::routing::get;
 use utoipa_axum::routes;

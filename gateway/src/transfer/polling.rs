@@ -19,16 +19,17 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     doubles,
-    messages::{self, AgentInfo, Peer},
+    messages::{self, AgentInfo},
+    peer::Peer,
     requests,
     socket::{admit, begin},
-    work::{AgentWork, Work},
 };
 use crate::{
     auth::AgentAuth,
     client_address::ClientAddress,
     extract::{JsonBody, OptionalBody, Params, digits},
     problem::{ErrorOut, Problem},
+    services::agent_work::Work,
     state::{AppState, State as Gateway},
 };
 
@@ -49,10 +50,10 @@ pub(crate) struct ConnectIn {
 /// A registration.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ConnectOut {
-    #[schema(value_type = crate::openapi::Connected)]
+    #[schema(value_type = crate::words::Connected)]
     status: &'static str,
     agent_id: i64,
-    #[schema(value_type = crate::openapi::TransportMode)]
+    #[schema(value_type = crate::words::TransportMode)]
     mode: &'static str,
 }
 
@@ -84,7 +85,7 @@ pub(crate) struct AckIn {
 /// The message was taken.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct OkOut {
-    #[schema(value_type = crate::openapi::Taken)]
+    #[schema(value_type = crate::words::Taken)]
     status: &'static str,
 }
 
@@ -125,7 +126,7 @@ pub(crate) async fn poll(
 ) -> Result<Response, Problem> {
     let peer = peer(auth, address);
     let seconds = params.timeout.and_then(|text| digits(&text)).filter(|seconds| (1..=120).contains(seconds));
-    let work = AgentWork::begin(&state, &peer.auth);
+    let work = state.agent_work.begin(&peer.auth);
     let close = session(&state, &peer).await?;
     queries::note_poll(&state.pool, peer.auth.agent.0).await?;
     let waiting = Waiting::begin(&state, peer.auth.agent);

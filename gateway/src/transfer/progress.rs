@@ -8,7 +8,7 @@ use signalbox_domain::{
 use signalbox_projections::transfer::TransferRow;
 use uuid::Uuid;
 
-use super::messages::metadata_of;
+use super::peer::metadata_of;
 use crate::state::State as Gateway;
 
 /// The leg of a transfer whose bytes are counted.

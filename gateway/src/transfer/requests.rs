@@ -14,7 +14,7 @@ use signalbox_projections::transfer::parse_mail_key;
 use sqlx::PgPool;
 use tokio::spawn;
 
-use super::messages::Peer;
+use super::peer::Peer;
 use crate::{problem::Problem, state::AppState};
 
 /// Seconds before an agent with capabilities is asked again for what it has taken charge of.

@@ -31,12 +31,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
-    doubles,
-    live::DESCRIBE_EVERY,
-    messages::{self, Peer},
+    doubles, messages,
     pace::Pace,
+    peer::{self, Peer},
     requests,
-    work::{AgentWork, Work},
 };
 use crate::{
     auth::AgentAuth,
@@ -44,6 +42,7 @@ use crate::{
     limits::Rate,
     problem::Problem,
     revocation::PARTING,
+    services::{agent_work::Work, live_agents::DESCRIBE_EVERY},
     state::{AppState, State as Gateway},
 };
 
@@ -117,7 +116,7 @@ pub(super) fn admit(state: &Gateway, peer: &Peer) -> Result<(), Problem> {
 }
 
 async fn run(state: AppState, peer: Peer, socket: WebSocket) {
-    let work = AgentWork::begin(&state, &peer.auth);
+    let work = state.agent_work.begin(&peer.auth);
     let session = state.clock.new_id();
     let version = match begin(&state, &peer, session).await {
         Ok(version) => version,
@@ -213,7 +212,7 @@ async fn say_farewell(
 /// the agent's version in the log.
 pub(super) async fn begin(state: &Gateway, peer: &Peer, session: Uuid) -> Result<i64, Problem> {
     let command = AgentCommand::Connect { session, transport: peer.transport };
-    let metadata = messages::metadata(state, peer);
+    let metadata = peer::metadata(state, peer);
     let (_, version) = state.write_versioned::<Agent>(peer.auth.agent.0, None, &metadata, &command).await?;
     let version = version.unwrap_or_default();
     // The description known here may be older than another gateway's.
@@ -225,7 +224,7 @@ pub(super) async fn begin(state: &Gateway, peer: &Peer, session: Uuid) -> Result
 
 async fn end(state: &Gateway, peer: &Peer, session: Uuid, reason: &str) {
     let command = AgentCommand::Disconnect { session, reason: reason.to_owned() };
-    let metadata = messages::metadata(state, peer);
+    let metadata = peer::metadata(state, peer);
     if let Err(error) = state.bus.send::<Agent>(peer.auth.agent.0, None, &metadata, &command).await {
         tracing::warn!(agent = peer.auth.number, %error, "the end of a session was not noted; the sweep does it");
     }

@@ -9,7 +9,6 @@ use signalbox_projections::{
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::agent_keys::resolve;
 use crate::{
     answer,
     auth::{Admin, Reader, hash_secret},
@@ -17,6 +16,7 @@ use crate::{
     extract::{JsonBody, Number, PageParams, Params, Sort},
     past::there,
     problem::{ErrorOut, Problem},
+    services::replica::Database,
     state::AppState,
 };
 
@@ -68,7 +68,7 @@ pub(crate) struct TokenFilter {
 #[utoipa::path(get, path = "/api/tokens", tag = "agent tokens", security(("jwt" = [])), params(PageParams, Sort<AgentTokenRow>, TokenFilter), operation_id = "list_tokens",
     responses((status = 200, body = [TokenOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Reader,
     Params(page): Params<PageParams>,
     sort: Sort<AgentTokenRow>,
@@ -76,7 +76,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let wanted = page.page()?;
     let (rows, total) =
-        state.read(|pool| queries::agent_tokens(pool, filter.agent_id, sort.order(), wanted)).await?;
+        database.read(|pool| queries::agent_tokens(pool, filter.agent_id, sort.order(), wanted)).await?;
     Ok(answer::list(total, &rows.into_iter().map(TokenOut::from).collect::<Vec<_>>()))
 }
 
@@ -90,7 +90,7 @@ pub(crate) async fn create(
     JsonBody(token): JsonBody<TokenIn>,
 ) -> Result<Response, Problem> {
     let expires_at = expiry(token.expires_in, state.server_clock.now())?;
-    let [agent] = resolve(&state, [("agent_id", token.agent_id)]).await?;
+    let [agent] = state.agent_keys.resolve([("agent_id", token.agent_id)]).await?;
     let value = hex::encode(context.secret(&state).await?.derive("agent token", context.resource)?);
     let new = NewAgentToken {
         number: 0,

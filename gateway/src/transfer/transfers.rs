@@ -16,7 +16,6 @@ use signalbox_projections::{
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::agent_keys::resolve;
 use crate::{
     answer,
     auth::{Reader, Writer},
@@ -24,6 +23,7 @@ use crate::{
     extract::{JsonBody, Number, PageParams, Params, Sort, present},
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem},
+    services::replica::Database,
     state::{AppState, State as Gateway, Written},
 };
 
@@ -47,10 +47,10 @@ pub(crate) struct TransferOut {
     source_agent_id: Option<i64>,
     destination_agent_id: i64,
     /// `pending`, `running`, `completed`, `failed` or `cancelled`.
-    #[schema(value_type = crate::openapi::TransferStatus)]
+    #[schema(value_type = crate::words::TransferStatus)]
     status: String,
     /// `queued`, `dispatched`, `uploading`, `staged`, `downloading` or `done`.
-    #[schema(value_type = crate::openapi::TransferPhase)]
+    #[schema(value_type = crate::words::TransferPhase)]
     phase: String,
     /// 0 to 1 over the whole way: half when all bytes are staged.
     progress: f64,
@@ -113,10 +113,10 @@ pub(crate) struct TransferIn {
 #[into_params(parameter_in = Query)]
 pub(crate) struct TransferFilter {
     /// `pending`, `running`, `completed`, `failed` or `cancelled`.
-    #[param(value_type = Option<crate::openapi::TransferStatus>)]
+    #[param(value_type = Option<crate::words::TransferStatus>)]
     status: Option<String>,
     /// `push` or `pull`.
-    #[param(value_type = Option<crate::openapi::JobType>)]
+    #[param(value_type = Option<crate::words::JobType>)]
     r#type: Option<String>,
     /// Part of the file name.
     name: Option<String>,
@@ -135,7 +135,7 @@ pub(crate) struct TransferFilter {
 #[utoipa::path(get, path = "/api/transfers", tag = "transfers", security(("jwt" = [])), params(PageParams, Sort<TransferRow>, TransferFilter), operation_id = "list_transfers",
     responses((status = 200, body = [TransferOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     Reader(user): Reader,
     Params(page): Params<PageParams>,
     sort: Sort<TransferRow>,
@@ -145,9 +145,9 @@ pub(crate) async fn list(
     let filter = Filter { status, kind: r#type, name, job: job_id, agent: agent_id, from, to };
     let wanted = page.page()?;
     let (rows, total) =
-        state.read(|pool| queries::transfers(pool, user.id.0, &filter, sort.order(), wanted)).await?;
+        database.read(|pool| queries::transfers(pool, user.id.0, &filter, sort.order(), wanted)).await?;
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
-    let mut files = state.read(|pool| queries::files_of_transfers(pool, &ids, FILES_IN_LIST)).await?;
+    let mut files = database.read(|pool| queries::files_of_transfers(pool, &ids, FILES_IN_LIST)).await?;
     let rows: Vec<_> = rows
         .into_iter()
         .map(|row| {
@@ -237,11 +237,11 @@ async fn specify(state: &Gateway, owner: UserId, transfer: TransferIn) -> Result
     let destination = transfer.destination_agent_id.or(job.map(|job| job.destination_agent_number));
     let destination = ("destination_agent_id", destination.ok_or_else(|| required("destination_agent_id"))?);
     let (source_agent, destination_agent) = if is_uploaded {
-        let [destination] = resolve(state, [destination]).await?;
+        let [destination] = state.agent_keys.resolve([destination]).await?;
         (None, destination)
     } else {
         let source = ("source_agent_id", source.ok_or_else(|| required("source_agent_id"))?);
-        let [source, destination] = resolve(state, [source, destination]).await?;
+        let [source, destination] = state.agent_keys.resolve([source, destination]).await?;
         (Some(source), destination)
     };
     let destination_path = transfer.destination_path.or(job.map(|job| job.destination_path.clone()));

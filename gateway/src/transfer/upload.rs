@@ -25,10 +25,9 @@ use uuid::Uuid;
 
 use super::{
     legs::OpenBody,
-    messages::{Peer, metadata_of},
+    peer::{Peer, metadata_of},
     progress::Counted,
     requests,
-    work::{AgentWork, Work},
 };
 use crate::{
     auth::AgentAuth,
@@ -36,6 +35,7 @@ use crate::{
     client_address::ClientAddress,
     extract::{Number, Params, content_length, digits},
     problem::{ErrorOut, Problem, ProblemKind},
+    services::agent_work::Work,
     state::{AppState, State as Gateway},
 };
 
@@ -88,7 +88,7 @@ pub(crate) async fn upload(
     Params(params): Params<UploadParams>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let work = AgentWork::begin(&state, &auth);
+    let work = state.agent_work.begin(&auth);
     let row = uploadable(&state, &auth, number).await?;
     let name = entry_name(&row, params.filename.as_deref().unwrap_or("file.dat"))?;
     let peer = Peer { auth, address, transport: TransportMode::Polling };

@@ -1,7 +1,10 @@
 //! Rules, alarms, contacts, webhooks and deliveries at a point in time.
 
 use signalbox_boxed::boxed;
-use signalbox_domain::automation::{Alarm, Contact, DeliveryBatch, Rule, Webhook};
+use signalbox_domain::automation::{
+    Alarm, AlarmEventKind, Contact, ContactEventKind, DeliveryBatch, DeliveryBatchEventKind, Rule,
+    RuleEventKind, Webhook, WebhookEventKind,
+};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -16,7 +19,15 @@ impl Resource for RuleRow {
     type Aggregate = Rule;
     type Rows = AutomationRows;
 
-    const PASSING: &'static [&'static str] = &["rule_triggered"];
+    fn is_passing(kind: RuleEventKind) -> bool {
+        match kind {
+            RuleEventKind::RuleTriggered => true,
+            RuleEventKind::RuleCreated
+            | RuleEventKind::RuleUpdated
+            | RuleEventKind::RuleSilenced
+            | RuleEventKind::RuleDeleted => false,
+        }
+    }
 
     fn of(rows: &AutomationRows, id: Uuid) -> Option<&Self> {
         rows.rules.get(id).filter(|row| row.deleted_at.is_none())
@@ -24,12 +35,28 @@ impl Resource for RuleRow {
 }
 
 impl Kept for RuleRow {
-    const CHANGES: &'static [&'static str] = &["rule_created", "rule_updated", "rule_deleted"];
+    fn makes_version(kind: RuleEventKind) -> bool {
+        match kind {
+            RuleEventKind::RuleCreated | RuleEventKind::RuleUpdated | RuleEventKind::RuleDeleted => true,
+            RuleEventKind::RuleTriggered | RuleEventKind::RuleSilenced => false,
+        }
+    }
 }
 
 impl Resource for AlarmRow {
     type Aggregate = Alarm;
     type Rows = AutomationRows;
+
+    fn is_passing(kind: AlarmEventKind) -> bool {
+        match kind {
+            AlarmEventKind::AlarmStarted
+            | AlarmEventKind::AlarmFired
+            | AlarmEventKind::AlarmCleared
+            | AlarmEventKind::AlarmAcknowledged
+            | AlarmEventKind::AlarmUnacknowledged
+            | AlarmEventKind::AlarmAnnounced => false,
+        }
+    }
 
     fn of(rows: &AutomationRows, id: Uuid) -> Option<&Self> {
         rows.alarms.get(id)
@@ -40,6 +67,14 @@ impl Resource for ContactRow {
     type Aggregate = Contact;
     type Rows = AutomationRows;
 
+    fn is_passing(kind: ContactEventKind) -> bool {
+        match kind {
+            ContactEventKind::ContactCreated
+            | ContactEventKind::ContactUpdated
+            | ContactEventKind::ContactDeleted => false,
+        }
+    }
+
     fn of(rows: &AutomationRows, id: Uuid) -> Option<&Self> {
         rows.contacts.get(id)
     }
@@ -49,7 +84,15 @@ impl Resource for WebhookRow {
     type Aggregate = Webhook;
     type Rows = AutomationRows;
 
-    const PASSING: &'static [&'static str] = &["webhook_replay_advanced"];
+    fn is_passing(kind: WebhookEventKind) -> bool {
+        match kind {
+            WebhookEventKind::WebhookReplayAdvanced => true,
+            WebhookEventKind::WebhookCreated
+            | WebhookEventKind::WebhookUpdated
+            | WebhookEventKind::WebhookReplayRequested
+            | WebhookEventKind::WebhookDeleted => false,
+        }
+    }
 
     fn of(rows: &AutomationRows, id: Uuid) -> Option<&Self> {
         rows.webhooks.get(id)
@@ -57,12 +100,30 @@ impl Resource for WebhookRow {
 }
 
 impl Kept for WebhookRow {
-    const CHANGES: &'static [&'static str] = &["webhook_created", "webhook_updated", "webhook_deleted"];
+    fn makes_version(kind: WebhookEventKind) -> bool {
+        match kind {
+            WebhookEventKind::WebhookCreated
+            | WebhookEventKind::WebhookUpdated
+            | WebhookEventKind::WebhookDeleted => true,
+            WebhookEventKind::WebhookReplayRequested | WebhookEventKind::WebhookReplayAdvanced => false,
+        }
+    }
 }
 
 impl Resource for DeliveryBatchRow {
     type Aggregate = DeliveryBatch;
     type Rows = AutomationRows;
+
+    fn is_passing(kind: DeliveryBatchEventKind) -> bool {
+        match kind {
+            DeliveryBatchEventKind::DeliveriesQueued
+            | DeliveryBatchEventKind::CallbackQueued
+            | DeliveryBatchEventKind::MessageQueued
+            | DeliveryBatchEventKind::AttemptsBegun
+            | DeliveryBatchEventKind::AttemptsEnded
+            | DeliveryBatchEventKind::DeliveriesRequeued => false,
+        }
+    }
 
     fn of(rows: &AutomationRows, id: Uuid) -> Option<&Self> {
         rows.batches.get(id)

@@ -1,6 +1,6 @@
 //! Extraction jobs at a point in time.
 
-use signalbox_domain::extraction::ExtractionJob;
+use signalbox_domain::extraction::{ExtractionJob, ExtractionJobEventKind};
 use uuid::Uuid;
 
 use super::{ExtractionJobRow, ExtractionRows};
@@ -10,7 +10,21 @@ impl Resource for ExtractionJobRow {
     type Aggregate = ExtractionJob;
     type Rows = ExtractionRows;
 
-    const PASSING: &'static [&'static str] = &["extraction_advanced"];
+    fn is_passing(kind: ExtractionJobEventKind) -> bool {
+        match kind {
+            ExtractionJobEventKind::ExtractionAdvanced => true,
+            ExtractionJobEventKind::ExtractionSubmitted
+            | ExtractionJobEventKind::ExtractionBegun
+            | ExtractionJobEventKind::ExtractionCompleted
+            | ExtractionJobEventKind::ExtractionFailed
+            | ExtractionJobEventKind::ExtractionReleased
+            | ExtractionJobEventKind::ExtractionGivenBack
+            | ExtractionJobEventKind::ExtractionCancelled
+            | ExtractionJobEventKind::ExtractionRetried
+            | ExtractionJobEventKind::ExtractionInputRemoved
+            | ExtractionJobEventKind::ExtractionResultExpired => false,
+        }
+    }
 
     fn of(rows: &ExtractionRows, id: Uuid) -> Option<&Self> {
         rows.jobs.get(id)

@@ -1,7 +1,9 @@
 //! Plugin instances and firmware updates at a point in time.
 
 use signalbox_boxed::boxed;
-use signalbox_domain::fleet::{Firmware, FirmwareRef, PluginInstance};
+use signalbox_domain::fleet::{
+    Firmware, FirmwareEventKind, FirmwareRef, PluginInstance, PluginInstanceEventKind,
+};
 use signalbox_event_store::{LogFilter, LogOrder, search};
 use sqlx::{PgPool, types::Json};
 use uuid::Uuid;
@@ -19,7 +21,17 @@ impl Resource for InstanceRow {
     type Aggregate = PluginInstance;
     type Rows = FleetRows;
 
-    const PASSING: &'static [&'static str] = &["plugin_instance_reported"];
+    fn is_passing(kind: PluginInstanceEventKind) -> bool {
+        match kind {
+            PluginInstanceEventKind::PluginInstanceReported => true,
+            PluginInstanceEventKind::PluginInstanceCreated
+            | PluginInstanceEventKind::PluginInstanceUpdated
+            | PluginInstanceEventKind::PluginInstanceDeleted
+            | PluginInstanceEventKind::ChannelMapped
+            | PluginInstanceEventKind::ChannelMappingUpdated
+            | PluginInstanceEventKind::ChannelMappingRemoved => false,
+        }
+    }
 
     fn of(rows: &FleetRows, id: Uuid) -> Option<&Self> {
         rows.instances.get(id)
@@ -29,6 +41,24 @@ impl Resource for InstanceRow {
 impl Resource for FirmwareRow {
     type Aggregate = Firmware;
     type Rows = FleetRows;
+
+    fn is_passing(kind: FirmwareEventKind) -> bool {
+        match kind {
+            FirmwareEventKind::FirmwareCreated
+            | FirmwareEventKind::FirmwareBundleAdded
+            | FirmwareEventKind::FirmwareApplyRequested
+            | FirmwareEventKind::FirmwareRollbackRequested
+            | FirmwareEventKind::FirmwareClaimed
+            | FirmwareEventKind::FirmwareDownloaded
+            | FirmwareEventKind::FirmwareVerified
+            | FirmwareEventKind::FirmwareCompleted
+            | FirmwareEventKind::FirmwareFailed
+            | FirmwareEventKind::FirmwareRolledBack
+            | FirmwareEventKind::FirmwareRollbackFailed
+            | FirmwareEventKind::FirmwareDeleted
+            | FirmwareEventKind::FirmwareFilesRemoved => false,
+        }
+    }
 
     fn of(rows: &FleetRows, id: Uuid) -> Option<&Self> {
         rows.firmware.get(id).filter(|row| row.status != "deleted")

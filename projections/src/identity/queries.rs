@@ -300,3 +300,27 @@ pub async fn token_names(
         .await?;
     Ok(names.into_iter().collect())
 }
+
+/// Notes when tokens were used last.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn note_token_uses(
+    pool: &PgPool,
+    tokens: &[Uuid],
+    times: &[DateTime<Utc>],
+) -> Result<(), sqlx::Error> {
+    if tokens.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "INSERT INTO ops.token_uses AS t (token_id, last_used) SELECT * FROM unnest($1::uuid[], $2::timestamptz[])
+         ON CONFLICT (token_id) DO UPDATE SET last_used = excluded.last_used WHERE t.last_used < excluded.last_used",
+    )
+    .bind(tokens)
+    .bind(times)
+    .execute(pool)
+    .await?;
+    Ok(())
+}

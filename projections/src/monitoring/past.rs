@@ -1,7 +1,10 @@
 //! Channels, experiments, dashboards and log entries at a point in time.
 
 use signalbox_boxed::boxed;
-use signalbox_domain::monitoring::{Channel, Dashboard, Experiment, LogEntry};
+use signalbox_domain::monitoring::{
+    Channel, ChannelEventKind, Dashboard, DashboardEventKind, Experiment, ExperimentEventKind, LogEntry,
+    LogEntryEventKind,
+};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -20,6 +23,14 @@ impl Resource for ChannelRow {
     type Aggregate = Channel;
     type Rows = MonitoringRows;
 
+    fn is_passing(kind: ChannelEventKind) -> bool {
+        match kind {
+            ChannelEventKind::ChannelCreated
+            | ChannelEventKind::ChannelUpdated
+            | ChannelEventKind::ChannelDeleted => false,
+        }
+    }
+
     fn of(rows: &MonitoringRows, id: Uuid) -> Option<&Self> {
         rows.channels.get(id).filter(|row| row.deleted_at.is_none())
     }
@@ -28,6 +39,15 @@ impl Resource for ChannelRow {
 impl Resource for ExperimentRow {
     type Aggregate = Experiment;
     type Rows = MonitoringRows;
+
+    fn is_passing(kind: ExperimentEventKind) -> bool {
+        match kind {
+            ExperimentEventKind::ExperimentStarted
+            | ExperimentEventKind::ExperimentRenamed
+            | ExperimentEventKind::ExperimentStopped
+            | ExperimentEventKind::ExperimentDeleted => false,
+        }
+    }
 
     fn of(rows: &MonitoringRows, id: Uuid) -> Option<&Self> {
         rows.experiments.get(id)
@@ -38,6 +58,14 @@ impl Resource for LogEntryRow {
     type Aggregate = LogEntry;
     type Rows = MonitoringRows;
 
+    fn is_passing(kind: LogEntryEventKind) -> bool {
+        match kind {
+            LogEntryEventKind::LogEntryWritten
+            | LogEntryEventKind::LogEntryMarked
+            | LogEntryEventKind::LogEntryEdited => false,
+        }
+    }
+
     fn of(rows: &MonitoringRows, id: Uuid) -> Option<&Self> {
         rows.log_entries.get(id)
     }
@@ -47,21 +75,35 @@ impl Resource for DashboardRow {
     type Aggregate = Dashboard;
     type Rows = MonitoringRows;
 
+    fn is_passing(kind: DashboardEventKind) -> bool {
+        match kind {
+            DashboardEventKind::DashboardCreated
+            | DashboardEventKind::DashboardUpdated
+            | DashboardEventKind::DashboardDeleted
+            | DashboardEventKind::WidgetAdded
+            | DashboardEventKind::WidgetUpdated
+            | DashboardEventKind::WidgetRemoved
+            | DashboardEventKind::DashboardRestored => false,
+        }
+    }
+
     fn of(rows: &MonitoringRows, id: Uuid) -> Option<&Self> {
         rows.dashboards.dashboard(id)
     }
 }
 
 impl Kept for DashboardRow {
-    const CHANGES: &'static [&'static str] = &[
-        "dashboard_created",
-        "dashboard_updated",
-        "dashboard_deleted",
-        "widget_added",
-        "widget_updated",
-        "widget_removed",
-        "dashboard_restored",
-    ];
+    fn makes_version(kind: DashboardEventKind) -> bool {
+        match kind {
+            DashboardEventKind::DashboardCreated
+            | DashboardEventKind::DashboardUpdated
+            | DashboardEventKind::DashboardDeleted
+            | DashboardEventKind::WidgetAdded
+            | DashboardEventKind::WidgetUpdated
+            | DashboardEventKind::WidgetRemoved
+            | DashboardEventKind::DashboardRestored => true,
+        }
+    }
 }
 
 impl MonitoringRows {

@@ -1,6 +1,6 @@
 //! The versions of a resource that users have made.
 
-use signalbox_domain::kernel::Decider;
+use signalbox_domain::kernel::{Decider, KindOf, words_of};
 use signalbox_event_store::{RecordedEvent, read_kinds, time_of, version_position};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -10,8 +10,13 @@ use crate::{Order, Page, Rows};
 
 /// A resource whose earlier versions can be looked at and brought back.
 pub trait Kept: Resource {
-    /// Kinds of events by which users change it; all others make no version.
-    const CHANGES: &'static [&'static str];
+    /// Whether users change it by events of `kind`; all others make no version.
+    fn makes_version(kind: KindOf<Self::Aggregate>) -> bool;
+
+    /// Words of the kinds that make a version.
+    fn changes() -> Vec<&'static str> {
+        words_of(Self::makes_version)
+    }
 }
 
 /// A version, and the one before it.
@@ -35,7 +40,7 @@ pub async fn history<R: Kept, T: Clone>(
     (order, page): (Order, Page),
     show: impl Fn(&R::Rows, Uuid) -> Option<T>,
 ) -> Result<(Vec<Version<T>>, i64), StateError> {
-    let events = read_kinds(pool, R::Aggregate::TYPE, id, R::CHANGES, MAX_EVENTS + 1).await?;
+    let events = read_kinds(pool, R::Aggregate::TYPE, id, &R::changes(), MAX_EVENTS + 1).await?;
     let total = events.len() as i64;
     if total > MAX_EVENTS {
         return Err(StateError::TooLong);

@@ -5,7 +5,10 @@ use signalbox_boxed::boxed;
 use std::collections::HashSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use signalbox_domain::{kernel::Decider, monitoring::Channel};
+use signalbox_domain::{
+    kernel::{Decider, KindOf, words_of},
+    monitoring::Channel,
+};
 use signalbox_event_store::{
     Moment, RecordedEvent, StreamSlice, head_position, position_before, read_streams, stream_position,
     time_of,
@@ -97,8 +100,13 @@ pub trait Resource: ReadRow + Clone {
     /// The projection's rows that it is one of.
     type Rows: Rows;
 
-    /// Words of events of which there may be very many, and of which the newest of each alone leaves a trace in the row.
-    const PASSING: &'static [&'static str] = &[];
+    /// Whether there may be very many events of `kind`, of which the newest alone leaves a trace in the row.
+    fn is_passing(kind: KindOf<Self::Aggregate>) -> bool;
+
+    /// Words of the kinds that are passing.
+    fn passing() -> Vec<&'static str> {
+        words_of(Self::is_passing)
+    }
 
     /// The row `id`; `None` when it is gone.
     fn of(rows: &Self::Rows, id: Uuid) -> Option<&Self>;
@@ -138,8 +146,8 @@ pub(crate) async fn fold_stream_slice<R: Resource>(
     at: At,
     others: Vec<RecordedEvent>,
 ) -> Result<bool, StateError> {
-    let slice =
-        StreamSlice { aggregate_type: R::Aggregate::TYPE, id, until: at.position, without: R::PASSING };
+    let passing = R::passing();
+    let slice = StreamSlice { aggregate_type: R::Aggregate::TYPE, id, until: at.position, without: &passing };
     let mut others: Vec<_> = others.into_iter().filter(|event| event.position <= at.position).collect();
     others.extend(slice.newest_left_out(pool).await?);
     others.sort_unstable_by_key(|event| event.position);

@@ -4,7 +4,10 @@ use chrono::{DateTime, Utc};
 use signalbox_boxed::boxed;
 use signalbox_domain::{
     kernel::Decider,
-    transfer::{Agent, AgentToken, Job, Transfer, TransferEvent},
+    transfer::{
+        Agent, AgentEventKind, AgentToken, AgentTokenEventKind, Job, JobEventKind, Transfer, TransferEvent,
+        TransferEventKind,
+    },
 };
 use signalbox_event_store::{RecordedEvent, read_streams};
 use sqlx::PgPool;
@@ -25,13 +28,18 @@ impl Resource for AgentRow {
     type Aggregate = Agent;
     type Rows = TransferRows;
 
-    const PASSING: &'static [&'static str] = &[
-        "agent_connected",
-        "agent_described",
-        "agent_disconnected",
-        "agent_warning_changed",
-        "agent_went_offline",
-    ];
+    fn is_passing(kind: AgentEventKind) -> bool {
+        match kind {
+            AgentEventKind::AgentConnected
+            | AgentEventKind::AgentDescribed
+            | AgentEventKind::AgentWarningChanged
+            | AgentEventKind::AgentDisconnected
+            | AgentEventKind::AgentWentOffline => true,
+            AgentEventKind::AgentCreated | AgentEventKind::AgentUpdated | AgentEventKind::AgentDeleted => {
+                false
+            }
+        }
+    }
 
     fn of(rows: &TransferRows, id: Uuid) -> Option<&Self> {
         rows.agents.get(id)
@@ -42,6 +50,12 @@ impl Resource for AgentTokenRow {
     type Aggregate = AgentToken;
     type Rows = TransferRows;
 
+    fn is_passing(kind: AgentTokenEventKind) -> bool {
+        match kind {
+            AgentTokenEventKind::AgentTokenCreated | AgentTokenEventKind::AgentTokenRevoked => false,
+        }
+    }
+
     fn of(rows: &TransferRows, id: Uuid) -> Option<&Self> {
         rows.tokens.get(id)
     }
@@ -51,7 +65,12 @@ impl Resource for JobRow {
     type Aggregate = Job;
     type Rows = TransferRows;
 
-    const PASSING: &'static [&'static str] = &["job_firing_skipped"];
+    fn is_passing(kind: JobEventKind) -> bool {
+        match kind {
+            JobEventKind::JobFiringSkipped => true,
+            JobEventKind::JobCreated | JobEventKind::JobUpdated | JobEventKind::JobDeleted => false,
+        }
+    }
 
     fn of(rows: &TransferRows, id: Uuid) -> Option<&Self> {
         rows.jobs.get(id)
@@ -59,12 +78,33 @@ impl Resource for JobRow {
 }
 
 impl Kept for JobRow {
-    const CHANGES: &'static [&'static str] = &["job_created", "job_updated", "job_deleted"];
+    fn makes_version(kind: JobEventKind) -> bool {
+        match kind {
+            JobEventKind::JobCreated | JobEventKind::JobUpdated | JobEventKind::JobDeleted => true,
+            JobEventKind::JobFiringSkipped => false,
+        }
+    }
 }
 
 impl Resource for TransferRow {
     type Aggregate = Transfer;
     type Rows = TransferRows;
+
+    fn is_passing(kind: TransferEventKind) -> bool {
+        match kind {
+            TransferEventKind::TransferRequested
+            | TransferEventKind::TransferDispatched
+            | TransferEventKind::TransferProgressed
+            | TransferEventKind::FilesStaged
+            | TransferEventKind::TransferStaged
+            | TransferEventKind::TransferRequeued
+            | TransferEventKind::TransferCompleted
+            | TransferEventKind::TransferFailed
+            | TransferEventKind::TransferCancelled
+            | TransferEventKind::LateReportReceived
+            | TransferEventKind::StagedBytesDeleted => false,
+        }
+    }
 
     fn of(rows: &TransferRows, id: Uuid) -> Option<&Self> {
         rows.transfers.get(id)

@@ -7,11 +7,10 @@
 use std::time::Duration;
 
 use signalbox_domain::{
-    automation::{Alarm, Health, ReportedReading, Rule, Webhook},
+    automation::{Webhook, WebhookEventKind},
+    catalog::Aggregate,
     extraction::ExtractionJob,
-    fleet::Firmware,
-    kernel::Decider,
-    monitoring::Experiment,
+    kernel::{Decider, words_of},
 };
 use signalbox_event_store::{EventKey, RecordedEvent, read_all_with};
 use signalbox_messaging::Wakeup;
@@ -27,19 +26,50 @@ use crate::{
 /// Events of one step.
 const BATCH: i64 = 1000;
 const CHECKPOINT: &str = "webhooks";
-/// Aggregates whose events are handled at once.
-const SOURCES: [&str; 8] = [
-    Alarm::TYPE,
-    Experiment::TYPE,
-    ExtractionJob::TYPE,
-    Firmware::TYPE,
-    Health::TYPE,
-    ReportedReading::TYPE,
-    Rule::TYPE,
-    Webhook::TYPE,
-];
-/// Events that change the subscriptions.
-const SUBSCRIBING: [&str; 3] = ["webhook_created", "webhook_updated", "webhook_deleted"];
+/// When the fan-out reads the events of an aggregate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    AtOnce,
+    /// There are so many other events of the aggregate that these wait for the period.
+    OnceAPeriod,
+    Never,
+}
+
+fn reading(aggregate: Aggregate) -> Reading {
+    match aggregate {
+        Aggregate::Alarm
+        | Aggregate::Experiment
+        | Aggregate::ExtractionJob
+        | Aggregate::Firmware
+        | Aggregate::Health
+        | Aggregate::ReportedReading
+        | Aggregate::Rule
+        | Aggregate::Webhook => Reading::AtOnce,
+        Aggregate::Agent | Aggregate::DeliveryBatch | Aggregate::LogEntry | Aggregate::Transfer => {
+            Reading::OnceAPeriod
+        }
+        Aggregate::Contact
+        | Aggregate::PluginInstance
+        | Aggregate::PluginPackage
+        | Aggregate::ApiToken
+        | Aggregate::Session
+        | Aggregate::User
+        | Aggregate::Channel
+        | Aggregate::Dashboard
+        | Aggregate::AgentToken
+        | Aggregate::Job => Reading::Never,
+    }
+}
+
+/// Whether events of `kind` change the subscriptions.
+fn is_subscribing(kind: WebhookEventKind) -> bool {
+    match kind {
+        WebhookEventKind::WebhookCreated
+        | WebhookEventKind::WebhookUpdated
+        | WebhookEventKind::WebhookDeleted => true,
+        WebhookEventKind::WebhookReplayRequested | WebhookEventKind::WebhookReplayAdvanced => false,
+    }
+}
 
 /// The fan-out.
 #[derive(Debug, Default)]
@@ -64,7 +94,10 @@ impl Worker for WebhookFanOut {
     /// Transfers, agents and the users' log are read once a period: their other events are frequent.
     fn wakes(&self, wakeup: &Wakeup) -> bool {
         let Wakeup::LogAppended { aggregates, .. } = wakeup else { return false };
-        aggregates.iter().any(|word| SOURCES.contains(&word.as_str()))
+        aggregates
+            .iter()
+            .filter_map(|word| Aggregate::of_word(word))
+            .any(|aggregate| reading(aggregate) == Reading::AtOnce)
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
@@ -99,7 +132,7 @@ impl Worker for WebhookFanOut {
 
 /// Words of the events that it reads.
 fn words() -> Vec<&'static str> {
-    [PUBLISHED.as_slice(), &SUBSCRIBING, &notices::NOTICED].concat()
+    [PUBLISHED.as_slice(), &words_of(is_subscribing), &notices::NOTICED].concat()
 }
 
 /// Handles skipped events that can be read now; returns whether one of a subscription was among them.
@@ -158,79 +191,14 @@ impl Following {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, fs, path::Path};
-
-    use signalbox_domain::{
-        automation::DeliveryBatch,
-        monitoring::LogEntry,
-        transfer::{Agent, Transfer},
-    };
-
     use super::*;
-
-    /// Aggregates with so many other events that theirs wait for the period.
-    const READ_ONCE_A_PERIOD: [&str; 4] = [Agent::TYPE, DeliveryBatch::TYPE, LogEntry::TYPE, Transfer::TYPE];
-    /// Kinds of events that leave the subscriptions as they are.
-    const NOT_SUBSCRIBING: [&str; 2] = ["webhook_replay_advanced", "webhook_replay_requested"];
-    /// Kinds of events of the aggregates with notices that lead to none.
-    const NOT_NOTICED: [&str; 18] = [
-        "attempts_begun",
-        "callback_queued",
-        "deliveries_queued",
-        "deliveries_requeued",
-        "firmware_apply_requested",
-        "firmware_bundle_added",
-        "firmware_claimed",
-        "firmware_created",
-        "firmware_deleted",
-        "firmware_downloaded",
-        "firmware_files_removed",
-        "firmware_rollback_requested",
-        "firmware_verified",
-        "message_queued",
-        "webhook_created",
-        "webhook_deleted",
-        "webhook_replay_advanced",
-        "webhook_replay_requested",
-    ];
-
-    /// Every kind of event of `aggregate`, by the golden files, which are complete.
-    fn kinds(aggregate: &str) -> BTreeSet<String> {
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../infra/event_store/tests/golden");
-        let files = fs::read_dir(golden.join(aggregate)).unwrap();
-        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-        names.map(|name| name.split_once('.').unwrap().0.to_owned()).collect()
-    }
-
-    fn decided(lists: [&[&str]; 2]) -> BTreeSet<String> {
-        let all = lists.concat();
-        let once: BTreeSet<_> = all.iter().map(|word| (*word).to_owned()).collect();
-        assert_eq!(once.len(), all.len(), "a kind is listed twice");
-        once
-    }
-
-    #[test]
-    fn every_kind_is_noticed_or_listed_as_not() {
-        let aggregates = [DeliveryBatch::TYPE, Firmware::TYPE, Health::TYPE, Webhook::TYPE];
-        let all: BTreeSet<_> = aggregates.into_iter().flat_map(kinds).collect();
-        assert_eq!(decided([&notices::NOTICED, &NOT_NOTICED]), all);
-    }
-
-    #[test]
-    fn every_webhook_event_changes_subscriptions_or_is_listed_as_not() {
-        assert_eq!(decided([&SUBSCRIBING, &NOT_SUBSCRIBING]), kinds(Webhook::TYPE));
-    }
 
     #[test]
     fn every_aggregate_that_is_read_wakes_the_fan_out() {
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../infra/event_store/tests/golden");
-        let aggregates = fs::read_dir(golden).unwrap();
-        let names = aggregates.map(|folder| folder.unwrap().file_name().into_string().unwrap());
-        let is_read = |aggregate: &String| {
-            let words = words();
-            kinds(aggregate).iter().any(|kind| words.contains(&kind.as_str()))
-        };
-        let read: BTreeSet<_> = names.filter(is_read).collect();
-        assert_eq!(read, decided([&SOURCES, &READ_ONCE_A_PERIOD]));
+        let words = words();
+        for aggregate in Aggregate::ALL {
+            let is_read = aggregate.kinds().iter().any(|kind| words.contains(&kind.word()));
+            assert_eq!(is_read, reading(*aggregate) != Reading::Never, "{aggregate:?}");
+        }
     }
 }

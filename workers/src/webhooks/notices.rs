@@ -1,4 +1,9 @@
+use std::sync::LazyLock;
+
 use futures::{StreamExt, TryStreamExt, stream};
+use signalbox_domain::automation::{DeliveryBatchEventKind, HealthEventKind, WebhookEventKind};
+use signalbox_domain::catalog::Kind;
+use signalbox_domain::fleet::FirmwareEventKind;
 use signalbox_domain::{
     automation::{
         DeliveryBatch, DeliveryBatchEvent, Ended, Health, HealthEvent, HealthStatus, Verdict, Webhook,
@@ -17,18 +22,67 @@ use crate::{Context, WorkerError, skipped::skip_or_fail};
 /// The name of the worker that writes notices, and queues deliveries.
 pub(super) const NAME: &str = "webhook-fan-out";
 const ATTEMPTS_ENDED: &str = "attempts_ended";
-/// Kinds of events that are written to the users' log.
-pub(super) const NOTICED: [&str; 7] = [
-    ATTEMPTS_ENDED,
-    "firmware_completed",
-    "firmware_failed",
-    "firmware_rollback_failed",
-    "firmware_rolled_back",
-    "health_changed",
-    "webhook_updated",
-];
+/// Words of the events that are written to the users' log.
+pub(super) static NOTICED: LazyLock<Vec<&'static str>> = LazyLock::new(|| Kind::words_where(is_noticed));
 /// Entries written at the same time.
 const CONCURRENT: usize = 16;
+
+/// Whether events of `kind` are written to the users' log.
+fn is_noticed(kind: Kind) -> bool {
+    match kind {
+        Kind::Alarm(_) => false,
+        Kind::Contact(_) => false,
+        Kind::DeliveryBatch(kind) => match kind {
+            DeliveryBatchEventKind::AttemptsEnded => true,
+            DeliveryBatchEventKind::DeliveriesQueued
+            | DeliveryBatchEventKind::CallbackQueued
+            | DeliveryBatchEventKind::MessageQueued
+            | DeliveryBatchEventKind::AttemptsBegun
+            | DeliveryBatchEventKind::DeliveriesRequeued => false,
+        },
+        Kind::Health(kind) => match kind {
+            HealthEventKind::HealthChanged => true,
+        },
+        Kind::ReportedReading(_) => false,
+        Kind::Rule(_) => false,
+        Kind::Webhook(kind) => match kind {
+            WebhookEventKind::WebhookUpdated => true,
+            WebhookEventKind::WebhookCreated
+            | WebhookEventKind::WebhookReplayRequested
+            | WebhookEventKind::WebhookReplayAdvanced
+            | WebhookEventKind::WebhookDeleted => false,
+        },
+        Kind::ExtractionJob(_) => false,
+        Kind::Firmware(kind) => match kind {
+            FirmwareEventKind::FirmwareCompleted
+            | FirmwareEventKind::FirmwareFailed
+            | FirmwareEventKind::FirmwareRolledBack
+            | FirmwareEventKind::FirmwareRollbackFailed => true,
+            FirmwareEventKind::FirmwareCreated
+            | FirmwareEventKind::FirmwareBundleAdded
+            | FirmwareEventKind::FirmwareApplyRequested
+            | FirmwareEventKind::FirmwareRollbackRequested
+            | FirmwareEventKind::FirmwareClaimed
+            | FirmwareEventKind::FirmwareDownloaded
+            | FirmwareEventKind::FirmwareVerified
+            | FirmwareEventKind::FirmwareDeleted
+            | FirmwareEventKind::FirmwareFilesRemoved => false,
+        },
+        Kind::PluginInstance(_) => false,
+        Kind::PluginPackage(_) => false,
+        Kind::ApiToken(_) => false,
+        Kind::Session(_) => false,
+        Kind::User(_) => false,
+        Kind::Channel(_) => false,
+        Kind::Dashboard(_) => false,
+        Kind::Experiment(_) => false,
+        Kind::LogEntry(_) => false,
+        Kind::Agent(_) => false,
+        Kind::AgentToken(_) => false,
+        Kind::Job(_) => false,
+        Kind::Transfer(_) => false,
+    }
+}
 
 /// Writes a log entry for each delivery that was given up, each webhook that its receiver revoked, each change of health, and
 /// the result of each firmware update. The entry's key is derived from the event.

@@ -1,12 +1,11 @@
 use chrono::{DateTime, Utc};
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{AlarmReason, Severity, StepKind};
 use crate::{
     automation::rule::Condition,
-    kernel::{ChannelId, UserId},
+    kernel::{ChannelId, UserId, event_kinds},
 };
 
 /// Longest comment, in characters.
@@ -125,20 +124,11 @@ pub enum AlarmEvent {
     AlarmAnnounced,
 }
 
-impl DomainEvent for AlarmEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::AlarmStarted(_) => "alarm_started",
-            Self::AlarmFired { .. } => "alarm_fired",
-            Self::AlarmCleared { .. } => "alarm_cleared",
-            Self::AlarmAcknowledged(_) => "alarm_acknowledged",
-            Self::AlarmUnacknowledged => "alarm_unacknowledged",
-            Self::AlarmAnnounced => "alarm_announced",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(AlarmEvent, AlarmEventKind {
+    AlarmStarted = "alarm_started", "1";
+    AlarmFired = "alarm_fired", "1";
+    AlarmCleared = "alarm_cleared", "1";
+    AlarmAcknowledged = "alarm_acknowledged", "1";
+    AlarmUnacknowledged = "alarm_unacknowledged", "1";
+    AlarmAnnounced = "alarm_announced", "1";
+});

@@ -12,7 +12,7 @@ mod spec;
 mod tests;
 
 pub use decide::Alarm;
-pub use events::{Acknowledged, AlarmCommand, AlarmEvent, AlarmMark, AlarmState, NewAlarm};
+pub use events::{Acknowledged, AlarmCommand, AlarmEvent, AlarmEventKind, AlarmMark, AlarmState, NewAlarm};
 pub use judge::AlarmJudge;
 pub use memory::{AlarmMemory, AlarmReason, AlarmStep, JudgedValue, OpenAlarm, StepKind};
 pub use slope::MAX_VALUES as WINDOW_VALUES;

@@ -2,7 +2,6 @@
 
 mod spec;
 
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -10,7 +9,7 @@ pub use self::spec::{
     ChatFormat, ContactChanges, ContactSpec, Destination, DestinationChanges, MAX_CONTACT_NAME,
     MAX_MAIL_ADDRESS, SealedAddress,
 };
-use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId};
+use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId, event_kinds};
 
 /// A new contact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,20 +49,11 @@ pub enum ContactEvent {
     },
 }
 
-impl DomainEvent for ContactEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::ContactCreated(_) => "contact_created",
-            Self::ContactUpdated { .. } => "contact_updated",
-            Self::ContactDeleted { .. } => "contact_deleted",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(ContactEvent, ContactEventKind {
+    ContactCreated = "contact_created", "1";
+    ContactUpdated = "contact_updated", "1";
+    ContactDeleted = "contact_deleted", "1";
+});
 
 const NAME_CLAIM: &str = "contact.name";
 /// Others may require that the contact exists.

@@ -1,12 +1,11 @@
 use chrono::{DateTime, Utc};
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 pub use super::{retry::RetryPolicy, state::DeliveryBatch};
 use crate::{
     automation::AlarmLine,
-    kernel::{ContactId, DeliveryId, WebhookId},
+    kernel::{ContactId, DeliveryId, WebhookId, event_kinds},
 };
 
 /// An event on its way to a subscription.
@@ -205,20 +204,11 @@ pub enum DeliveryBatchEvent {
     },
 }
 
-impl DomainEvent for DeliveryBatchEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::DeliveriesQueued { .. } => "deliveries_queued",
-            Self::CallbackQueued(_) => "callback_queued",
-            Self::MessageQueued(_) => "message_queued",
-            Self::AttemptsBegun { .. } => "attempts_begun",
-            Self::AttemptsEnded { .. } => "attempts_ended",
-            Self::DeliveriesRequeued { .. } => "deliveries_requeued",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(DeliveryBatchEvent, DeliveryBatchEventKind {
+    DeliveriesQueued = "deliveries_queued", "1";
+    CallbackQueued = "callback_queued", "1";
+    MessageQueued = "message_queued", "1";
+    AttemptsBegun = "attempts_begun", "1";
+    AttemptsEnded = "attempts_ended", "1";
+    DeliveriesRequeued = "deliveries_requeued", "1";
+});

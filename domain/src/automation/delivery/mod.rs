@@ -8,8 +8,8 @@ mod state;
 mod tests;
 
 pub use events::{
-    AttemptResult, Begun, CallbackDelivery, DeliveryBatch, DeliveryBatchCommand, DeliveryBatchEvent, Ended,
-    MessageDelivery, NewDelivery, Requeued, Verdict,
+    AttemptResult, Begun, CallbackDelivery, DeliveryBatch, DeliveryBatchCommand, DeliveryBatchEvent,
+    DeliveryBatchEventKind, Ended, MessageDelivery, NewDelivery, Requeued, Verdict,
 };
 pub use retry::{MAX_ATTEMPTS, MAX_POSTPONED, MAX_POSTPONEMENT, RetryPolicy};
 pub use state::CLAIM_SECONDS;

@@ -1,12 +1,11 @@
 use chrono::{DateTime, Utc};
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Condition, RuleAction, RuleChanges, RuleSpec};
 use crate::{
     automation::{AlarmReason, Reading},
-    kernel::UserId,
+    kernel::{UserId, event_kinds},
 };
 
 /// A new rule.
@@ -116,19 +115,10 @@ pub enum RuleEvent {
     },
 }
 
-impl DomainEvent for RuleEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::RuleCreated(_) => "rule_created",
-            Self::RuleUpdated { .. } => "rule_updated",
-            Self::RuleTriggered(_) => "rule_triggered",
-            Self::RuleSilenced(_) => "rule_silenced",
-            Self::RuleDeleted { .. } => "rule_deleted",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(RuleEvent, RuleEventKind {
+    RuleCreated = "rule_created", "1";
+    RuleUpdated = "rule_updated", "1";
+    RuleTriggered = "rule_triggered", "1";
+    RuleSilenced = "rule_silenced", "1";
+    RuleDeleted = "rule_deleted", "1";
+});

@@ -8,7 +8,7 @@ mod spec;
 mod tests;
 
 pub use decide::Rule;
-pub use events::{FiredAlarm, Firing, NewRule, RuleCommand, RuleEvent, Silence};
+pub use events::{FiredAlarm, Firing, NewRule, RuleCommand, RuleEvent, RuleEventKind, Silence};
 pub use judge::{History, Judge, Phase};
 pub use spec::{ActionType, Condition, Operator, RuleAction, RuleChanges, RuleSpec};
 

@@ -4,7 +4,6 @@ mod filters;
 mod spec;
 
 use chrono::{DateTime, Utc};
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -13,7 +12,7 @@ pub use self::{
     spec::{PreviousKeys, SigningKey, WebhookSpec},
 };
 use super::{EventType, RetryPolicy};
-use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId};
+use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId, event_kinds};
 
 /// A new subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,22 +150,13 @@ pub enum WebhookEvent {
     },
 }
 
-impl DomainEvent for WebhookEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::WebhookCreated(_) => "webhook_created",
-            Self::WebhookUpdated { .. } => "webhook_updated",
-            Self::WebhookReplayRequested(_) => "webhook_replay_requested",
-            Self::WebhookReplayAdvanced { .. } => "webhook_replay_advanced",
-            Self::WebhookDeleted { .. } => "webhook_deleted",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(WebhookEvent, WebhookEventKind {
+    WebhookCreated = "webhook_created", "1";
+    WebhookUpdated = "webhook_updated", "1";
+    WebhookReplayRequested = "webhook_replay_requested", "1";
+    WebhookReplayAdvanced = "webhook_replay_advanced", "1";
+    WebhookDeleted = "webhook_deleted", "1";
+});
 
 const URL_CLAIM: &str = "webhook.url";
 /// Others may require that the subscription exists.

@@ -1,9 +1,8 @@
 use chrono::{DateTime, Utc};
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::kernel::{Sha256Hex, UserId, WebhookId};
+use crate::kernel::{Sha256Hex, UserId, WebhookId, event_kinds};
 
 /// How a document is to be read, in the words that clients use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -222,25 +221,16 @@ pub enum ExtractionJobEvent {
     ExtractionResultExpired,
 }
 
-impl DomainEvent for ExtractionJobEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::ExtractionSubmitted(_) => "extraction_submitted",
-            Self::ExtractionBegun { .. } => "extraction_begun",
-            Self::ExtractionAdvanced { .. } => "extraction_advanced",
-            Self::ExtractionCompleted { .. } => "extraction_completed",
-            Self::ExtractionFailed { .. } => "extraction_failed",
-            Self::ExtractionReleased { .. } => "extraction_released",
-            Self::ExtractionGivenBack { .. } => "extraction_given_back",
-            Self::ExtractionCancelled => "extraction_cancelled",
-            Self::ExtractionRetried => "extraction_retried",
-            Self::ExtractionInputRemoved => "extraction_input_removed",
-            Self::ExtractionResultExpired => "extraction_result_expired",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(ExtractionJobEvent, ExtractionJobEventKind {
+    ExtractionSubmitted = "extraction_submitted", "1";
+    ExtractionBegun = "extraction_begun", "1";
+    ExtractionAdvanced = "extraction_advanced", "1";
+    ExtractionCompleted = "extraction_completed", "1";
+    ExtractionFailed = "extraction_failed", "1";
+    ExtractionReleased = "extraction_released", "1";
+    ExtractionGivenBack = "extraction_given_back", "1";
+    ExtractionCancelled = "extraction_cancelled", "1";
+    ExtractionRetried = "extraction_retried", "1";
+    ExtractionInputRemoved = "extraction_input_removed", "1";
+    ExtractionResultExpired = "extraction_result_expired", "1";
+});

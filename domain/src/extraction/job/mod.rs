@@ -7,7 +7,7 @@ mod state;
 mod tests;
 
 pub use events::{
-    Callback, ExtractionFailure, ExtractionJobCommand, ExtractionJobEvent, ExtractionOptions,
-    ExtractionResult, NewExtractionJob,
+    Callback, ExtractionFailure, ExtractionJobCommand, ExtractionJobEvent, ExtractionJobEventKind,
+    ExtractionOptions, ExtractionResult, NewExtractionJob,
 };
 pub use state::{ExtractionJob, LEASE_SECONDS, MAX_ATTEMPTS};

@@ -1,8 +1,7 @@
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::kernel::{ReleaseVersion, Sha256Hex, UserId};
+use crate::kernel::{ReleaseVersion, Sha256Hex, UserId, event_kinds};
 
 /// A version that machines may be brought to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,27 +195,18 @@ pub enum FirmwareEvent {
     FirmwareFilesRemoved,
 }
 
-impl DomainEvent for FirmwareEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::FirmwareCreated(_) => "firmware_created",
-            Self::FirmwareBundleAdded { .. } => "firmware_bundle_added",
-            Self::FirmwareApplyRequested { .. } => "firmware_apply_requested",
-            Self::FirmwareRollbackRequested { .. } => "firmware_rollback_requested",
-            Self::FirmwareClaimed { .. } => "firmware_claimed",
-            Self::FirmwareDownloaded { .. } => "firmware_downloaded",
-            Self::FirmwareVerified { .. } => "firmware_verified",
-            Self::FirmwareCompleted { .. } => "firmware_completed",
-            Self::FirmwareFailed { .. } => "firmware_failed",
-            Self::FirmwareRolledBack { .. } => "firmware_rolled_back",
-            Self::FirmwareRollbackFailed { .. } => "firmware_rollback_failed",
-            Self::FirmwareDeleted { .. } => "firmware_deleted",
-            Self::FirmwareFilesRemoved => "firmware_files_removed",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(FirmwareEvent, FirmwareEventKind {
+    FirmwareCreated = "firmware_created", "1";
+    FirmwareBundleAdded = "firmware_bundle_added", "1";
+    FirmwareApplyRequested = "firmware_apply_requested", "1";
+    FirmwareRollbackRequested = "firmware_rollback_requested", "1";
+    FirmwareClaimed = "firmware_claimed", "1";
+    FirmwareDownloaded = "firmware_downloaded", "1";
+    FirmwareVerified = "firmware_verified", "1";
+    FirmwareCompleted = "firmware_completed", "1";
+    FirmwareFailed = "firmware_failed", "1";
+    FirmwareRolledBack = "firmware_rolled_back", "1";
+    FirmwareRollbackFailed = "firmware_rollback_failed", "1";
+    FirmwareDeleted = "firmware_deleted", "1";
+    FirmwareFilesRemoved = "firmware_files_removed", "1";
+});

@@ -9,7 +9,10 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use events::{FirmwareBundle, FirmwareCommand, FirmwareEvent, FirmwareFailure, FirmwareRef, NewFirmware};
+pub use events::{
+    FirmwareBundle, FirmwareCommand, FirmwareEvent, FirmwareEventKind, FirmwareFailure, FirmwareRef,
+    NewFirmware,
+};
 pub use state::{Firmware, FirmwareStatus};
 
 /// The limits that the rules below keep, for those who describe or check them elsewhere.

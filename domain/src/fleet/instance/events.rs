@@ -1,9 +1,8 @@
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     fleet::{MappingChanges, MappingSpec},
-    kernel::{MappingId, Rejection, UserId, clean_text, present, required_text},
+    kernel::{MappingId, Rejection, UserId, clean_text, event_kinds, present, required_text},
 };
 
 /// Longest name, in characters.
@@ -209,26 +208,13 @@ pub enum PluginInstanceEvent {
     },
 }
 
-impl DomainEvent for PluginInstanceEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::PluginInstanceCreated(_) => "plugin_instance_created",
-            Self::PluginInstanceUpdated { .. } => "plugin_instance_updated",
-            Self::PluginInstanceDeleted { .. } => "plugin_instance_deleted",
-            Self::ChannelMapped { .. } => "channel_mapped",
-            Self::ChannelMappingUpdated { .. } => "channel_mapping_updated",
-            Self::ChannelMappingRemoved { .. } => "channel_mapping_removed",
-            Self::PluginInstanceReported { .. } => "plugin_instance_reported",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        match self {
-            // Since version 2, the event states how the configuration is stored.
-            Self::PluginInstanceCreated(_) | Self::PluginInstanceUpdated { .. } => "2",
-            _ => "1",
-        }
-        .to_owned()
-    }
-}
+event_kinds!(PluginInstanceEvent, PluginInstanceEventKind {
+    // Since version 2, the event states how the configuration is stored.
+    PluginInstanceCreated = "plugin_instance_created", "2";
+    PluginInstanceUpdated = "plugin_instance_updated", "2";
+    PluginInstanceDeleted = "plugin_instance_deleted", "1";
+    ChannelMapped = "channel_mapped", "1";
+    ChannelMappingUpdated = "channel_mapping_updated", "1";
+    ChannelMappingRemoved = "channel_mapping_removed", "1";
+    PluginInstanceReported = "plugin_instance_reported", "1";
+});

@@ -8,7 +8,7 @@ mod tests;
 pub use decide::PluginInstance;
 pub use events::{
     InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, NewInstance, PluginInstanceCommand,
-    PluginInstanceEvent, PluginRef,
+    PluginInstanceEvent, PluginInstanceEventKind, PluginRef,
 };
 
 /// The limits that the rules below keep, for those who describe or check them elsewhere.

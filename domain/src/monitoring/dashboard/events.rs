@@ -1,8 +1,7 @@
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 
 use super::{PlacedWidget, WidgetChanges, WidgetSpec};
-use crate::kernel::{UserId, WidgetId};
+use crate::kernel::{UserId, WidgetId, event_kinds};
 
 /// A new dashboard, without widgets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,21 +105,12 @@ pub enum DashboardEvent {
     },
 }
 
-impl DomainEvent for DashboardEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::DashboardCreated(_) => "dashboard_created",
-            Self::DashboardUpdated { .. } => "dashboard_updated",
-            Self::DashboardDeleted { .. } => "dashboard_deleted",
-            Self::WidgetAdded { .. } => "widget_added",
-            Self::WidgetUpdated { .. } => "widget_updated",
-            Self::WidgetRemoved { .. } => "widget_removed",
-            Self::DashboardRestored { .. } => "dashboard_restored",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(DashboardEvent, DashboardEventKind {
+    DashboardCreated = "dashboard_created", "1";
+    DashboardUpdated = "dashboard_updated", "1";
+    DashboardDeleted = "dashboard_deleted", "1";
+    WidgetAdded = "widget_added", "1";
+    WidgetUpdated = "widget_updated", "1";
+    WidgetRemoved = "widget_removed", "1";
+    DashboardRestored = "dashboard_restored", "1";
+});

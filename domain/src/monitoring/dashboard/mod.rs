@@ -5,7 +5,7 @@ mod events;
 mod widget;
 
 pub use decide::Dashboard;
-pub use events::{DashboardCommand, DashboardEvent, NewDashboard};
+pub use events::{DashboardCommand, DashboardEvent, DashboardEventKind, NewDashboard};
 pub use widget::{PlacedWidget, WidgetChanges, WidgetSpec, WidgetType};
 
 /// The limits that the rules below keep, for those who describe or check them elsewhere.

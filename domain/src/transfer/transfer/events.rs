@@ -1,9 +1,8 @@
 use chrono::{DateTime, Utc};
-use cqrs_es::DomainEvent;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{AgentId, JobId, Sha256Hex, UserId},
+    kernel::{AgentId, JobId, Sha256Hex, UserId, event_kinds},
     transfer::{AgentRef, JobSpec, JobType, Retry},
 };
 
@@ -296,25 +295,16 @@ pub enum TransferEvent {
     StagedBytesDeleted,
 }
 
-impl DomainEvent for TransferEvent {
-    fn event_type(&self) -> String {
-        match self {
-            Self::TransferRequested(_) => "transfer_requested",
-            Self::TransferDispatched { .. } => "transfer_dispatched",
-            Self::TransferProgressed { .. } => "transfer_progressed",
-            Self::FilesStaged { .. } => "files_staged",
-            Self::TransferStaged { .. } => "transfer_staged",
-            Self::TransferRequeued { .. } => "transfer_requeued",
-            Self::TransferCompleted { .. } => "transfer_completed",
-            Self::TransferFailed { .. } => "transfer_failed",
-            Self::TransferCancelled => "transfer_cancelled",
-            Self::LateReportReceived { .. } => "late_report_received",
-            Self::StagedBytesDeleted => "staged_bytes_deleted",
-        }
-        .to_owned()
-    }
-
-    fn event_version(&self) -> String {
-        "1".to_owned()
-    }
-}
+event_kinds!(TransferEvent, TransferEventKind {
+    TransferRequested = "transfer_requested", "1";
+    TransferDispatched = "transfer_dispatched", "1";
+    TransferProgressed = "transfer_progressed", "1";
+    FilesStaged = "files_staged", "1";
+    TransferStaged = "transfer_staged", "1";
+    TransferRequeued = "transfer_requeued", "1";
+    TransferCompleted = "transfer_completed", "1";
+    TransferFailed = "transfer_failed", "1";
+    TransferCancelled = "transfer_cancelled", "1";
+    LateReportReceived = "late_report_received", "1";
+    StagedBytesDeleted = "staged_bytes_deleted", "1";
+});

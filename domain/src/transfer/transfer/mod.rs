@@ -7,7 +7,7 @@ mod state;
 mod tests;
 
 pub use events::{
-    Arrival, JobRef, Leg, NewTransfer, Phase, StagedFile, TransferCommand, TransferEvent, TransferStatus,
-    base_name,
+    Arrival, JobRef, Leg, NewTransfer, Phase, StagedFile, TransferCommand, TransferEvent, TransferEventKind,
+    TransferStatus, base_name,
 };
 pub use state::{Transfer, digest_lines};

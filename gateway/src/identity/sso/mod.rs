@@ -13,26 +13,10 @@ pub(super) mod routes;
 
 use axum::http::{HeaderMap, HeaderValue, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use signalbox_clock::Clock;
-use signalbox_config::{Sso, SsoRole};
-use signalbox_domain::identity::Role;
-use signalbox_openid::{Provider, SettingsError};
 
 pub(crate) use codes::purge;
 
-/// Where the front end takes the browser over.
-const FRONT_END: &str = "/sso-callback";
-
-/// The OpenID provider, and what is done with those who come from there.
-pub(crate) struct SingleSignOn {
-    provider: Provider,
-    provider_name: String,
-    front_end: String,
-    create_users: bool,
-    default_role: Role,
-    /// Whether browsers reach this service by TLS.
-    is_secure: bool,
-}
+use crate::services::sso::{FRONT_END, SingleSignOn};
 
 /// Which requests carry a cookie.
 #[derive(Debug, Clone, Copy)]
@@ -53,25 +37,6 @@ impl SameSite {
 }
 
 impl SingleSignOn {
-    /// Single sign-on as `settings` want it; none without an issuer.
-    pub(crate) fn open(settings: &Sso, clock: &Clock) -> Result<Option<Self>, SettingsError> {
-        if settings.issuer.is_empty() {
-            return Ok(None);
-        }
-        let provider = Provider::new(settings, clock.clone())?;
-        Ok(Some(Self {
-            provider,
-            provider_name: settings.provider_name.clone(),
-            front_end: format!("{}{FRONT_END}", settings.frontend_url.trim_end_matches('/')),
-            create_users: settings.create_users,
-            default_role: match settings.default_role {
-                SsoRole::Viewer => Role::Viewer,
-                SsoRole::Operator => Role::Operator,
-            },
-            is_secure: settings.public_url.starts_with("https://"),
-        }))
-    }
-
     /// The front end's address with a query.
     fn front_end(&self, query: &[(&str, &str)]) -> String {
         let pairs = query.iter().map(|(name, value)| format!("{name}={}", encode(value)));

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::{Item, Refusal, Repetition, Source, Taken, take};
 use crate::{
-    auth::CurrentUser, context::RequestContext, monitoring::catalog::Catalog, problem::Problem, state::State,
+    auth::CurrentUser, context::RequestContext, problem::Problem, services::catalog::Catalog, state::State,
 };
 
 /// How often values are taken anew because their channels have changed.
@@ -68,7 +68,7 @@ pub(crate) async fn take_series(
         if let Some(refused) = take_found(state, user, &found, values, arrived).await? {
             return Ok(refused);
         }
-        state.catalogs.newest(state).await?;
+        state.catalogs.newest().await?;
     }
     Err(Problem::unavailable(
         "channels were deleted or made while their values were written: send them again",
@@ -147,10 +147,10 @@ async fn channels(
 ) -> Result<Vec<Found>, Problem> {
     let mut found: Vec<Option<Found>> =
         series.iter().map(|one| label_fault(&one.labels).map(|fault| Err(NotTaken::Labels(fault)))).collect();
-    let catalog = state.catalogs.fresh(state).await?;
+    let catalog = state.catalogs.fresh().await?;
     let mut missing = look_up(&catalog, series, &mut found);
     if !missing.is_empty() {
-        let catalog = state.catalogs.newest(state).await?;
+        let catalog = state.catalogs.newest().await?;
         missing = look_up(&catalog, series, &mut found);
     }
     if state.config.ingest.create_channels {
@@ -185,7 +185,7 @@ async fn make(
     found: &mut [Option<Found>],
 ) -> Result<(), Problem> {
     let _making = state.catalogs.making.lock().await;
-    let catalog = state.catalogs.newest(state).await?;
+    let catalog = state.catalogs.newest().await?;
     let most = state.config.ingest.max_channels;
     let mut room = (most as usize).saturating_sub(catalog.count_series());
     let mut new = Vec::new();

@@ -122,7 +122,7 @@ struct Piece {
 /// The pieces of the answer to `asked`, in their order.
 async fn plan(state: &Gateway, query: usize, asked: Query) -> Result<Vec<Piece>, Problem> {
     let matchers = Matcher::all(asked.matchers)?;
-    let catalog = state.catalogs.fresh(state).await?;
+    let catalog = state.catalogs.fresh().await?;
     let of = Arc::new(Selected { query, series: selected(&catalog, &matchers) });
     let (start, end) = (asked.start.max(TIMES.0), asked.end.min(TIMES.1));
     if start > end {

@@ -10,8 +10,8 @@ use super::{
     messages::{LabelMatcher, MatchType},
 };
 use crate::{
-    monitoring::catalog::{Catalog, KnownChannel},
     problem::Problem,
+    services::catalog::{Catalog, KnownChannel},
 };
 
 /// The name of series of channels that Prometheus has not written.

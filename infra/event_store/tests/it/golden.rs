@@ -10,13 +10,8 @@ use std::{
 use chrono::DateTime;
 use serde_json::Value;
 use signalbox_domain::{
-    automation::{Alarm, Contact, DeliveryBatch, Health, ReportedReading, Rule, Webhook},
-    extraction::ExtractionJob,
-    fleet::{Firmware, PluginInstance, PluginPackage},
-    identity::{ApiToken, Session, User},
+    catalog::{Aggregate, Kind, Visitor},
     kernel::Decider,
-    monitoring::{Channel, Dashboard, Experiment, LogEntry},
-    transfer::{Agent, AgentToken, Job, Transfer},
 };
 use signalbox_event_store::RecordedEvent;
 use uuid::Uuid;
@@ -64,34 +59,17 @@ fn recorded(aggregate_type: &str, event_type: &str, event_version: &str, payload
 
 /// The event as today's program writes it.
 fn rewritten(event: &RecordedEvent) -> Value {
-    fn through<D: Decider>(event: &RecordedEvent) -> Value {
-        json(&event.decode::<D>().unwrap())
+    struct Through<'a>(&'a RecordedEvent);
+
+    impl Visitor for Through<'_> {
+        type Output = Value;
+
+        fn visit<D: Decider>(self) -> Value {
+            json(&self.0.decode::<D>().unwrap())
+        }
     }
-    match event.aggregate_type.as_str() {
-        User::TYPE => through::<User>(event),
-        Session::TYPE => through::<Session>(event),
-        ApiToken::TYPE => through::<ApiToken>(event),
-        Agent::TYPE => through::<Agent>(event),
-        AgentToken::TYPE => through::<AgentToken>(event),
-        Job::TYPE => through::<Job>(event),
-        Transfer::TYPE => through::<Transfer>(event),
-        Channel::TYPE => through::<Channel>(event),
-        Experiment::TYPE => through::<Experiment>(event),
-        Dashboard::TYPE => through::<Dashboard>(event),
-        LogEntry::TYPE => through::<LogEntry>(event),
-        Rule::TYPE => through::<Rule>(event),
-        Alarm::TYPE => through::<Alarm>(event),
-        Contact::TYPE => through::<Contact>(event),
-        ReportedReading::TYPE => through::<ReportedReading>(event),
-        Webhook::TYPE => through::<Webhook>(event),
-        DeliveryBatch::TYPE => through::<DeliveryBatch>(event),
-        Health::TYPE => through::<Health>(event),
-        ExtractionJob::TYPE => through::<ExtractionJob>(event),
-        PluginPackage::TYPE => through::<PluginPackage>(event),
-        PluginInstance::TYPE => through::<PluginInstance>(event),
-        Firmware::TYPE => through::<Firmware>(event),
-        other => panic!("add the aggregate {other} here"),
-    }
+
+    Aggregate::of_word(&event.aggregate_type).unwrap().accept(Through(event))
 }
 
 #[test]
@@ -158,4 +136,21 @@ fn no_aggregate_of_the_domain_lacks_samples() {
     declared_aggregates(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../domain/src"), &mut declared);
     let sampled: BTreeSet<_> = samples::all().iter().map(|sample| sample.aggregate_type.to_owned()).collect();
     assert_eq!(declared, sampled);
+    let listed: BTreeSet<_> = Aggregate::ALL.iter().map(|aggregate| aggregate.word().to_owned()).collect();
+    assert_eq!(listed, declared, "the catalogue");
+}
+
+#[test]
+fn samples_are_of_the_kinds_and_versions_of_the_catalogue() {
+    let of = |kind: Kind| (kind.aggregate().word(), kind.word().to_owned(), kind.version().to_owned());
+    let listed: BTreeSet<_> = Kind::all().map(of).collect();
+    let samples = samples::all();
+    let sampled: BTreeSet<_> = samples
+        .iter()
+        .map(|sample| (sample.aggregate_type, sample.event_type.clone(), sample.event_version.clone()))
+        .collect();
+    assert_eq!(sampled, listed);
+    for sample in samples {
+        assert_eq!(sample.payload["type"], sample.event_type.as_str(), "the word in the payload");
+    }
 }

@@ -7,9 +7,18 @@ mod payload;
 mod things;
 
 use signalbox_boxed::boxed;
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::LazyLock,
+};
 
 use chrono::{DateTime, Utc};
+use signalbox_domain::automation::{AlarmEventKind, HealthEventKind, ReadingEventKind, RuleEventKind};
+use signalbox_domain::catalog::{Aggregate, Kind};
+use signalbox_domain::extraction::ExtractionJobEventKind;
+use signalbox_domain::fleet::FirmwareEventKind;
+use signalbox_domain::monitoring::{ExperimentEventKind, LogEntryEventKind};
+use signalbox_domain::transfer::{AgentEventKind, TransferEventKind};
 use signalbox_domain::{
     automation::{
         Alarm, ChannelSubject, EventSubject, EventType, Health, HealthEvent, ReadingEvent, ReportedReading,
@@ -29,28 +38,140 @@ pub use self::example::example;
 pub(super) use self::payload::text_of;
 use self::payload::{About, Document, Payload};
 
-/// Kinds of the log's events that are published to webhooks.
-pub const PUBLISHED: [&str; 19] = [
-    "agent_connected",
-    "agent_went_offline",
-    "alarm_acknowledged",
-    "alarm_announced",
-    "alarm_cleared",
-    "alarm_fired",
-    "experiment_started",
-    "experiment_stopped",
-    "extraction_completed",
-    "extraction_failed",
-    "firmware_completed",
-    "firmware_failed",
-    "health_changed",
-    "log_entry_written",
-    "reading_reported",
-    "rule_triggered",
-    "transfer_cancelled",
-    "transfer_completed",
-    "transfer_failed",
-];
+/// Words of the log's events that are published to webhooks.
+pub static PUBLISHED: LazyLock<Vec<&'static str>> = LazyLock::new(|| Kind::words_where(is_published));
+
+/// Whether events of `kind` are published to webhooks.
+fn is_published(kind: Kind) -> bool {
+    match kind {
+        Kind::Alarm(kind) => match kind {
+            AlarmEventKind::AlarmFired
+            | AlarmEventKind::AlarmCleared
+            | AlarmEventKind::AlarmAcknowledged
+            | AlarmEventKind::AlarmAnnounced => true,
+            AlarmEventKind::AlarmStarted | AlarmEventKind::AlarmUnacknowledged => false,
+        },
+        Kind::Contact(_) => false,
+        Kind::DeliveryBatch(_) => false,
+        Kind::Health(kind) => match kind {
+            HealthEventKind::HealthChanged => true,
+        },
+        Kind::ReportedReading(kind) => match kind {
+            ReadingEventKind::ReadingReported => true,
+        },
+        Kind::Rule(kind) => match kind {
+            RuleEventKind::RuleTriggered => true,
+            RuleEventKind::RuleCreated
+            | RuleEventKind::RuleUpdated
+            | RuleEventKind::RuleSilenced
+            | RuleEventKind::RuleDeleted => false,
+        },
+        Kind::Webhook(_) => false,
+        Kind::ExtractionJob(kind) => match kind {
+            ExtractionJobEventKind::ExtractionCompleted | ExtractionJobEventKind::ExtractionFailed => true,
+            ExtractionJobEventKind::ExtractionSubmitted
+            | ExtractionJobEventKind::ExtractionBegun
+            | ExtractionJobEventKind::ExtractionAdvanced
+            | ExtractionJobEventKind::ExtractionReleased
+            | ExtractionJobEventKind::ExtractionGivenBack
+            | ExtractionJobEventKind::ExtractionCancelled
+            | ExtractionJobEventKind::ExtractionRetried
+            | ExtractionJobEventKind::ExtractionInputRemoved
+            | ExtractionJobEventKind::ExtractionResultExpired => false,
+        },
+        Kind::Firmware(kind) => match kind {
+            FirmwareEventKind::FirmwareCompleted | FirmwareEventKind::FirmwareFailed => true,
+            FirmwareEventKind::FirmwareCreated
+            | FirmwareEventKind::FirmwareBundleAdded
+            | FirmwareEventKind::FirmwareApplyRequested
+            | FirmwareEventKind::FirmwareRollbackRequested
+            | FirmwareEventKind::FirmwareClaimed
+            | FirmwareEventKind::FirmwareDownloaded
+            | FirmwareEventKind::FirmwareVerified
+            | FirmwareEventKind::FirmwareRolledBack
+            | FirmwareEventKind::FirmwareRollbackFailed
+            | FirmwareEventKind::FirmwareDeleted
+            | FirmwareEventKind::FirmwareFilesRemoved => false,
+        },
+        Kind::PluginInstance(_) => false,
+        Kind::PluginPackage(_) => false,
+        Kind::ApiToken(_) => false,
+        Kind::Session(_) => false,
+        Kind::User(_) => false,
+        Kind::Channel(_) => false,
+        Kind::Dashboard(_) => false,
+        Kind::Experiment(kind) => match kind {
+            ExperimentEventKind::ExperimentStarted | ExperimentEventKind::ExperimentStopped => true,
+            ExperimentEventKind::ExperimentRenamed | ExperimentEventKind::ExperimentDeleted => false,
+        },
+        Kind::LogEntry(kind) => match kind {
+            LogEntryEventKind::LogEntryWritten => true,
+            LogEntryEventKind::LogEntryMarked | LogEntryEventKind::LogEntryEdited => false,
+        },
+        Kind::Agent(kind) => match kind {
+            AgentEventKind::AgentConnected | AgentEventKind::AgentWentOffline => true,
+            AgentEventKind::AgentCreated
+            | AgentEventKind::AgentUpdated
+            | AgentEventKind::AgentDeleted
+            | AgentEventKind::AgentDescribed
+            | AgentEventKind::AgentWarningChanged
+            | AgentEventKind::AgentDisconnected => false,
+        },
+        Kind::AgentToken(_) => false,
+        Kind::Job(_) => false,
+        Kind::Transfer(kind) => match kind {
+            TransferEventKind::TransferCompleted
+            | TransferEventKind::TransferFailed
+            | TransferEventKind::TransferCancelled => true,
+            TransferEventKind::TransferRequested
+            | TransferEventKind::TransferDispatched
+            | TransferEventKind::TransferProgressed
+            | TransferEventKind::FilesStaged
+            | TransferEventKind::TransferStaged
+            | TransferEventKind::TransferRequeued
+            | TransferEventKind::LateReportReceived
+            | TransferEventKind::StagedBytesDeleted => false,
+        },
+    }
+}
+
+/// The kinds of events that hold what the published events of `aggregate` are named by.
+fn naming(aggregate: Aggregate) -> &'static [Kind] {
+    match aggregate {
+        Aggregate::Agent => {
+            &[Kind::Agent(AgentEventKind::AgentCreated), Kind::Agent(AgentEventKind::AgentUpdated)]
+        }
+        Aggregate::Alarm => {
+            &[Kind::Alarm(AlarmEventKind::AlarmStarted), Kind::Alarm(AlarmEventKind::AlarmFired)]
+        }
+        Aggregate::Experiment => &[
+            Kind::Experiment(ExperimentEventKind::ExperimentStarted),
+            Kind::Experiment(ExperimentEventKind::ExperimentRenamed),
+        ],
+        Aggregate::ExtractionJob => &[Kind::ExtractionJob(ExtractionJobEventKind::ExtractionSubmitted)],
+        Aggregate::Firmware => &[Kind::Firmware(FirmwareEventKind::FirmwareCreated)],
+        Aggregate::Transfer => &[
+            Kind::Transfer(TransferEventKind::TransferRequested),
+            Kind::Transfer(TransferEventKind::TransferStaged),
+        ],
+        Aggregate::Contact
+        | Aggregate::DeliveryBatch
+        | Aggregate::Health
+        | Aggregate::ReportedReading
+        | Aggregate::Rule
+        | Aggregate::Webhook
+        | Aggregate::PluginInstance
+        | Aggregate::PluginPackage
+        | Aggregate::ApiToken
+        | Aggregate::Session
+        | Aggregate::User
+        | Aggregate::Channel
+        | Aggregate::Dashboard
+        | Aggregate::LogEntry
+        | Aggregate::AgentToken
+        | Aggregate::Job => &[],
+    }
+}
 
 /// An event to be sent to the subscribers of its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,16 +212,13 @@ impl Background {
     /// The database's error.
     #[boxed]
     pub async fn of(pool: &PgPool, events: &[RecordedEvent], with_labels: bool) -> Result<Self, sqlx::Error> {
-        const NAMING: [(&str, &[&str]); 6] = [
-            (Agent::TYPE, &["agent_created", "agent_updated"]),
-            (Alarm::TYPE, &["alarm_started", "alarm_fired"]),
-            (Experiment::TYPE, &["experiment_started", "experiment_renamed"]),
-            (ExtractionJob::TYPE, &["extraction_submitted"]),
-            (Firmware::TYPE, &["firmware_created"]),
-            (Transfer::TYPE, &["transfer_requested", "transfer_staged"]),
-        ];
         let mut streams = HashMap::<_, Vec<_>>::new();
-        for (aggregate, words) in NAMING {
+        for aggregate in Aggregate::ALL {
+            let words: Vec<_> = naming(*aggregate).iter().map(|kind| kind.word()).collect();
+            if words.is_empty() {
+                continue;
+            }
+            let aggregate = aggregate.word();
             let is_meant = |event: &&RecordedEvent| {
                 event.aggregate_type == aggregate && !event.payload.is_null() && !things::is_passing(event)
             };
@@ -109,7 +227,7 @@ impl Background {
                 continue;
             }
             let ids: Vec<_> = ids.into_iter().collect();
-            for event in read_streams(pool, aggregate, &ids, words).await?.events {
+            for event in read_streams(pool, aggregate, &ids, &words).await?.events {
                 streams.entry(event.aggregate_id).or_default().push(event);
             }
         }

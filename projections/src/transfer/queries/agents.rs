@@ -227,3 +227,27 @@ pub async fn live_tokens(pool: &PgPool, ids: &[Uuid], now: DateTime<Utc>) -> Res
     .fetch_all(pool)
     .await
 }
+
+/// Notes that agents were heard: each with its session and for how many seconds it has been silent.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn note_presences(pool: &PgPool, presences: &[(Uuid, Uuid, f64)]) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        // Written as an age, because the database's clock decides who is silent.
+        // A session that was replaced must not stand in the way of the present one, whatever its gateway's clock says.
+        "INSERT INTO ops.agent_presence AS p (agent_id, session, last_seen)
+         SELECT n.agent, n.session, now() - make_interval(secs => n.age)
+           FROM unnest($1::uuid[], $2::uuid[], $3::float8[]) AS n (agent, session, age)
+           JOIN read.agents a ON a.id = n.agent AND a.session = n.session
+         ON CONFLICT (agent_id) DO UPDATE SET session = excluded.session, last_seen = excluded.last_seen
+          WHERE p.session <> excluded.session OR p.last_seen < excluded.last_seen",
+    )
+    .bind(presences.iter().map(|(agent, ..)| *agent).collect::<Vec<_>>())
+    .bind(presences.iter().map(|(_, session, _)| *session).collect::<Vec<_>>())
+    .bind(presences.iter().map(|(.., silence)| *silence).collect::<Vec<_>>())
+    .execute(pool)
+    .await?;
+    Ok(())
+}

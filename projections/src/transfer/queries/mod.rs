@@ -10,7 +10,8 @@ use uuid::Uuid;
 
 pub use agents::{
     absent_agents, agent, agent_by_id, agent_keys, agent_token, agent_token_by_id, agent_tokens, agents,
-    jobs_of_agent, live_agent_token, live_tokens, removed_agent, silent_agents, warned_agents,
+    jobs_of_agent, live_agent_token, live_tokens, note_presences, removed_agent, silent_agents,
+    warned_agents,
 };
 pub use legs::{
     LegRow, Served, forget_old_legs, leg, note_arrival, note_body_begun, note_body_ended, note_named,

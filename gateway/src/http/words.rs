@@ -1,7 +1,7 @@
 //! Closed sets of words, which the description shows as enums. Views name them by `#[schema(value_type = …)]`, so that a
 //! word is written down once: where the code has an enum, its words are read from there.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, sync::LazyLock};
 
 use serde::{
     Deserializer, Serialize,
@@ -10,7 +10,7 @@ use serde::{
 };
 use serde_json::Value;
 use signalbox_documents::{Engine, OcrEngine as OcrEngineWord, OutputFormat as Format, Processor};
-use signalbox_domain::{automation, fleet, identity, monitoring, transfer};
+use signalbox_domain::{automation, catalog, fleet, identity, monitoring, transfer};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
@@ -18,6 +18,42 @@ use utoipa::{
         schema::{Schema, Type},
     },
 };
+
+/// Types of resources that clients are notified of. The others, such as login sessions, are shown by no route.
+pub(crate) static CHANGED_RESOURCES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let shown = catalog::Aggregate::ALL.iter().filter(|aggregate| is_shown(**aggregate));
+    let mut words: Vec<_> = shown.map(|aggregate| aggregate.word()).collect();
+    words.sort_unstable();
+    words
+});
+
+/// Whether a route shows the aggregate.
+fn is_shown(aggregate: catalog::Aggregate) -> bool {
+    match aggregate {
+        catalog::Aggregate::Agent
+        | catalog::Aggregate::AgentToken
+        | catalog::Aggregate::Alarm
+        | catalog::Aggregate::ApiToken
+        | catalog::Aggregate::Channel
+        | catalog::Aggregate::Contact
+        | catalog::Aggregate::Dashboard
+        | catalog::Aggregate::DeliveryBatch
+        | catalog::Aggregate::Experiment
+        | catalog::Aggregate::ExtractionJob
+        | catalog::Aggregate::Firmware
+        | catalog::Aggregate::Job
+        | catalog::Aggregate::LogEntry
+        | catalog::Aggregate::PluginInstance
+        | catalog::Aggregate::PluginPackage
+        | catalog::Aggregate::Rule
+        | catalog::Aggregate::Transfer
+        | catalog::Aggregate::User
+        | catalog::Aggregate::Webhook => true,
+        catalog::Aggregate::Session | catalog::Aggregate::ReportedReading | catalog::Aggregate::Health => {
+            false
+        }
+    }
+}
 
 macro_rules! word_sets {
     ($(#[doc = $doc:literal] $name:ident = $words:expr;)*) => {
@@ -39,7 +75,7 @@ macro_rules! word_sets {
         )*
 
         /// All sets, by their names in the description.
-        pub(super) fn all() -> Vec<(Cow<'static, str>, RefOr<Schema>)> {
+        pub(crate) fn all() -> Vec<(Cow<'static, str>, RefOr<Schema>)> {
             vec![$(($name::name(), $name::schema())),*]
         }
     };
@@ -148,7 +184,7 @@ word_sets! {
     /// In which order events of the log are listed.
     LogOrder = ["newest", "oldest"];
     /// Kind of a changed resource.
-    ChangedResource = crate::changes::TYPES;
+    ChangedResource = CHANGED_RESOURCES;
     /// How an event of the log ends something.
     Outcome = ["succeeded", "failed", "cancelled", "retried"];
 }

@@ -11,6 +11,7 @@ use std::{
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
+use signalbox_clock::Clock;
 use signalbox_domain::monitoring::Labels;
 use signalbox_projections::{
     Progress, Projection,
@@ -20,10 +21,11 @@ use signalbox_projections::{
     },
     progress,
 };
+use sqlx::PgPool;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use crate::state::State;
+use crate::services::consistency::ReadGate;
 
 /// Without a wake-up it is brought up to date so often.
 const MAX_AGE: Duration = Duration::from_secs(1);
@@ -60,14 +62,17 @@ pub(crate) struct Catalog {
 }
 
 /// The catalog of this gateway.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Catalogs {
+    pool: PgPool,
+    clock: Clock,
+    gate: Arc<ReadGate>,
     /// With the clock's monotonic time when loading it began.
     current: RwLock<(Arc<Catalog>, Option<Duration>)>,
     /// Held by the one who loads.
     loading: Mutex<()>,
     /// Held by the request that makes channels for series, so that their number is counted right.
-    pub(super) making: Mutex<()>,
+    pub(crate) making: Mutex<()>,
 }
 
 impl Catalog {
@@ -156,17 +161,22 @@ impl Catalog {
 }
 
 impl Catalogs {
+    pub(crate) fn new(pool: PgPool, clock: Clock, gate: Arc<ReadGate>) -> Self {
+        let (current, loading, making) = Default::default();
+        Self { pool, clock, gate, current, loading, making }
+    }
+
     /// The catalog with all that this gateway has heard of.
-    pub(crate) async fn fresh(&self, state: &State) -> Result<Arc<Catalog>, sqlx::Error> {
+    pub(crate) async fn fresh(&self) -> Result<Arc<Catalog>, sqlx::Error> {
         let (current, loaded) = self.current();
-        let is_fresh = current.position >= state.gate.known(MonitoringProjection::NAME)
-            && loaded.is_some_and(|loaded| state.clock.monotonic().saturating_sub(loaded) < MAX_AGE);
-        if is_fresh { Ok(current) } else { self.load(state, loaded).await }
+        let is_fresh = current.position >= self.gate.known(MonitoringProjection::NAME)
+            && loaded.is_some_and(|loaded| self.clock.monotonic().saturating_sub(loaded) < MAX_AGE);
+        if is_fresh { Ok(current) } else { self.load(loaded).await }
     }
 
     /// The catalog as the read model is now.
-    pub(crate) async fn newest(&self, state: &State) -> Result<Arc<Catalog>, sqlx::Error> {
-        self.load(state, Some(state.clock.monotonic())).await
+    pub(crate) async fn newest(&self) -> Result<Arc<Catalog>, sqlx::Error> {
+        self.load(Some(self.clock.monotonic())).await
     }
 
     fn current(&self) -> (Arc<Catalog>, Option<Duration>) {
@@ -174,16 +184,16 @@ impl Catalogs {
     }
 
     /// Loads what has changed, unless somebody else has begun to after `since`.
-    async fn load(&self, state: &State, since: Option<Duration>) -> Result<Arc<Catalog>, sqlx::Error> {
+    async fn load(&self, since: Option<Duration>) -> Result<Arc<Catalog>, sqlx::Error> {
         let _alone = self.loading.lock().await;
         let (current, loaded) = self.current();
-        let heard = state.gate.known(MonitoringProjection::NAME);
+        let heard = self.gate.known(MonitoringProjection::NAME);
         if loaded > since && current.position >= heard {
             return Ok(current);
         }
-        let begun = Some(state.clock.monotonic());
+        let begun = Some(self.clock.monotonic());
         // Read first: what is loaded after it is at least as new.
-        let Progress { position, revision, .. } = progress(&state.pool, MonitoringProjection::NAME).await?;
+        let Progress { position, revision, .. } = progress(&self.pool, MonitoringProjection::NAME).await?;
         let position = position.max(heard);
         let is_same_revision = revision == current.revision;
         if is_same_revision && position == current.position && position > 0 {
@@ -195,10 +205,10 @@ impl Catalogs {
         } else {
             Catalog { revision, ..Catalog::default() }
         };
-        for row in channels_since(&state.pool, current.newest).await? {
+        for row in channels_since(&self.pool, current.newest).await? {
             next.take_in(row);
         }
-        next.experiments = experiment_spans(&state.pool).await?;
+        next.experiments = experiment_spans(&self.pool).await?;
         next.position = position;
         let next = Arc::new(next);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = (next.clone(), begun);

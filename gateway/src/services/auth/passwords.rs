@@ -9,7 +9,7 @@ use signalbox_confinement::run_in_idle_time;
 use tokio::{sync::oneshot, task::spawn_blocking};
 
 use super::turns::Turns;
-use crate::client_address::Network;
+use crate::http::network::Network;
 
 /// Bytes. The C library keeps freed memory of up to 32 MiB for itself, and gives back at once what was larger; of what is
 /// asked for beyond the need, no page is ever touched.
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn the_password_of_an_example_is_refused() {
-        let settings = include_str!("../../../deploy/signalbox.env");
+        let settings = include_str!("../../../../deploy/signalbox.env");
         let example =
             settings.lines().find_map(|line| line.strip_prefix("SIGNALBOX_ADMIN_PASSWORD=")).unwrap();
         assert_eq!(check_new_password(example), Err(WeakPassword::Example));

@@ -1,9 +1,14 @@
 //! How far a worker has read the log.
 
+use signalbox_boxed::boxed;
 use sqlx::PgPool;
 
 /// The position up to which worker `name` has done its work.
-pub(crate) async fn read(pool: &PgPool, name: &str) -> Result<i64, sqlx::Error> {
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn read(pool: &PgPool, name: &str) -> Result<i64, sqlx::Error> {
     let position = sqlx::query_scalar("SELECT position FROM ops.relay_checkpoint WHERE relay = $1")
         .bind(name)
         .fetch_optional(pool)
@@ -19,7 +24,11 @@ pub(crate) async fn read(pool: &PgPool, name: &str) -> Result<i64, sqlx::Error> 
 }
 
 /// Does not wait for the disk: if a crash of the server takes it back, the same work is repeated without effect.
-pub(crate) async fn advance(pool: &PgPool, name: &str, from: i64, to: i64) -> Result<(), sqlx::Error> {
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn advance(pool: &PgPool, name: &str, from: i64, to: i64) -> Result<(), sqlx::Error> {
     sqlx::query(
         "UPDATE ops.relay_checkpoint SET position = $3
            FROM (SELECT set_config('synchronous_commit', 'off', true)) AS setting

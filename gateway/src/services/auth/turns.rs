@@ -11,7 +11,7 @@ use std::{
 
 use tokio::{sync::oneshot, time::Instant};
 
-use crate::client_address::Network;
+use crate::http::network::Network;
 
 /// Limit of waiting logins; beyond it, the one with the most failures is rejected.
 const MAX_WAITING: usize = 256;

@@ -4,11 +4,7 @@ use std::{
     time::Duration,
 };
 
-use axum::http::request::Parts;
-
 use super::memory::Memory;
-use crate::{client_address::ClientAddress, limits::Rate, problem::Problem, state::State};
-
 /// Hashes of valid tokens that are noted at most; then all are forgotten.
 const MAX_SEEN: usize = 100_000;
 
@@ -21,10 +17,6 @@ pub(super) struct Answers<V> {
     /// Tokens that were valid when they were looked up last.
     seen: Mutex<HashSet<String>>,
 }
-
-/// A look-up that a network was charged for.
-#[must_use]
-pub(super) struct Charge(Option<(String, Rate)>);
 
 impl<V> Default for Answers<V> {
     fn default() -> Self {
@@ -72,30 +64,6 @@ impl<V: Clone> Answers<V> {
 
     fn seen(&self) -> MutexGuard<'_, HashSet<String>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Charge {
-    /// For a credential that costs no look-up.
-    pub(super) const NONE: Self = Self(None);
-
-    /// Charges the network of the client before the database is asked about a token that may be made up.
-    ///
-    /// # Errors
-    /// The network has had too many such look-ups.
-    pub(super) fn take(parts: &Parts, state: &State) -> Result<Self, Problem> {
-        let key = format!("look-up:{}", ClientAddress::of(parts, state).network());
-        let limits = &state.config.limits;
-        let rate = Rate { per_minute: limits.requests_per_minute, burst: limits.request_burst };
-        state.limiter.take(&key, rate, state.clock.now()).map_err(Problem::too_many)?;
-        Ok(Self(Some((key, rate))))
-    }
-
-    /// Takes the charge back: the token is valid.
-    pub(super) fn give_back(self, state: &State) {
-        if let Some((key, rate)) = self.0 {
-            state.limiter.give_back(&key, rate, state.clock.now());
-        }
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) use body::limit_body;
 pub(crate) use delivery::Delivery;
 use delivery::Trace;
 
-use crate::client_address::Network;
+use crate::http::network::Network;
 
 /// Connections at most, where the limit of open files allows more.
 const MAX_CONNECTIONS: usize = 16_384;

@@ -41,7 +41,7 @@ impl RequiredRole {
     const ROLES: [Role; 3] = [Role::Viewer, Role::Operator, Role::Admin];
 
     /// Raises it to `least`.
-    pub(super) fn raise(&self, least: Role) {
+    pub(crate) fn raise(&self, least: Role) {
         self.0.fetch_max(least as u8, Ordering::Relaxed);
     }
 

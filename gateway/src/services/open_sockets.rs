@@ -10,11 +10,8 @@ use futures::{StreamExt, TryStreamExt, stream};
 use signalbox_domain::{identity::Role, kernel::UserId};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    auth::{has_expired, identify},
-    problem::{Problem, ProblemKind},
-    state::AppState,
-};
+use super::auth::Credentials;
+use crate::http::problem::{Problem, ProblemKind};
 
 const REVOKED: &str = "Token has been revoked";
 const EXPIRED: &str = "Token has expired";
@@ -28,8 +25,12 @@ const RETRY_AFTER: u64 = 5;
 type Key = (String, Role);
 
 /// The credentials of this gateway's open sockets, and how many sockets each user has.
-#[derive(Debug, Default)]
-pub(crate) struct OpenSockets(Mutex<Inner>);
+/// Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenSockets {
+    per_user: u32,
+    inner: Arc<Mutex<Inner>>,
+}
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -51,7 +52,7 @@ struct Void {
 
 /// An open socket; dropped when it closes.
 pub(crate) struct OpenSocket {
-    state: AppState,
+    all: OpenSockets,
     /// The user that the socket counts for.
     user: Option<UserId>,
     key: Key,
@@ -59,40 +60,52 @@ pub(crate) struct OpenSocket {
 }
 
 impl OpenSockets {
+    /// At most `per_user` sockets of each user.
+    pub(crate) fn new(per_user: u32) -> Self {
+        Self { per_user, inner: Arc::default() }
+    }
+
     /// Counts a socket that `token` of `user` has opened.
     ///
     /// # Errors
     /// The user has as many sockets as one may have.
-    pub(crate) fn open(
-        state: &AppState,
-        user: UserId,
-        token: String,
-        least: Role,
-    ) -> Result<OpenSocket, Problem> {
-        let mut open = state.open_sockets.inner();
+    pub(crate) fn open(&self, user: UserId, token: String, least: Role) -> Result<OpenSocket, Problem> {
+        let mut open = self.inner();
         let count = open.users.entry(user).or_default();
-        if *count >= state.config.limits.sockets_per_user {
+        if *count >= self.per_user {
             return Err(Problem::too_many(RETRY_AFTER));
         }
         *count += 1;
-        Ok(Self::enter(state, open, Some(user), (token, least)))
+        Ok(self.enter(open, Some(user), (token, least)))
     }
 
     /// Watches the credential of a request or an answer whose body moves, which counts as no socket.
-    pub(crate) fn watch(state: &AppState, token: String, least: Role) -> OpenSocket {
-        Self::enter(state, state.open_sockets.inner(), None, (token, least))
+    pub(crate) fn watch(&self, token: String, least: Role) -> OpenSocket {
+        self.enter(self.inner(), None, (token, least))
     }
 
-    fn enter(
-        state: &AppState,
-        mut open: MutexGuard<'_, Inner>,
-        user: Option<UserId>,
-        key: Key,
-    ) -> OpenSocket {
+    fn enter(&self, mut open: MutexGuard<'_, Inner>, user: Option<UserId>, key: Key) -> OpenSocket {
         let new = || Open { sockets: 0, void: Arc::default() };
         let entry = open.credentials.entry(key.clone()).or_insert_with(new);
         entry.sockets += 1;
-        OpenSocket { state: Arc::clone(state), user, key, void: entry.void.clone() }
+        OpenSocket { all: self.clone(), user, key, void: entry.void.clone() }
+    }
+
+    /// Closes the sockets whose credential is void.
+    pub(crate) async fn end_void(&self, credentials: &Credentials) -> Result<(), sqlx::Error> {
+        check_each(self.keys(), |key| self.end_if_void(credentials, key)).await
+    }
+
+    async fn end_if_void(&self, credentials: &Credentials, key: Key) -> Result<(), sqlx::Error> {
+        let reason = match credentials.identify(&key.0).await {
+            Ok(current) if current.role < key.1 => DEMOTED,
+            Err(problem) if problem.kind() == ProblemKind::Unauthenticated => {
+                if credentials.has_expired(&key.0).await? { EXPIRED } else { REVOKED }
+            }
+            _ => return Ok(()),
+        };
+        self.end(&key, reason);
+        Ok(())
     }
 
     fn keys(&self) -> Vec<Key> {
@@ -107,7 +120,7 @@ impl OpenSockets {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -121,7 +134,7 @@ impl OpenSocket {
 
 impl Drop for OpenSocket {
     fn drop(&mut self) {
-        let mut open = self.state.open_sockets.inner();
+        let mut open = self.all.inner();
         if let Some(user) = self.user
             && let Some(count) = open.users.get_mut(&user)
         {
@@ -140,23 +153,6 @@ impl Drop for OpenSocket {
             }
         }
     }
-}
-
-/// Closes the sockets whose credential is void.
-pub(crate) async fn end_void(state: &AppState) -> Result<(), sqlx::Error> {
-    check_each(state.open_sockets.keys(), |key| end_if_void(state, key)).await
-}
-
-async fn end_if_void(state: &AppState, key: Key) -> Result<(), sqlx::Error> {
-    let reason = match identify(&key.0, state).await {
-        Ok(current) if current.role < key.1 => DEMOTED,
-        Err(problem) if problem.kind() == ProblemKind::Unauthenticated => {
-            if has_expired(&key.0, state).await? { EXPIRED } else { REVOKED }
-        }
-        _ => return Ok(()),
-    };
-    state.open_sockets.end(&key, reason);
-    Ok(())
 }
 
 /// Checks several of `keys` at the same time, because a revocation is in force within a second however many there are.

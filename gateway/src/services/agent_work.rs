@@ -10,11 +10,12 @@ use signalbox_domain::kernel::AgentId;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{auth::AgentAuth, problem::Problem, state::AppState};
+use super::auth::AgentAuth;
+use crate::http::problem::Problem;
 
 /// The tokens under which this gateway works now.
-#[derive(Debug, Default)]
-pub(crate) struct AgentWork(Mutex<HashMap<Uuid, Running>>);
+#[derive(Debug, Default, Clone)]
+pub(crate) struct AgentWork(Arc<Mutex<HashMap<Uuid, Running>>>);
 
 #[derive(Debug)]
 struct Running {
@@ -24,24 +25,24 @@ struct Running {
 }
 
 /// One piece of work, until it is dropped.
-pub(super) struct Work {
-    state: AppState,
+pub(crate) struct Work {
+    all: AgentWork,
     token: Uuid,
     /// Cancelled when the token is void.
-    pub(super) void: CancellationToken,
+    pub(crate) void: CancellationToken,
 }
 
 impl AgentWork {
     /// Registers work under the token of `auth`.
-    pub(super) fn begin(state: &AppState, auth: &AgentAuth) -> Work {
-        let mut running = state.agent_work.lock();
+    pub(crate) fn begin(&self, auth: &AgentAuth) -> Work {
+        let mut running = self.lock();
         let entry = running.entry(auth.token).or_insert_with(|| Running {
             agent: auth.agent,
             count: 0,
             void: CancellationToken::new(),
         });
         entry.count += 1;
-        Work { state: Arc::clone(state), token: auth.token, void: entry.void.clone() }
+        Work { all: self.clone(), token: auth.token, void: entry.void.clone() }
     }
 
     /// The tokens of all work.
@@ -72,14 +73,14 @@ impl AgentWork {
 
 impl Work {
     /// The answer to a call whose token became void in the middle of it.
-    pub(super) fn refusal() -> Problem {
+    pub(crate) fn refusal() -> Problem {
         Problem::unauthenticated("the agent token was revoked or has expired")
     }
 }
 
 impl Drop for Work {
     fn drop(&mut self) {
-        let mut running = self.state.agent_work.lock();
+        let mut running = self.all.lock();
         // An entry that was ended is no longer this work's: a later one may have taken its place.
         if let Some(entry) = running.get_mut(&self.token)
             && !self.void.is_cancelled()

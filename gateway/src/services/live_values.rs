@@ -10,20 +10,20 @@ use std::{
     time::Duration,
 };
 
-use axum::extract::ws::Utf8Bytes;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use futures::StreamExt;
 use serde::Serialize;
+use signalbox_database::SharedServerClock;
 use signalbox_datapoint_log::{ChunkPoint, Entry, decode_payload, head, micros, moment, read_points_after};
-use signalbox_messaging::LiveRow;
+use signalbox_messaging::{Bus, LiveRow};
 use signalbox_projections::monitoring::series::{self, SeriesError};
+use sqlx::PgPool;
 use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout_at},
 };
 
-use super::catalog::Catalog;
-use crate::state::State;
+use super::catalog::{Catalog, Catalogs};
 
 /// Frames that are kept for sockets that are a little behind.
 const FRAMES: usize = 4;
@@ -54,21 +54,21 @@ fn rank(point: &ChunkPoint, arrived: i64) -> Rank {
     (point.time.min(arrived), point.position, point.index)
 }
 
-#[derive(Debug, Default)]
-struct Inner {
+#[derive(Debug)]
+struct Inner<M> {
     /// Number of the newest frame.
     frame: u64,
     newest: HashMap<i32, Value>,
     /// Channels that the next frame shows.
     gathered: Vec<i32>,
     /// The last frames, the newest one last.
-    frames: VecDeque<Vec<Utf8Bytes>>,
+    frames: VecDeque<Vec<M>>,
 }
 
-/// The live values of this gateway.
-#[derive(Debug, Default)]
-pub(crate) struct LiveValues {
-    inner: Mutex<Inner>,
+/// The live values of this gateway, in messages of type `M`.
+#[derive(Debug)]
+pub(crate) struct LiveValues<M> {
+    inner: Mutex<Inner<M>>,
     /// Number of the newest frame; its receivers are the sockets.
     moved: watch::Sender<u64>,
 }
@@ -87,14 +87,30 @@ struct Item<'a> {
     experiment_public_id: Option<String>,
 }
 
-impl LiveValues {
+/// The services that live values are read by.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) pool: &'a PgPool,
+    pub(crate) bus: &'a Bus,
+    pub(crate) clock: &'a SharedServerClock,
+    pub(crate) catalogs: &'a Catalogs,
+}
+
+impl<M> Default for LiveValues<M> {
+    fn default() -> Self {
+        let (frame, newest, gathered, frames) = Default::default();
+        Self { inner: Mutex::new(Inner { frame, newest, gathered, frames }), moved: watch::Sender::default() }
+    }
+}
+
+impl<M: Clone + From<String>> LiveValues<M> {
     /// Reports every new frame. Values are gathered as long as there is a receiver.
     pub(crate) fn watch(&self) -> watch::Receiver<u64> {
         self.moved.subscribe()
     }
 
     /// The frames after `seen`, and the number of the newest one; `None` when not all of them are kept.
-    pub(crate) fn frames_since(&self, seen: u64) -> Option<(Vec<Utf8Bytes>, u64)> {
+    pub(crate) fn frames_since(&self, seen: u64) -> Option<(Vec<M>, u64)> {
         let inner = self.inner();
         let behind = usize::try_from(inner.frame - seen.min(inner.frame)).ok()?;
         let skip = inner.frames.len().checked_sub(behind)?;
@@ -109,7 +125,7 @@ impl LiveValues {
         catalog: &Catalog,
         now: DateTime<Utc>,
         wanted: impl Fn(i32) -> bool,
-    ) -> (Vec<Utf8Bytes>, u64) {
+    ) -> (Vec<M>, u64) {
         let inner = self.inner();
         let new = inner.newest.iter().filter(|(channel, value)| value.frame > seen && wanted(**channel));
         let values: Vec<_> = new.map(|(channel, value)| (*channel, value.point)).collect();
@@ -169,12 +185,12 @@ impl LiveValues {
         u32::try_from(self.moved.receiver_count()).unwrap_or(u32::MAX)
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, Inner<M>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn messages(catalog: &Catalog, values: &[(i32, ChunkPoint)], now: DateTime<Utc>) -> Vec<Utf8Bytes> {
+fn messages<M: From<String>>(catalog: &Catalog, values: &[(i32, ChunkPoint)], now: DateTime<Utc>) -> Vec<M> {
     let item = |(channel, point): &(i32, ChunkPoint)| {
         let time = moment(point.time);
         Some(Item {
@@ -187,68 +203,77 @@ fn messages(catalog: &Catalog, values: &[(i32, ChunkPoint)], now: DateTime<Utc>)
     let message = |values: &[(i32, ChunkPoint)]| {
         let message =
             Message { r#type: "datapoints_batch", datapoints: values.iter().filter_map(item).collect() };
-        serde_json::to_string(&message).ok().map(Utf8Bytes::from)
+        serde_json::to_string(&message).ok().map(M::from)
     };
     values.chunks(MESSAGE).filter_map(message).collect()
 }
 
 /// Gathers values and makes frames of them until the gateway stops.
-pub(crate) async fn follow(state: &State) {
+pub(crate) async fn follow<M: Clone + From<String>>(values: &LiveValues<M>, source: Source<'_>) {
     // Kept over interruptions: what is committed meanwhile is read from the log.
     let mut reached = None;
     loop {
-        if let Err(error) = follow_once(state, &mut reached).await {
+        if let Err(error) = follow_once(values, source, &mut reached).await {
             tracing::warn!(%error, "live values are interrupted for a moment");
         }
         sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn follow_once(state: &State, kept: &mut Option<i64>) -> Result<(), SeriesError> {
-    let rows = state.bus.live_rows().await.map_err(|error| sqlx::Error::Io(std::io::Error::other(error)))?;
+async fn follow_once<M: Clone + From<String>>(
+    values: &LiveValues<M>,
+    source: Source<'_>,
+    kept: &mut Option<i64>,
+) -> Result<(), SeriesError> {
+    let rows = source.bus.live_rows().await.map_err(|error| sqlx::Error::Io(std::io::Error::other(error)))?;
     let mut rows = std::pin::pin!(rows);
     let reached = match kept {
         Some(reached) => reached,
-        None => kept.insert(head(&state.pool).await?.position),
+        None => kept.insert(head(source.pool).await?.position),
     };
     let mut frame_at = Instant::now();
     loop {
-        let wait = if state.live_values.has_gathered() { frame_at } else { Instant::now() + POLL_INTERVAL };
+        let wait = if values.has_gathered() { frame_at } else { Instant::now() + POLL_INTERVAL };
         let next = timeout_at(wait, rows.next()).await;
         // Counted after the wait: a socket that opened meanwhile must see this very row.
-        let sockets = state.live_values.sockets();
+        let sockets = values.sockets();
         match next {
             Ok(None) => return Ok(()),
             Ok(Some(row)) if sockets == 0 => {
-                state.live_values.forget();
+                values.forget();
                 *reached = (*reached).max(row.position);
             }
             Ok(Some(row)) => {
-                let begins = !state.live_values.has_gathered();
-                *reached = take_row(state, row, *reached).await?;
+                let begins = !values.has_gathered();
+                *reached = take_row(values, source, row, *reached).await?;
                 if begins {
                     frame_at = Instant::now() + GATHER + GATHER_PER_SOCKET * sockets;
                 }
             }
-            Err(_) if !state.live_values.has_gathered() && sockets > 0 => {
-                *reached = read_missed(state, *reached).await?;
+            Err(_) if !values.has_gathered() && sockets > 0 => {
+                *reached = read_missed(values, source, *reached).await?;
                 frame_at = Instant::now();
             }
             Err(_) => {}
         }
-        if Instant::now() >= frame_at && state.live_values.has_gathered() {
-            let catalog = state.catalogs.fresh(state).await?;
-            state.live_values.publish(&catalog, state.server_clock.now());
+        if Instant::now() >= frame_at && values.has_gathered() {
+            let catalog = source.catalogs.fresh().await?;
+            values.publish(&catalog, source.clock.now());
         }
     }
 }
 
-async fn take_row(state: &State, row: LiveRow, reached: i64) -> Result<i64, SeriesError> {
+async fn take_row<M: Clone + From<String>>(
+    values: &LiveValues<M>,
+    source: Source<'_>,
+    row: LiveRow,
+    reached: i64,
+) -> Result<i64, SeriesError> {
     if row.position <= reached {
         return Ok(reached);
     }
     if row.position > reached + 1 {
-        return read_missed(state, reached).await;
+        return read_missed(values, source, reached).await;
     }
     let points = decode_payload(&row.payload).unwrap_or_else(|error| {
         // The fold records such a row when it meets it in the log.
@@ -259,27 +284,31 @@ async fn take_row(state: &State, row: LiveRow, reached: i64) -> Result<i64, Seri
         let place = ChunkPoint { time: point.time, value: point.value, position: row.position, index };
         (point.channel, place)
     });
-    let arrived = row.recorded_at.unwrap_or_else(|| state.server_clock.now());
-    state.live_values.take(with_place, micros(arrived));
+    let arrived = row.recorded_at.unwrap_or_else(|| source.clock.now());
+    values.take(with_place, micros(arrived));
     Ok(row.position)
 }
 
 /// Takes what was not announced from the log.
-async fn read_missed(state: &State, reached: i64) -> Result<i64, SeriesError> {
-    let end = head(&state.pool).await?;
+async fn read_missed<M: Clone + From<String>>(
+    values: &LiveValues<M>,
+    source: Source<'_>,
+    reached: i64,
+) -> Result<i64, SeriesError> {
+    let end = head(source.pool).await?;
     if end.position <= reached {
         return Ok(reached);
     }
-    let yesterday = (state.server_clock.now() - TimeDelta::days(1)).date_naive();
-    let mut connection = state.pool.acquire().await?;
+    let yesterday = (source.clock.now() - TimeDelta::days(1)).date_naive();
+    let mut connection = source.pool.acquire().await?;
     let rows = read_points_after(&mut connection, (reached, yesterday, end.points), MISSED, 1000).await?;
     drop(connection);
     let is_all = rows.last().is_some_and(|row| row.position >= end.position)
         && rows.first().is_some_and(|row| row.position == reached + 1);
     if !is_all {
-        let latest = series::latest(&state.pool).await?;
+        let latest = series::latest(source.pool).await?;
         let points = latest.into_iter().map(|point| (point.channel, point.point));
-        state.live_values.take(points, micros(state.server_clock.now()));
+        values.take(points, micros(source.clock.now()));
         return Ok(end.position);
     }
     for row in &rows {
@@ -289,7 +318,7 @@ async fn read_missed(state: &State, reached: i64) -> Result<i64, SeriesError> {
                     ChunkPoint { time: point.time, value: point.value, position: row.position, index };
                 (point.channel, place)
             });
-            state.live_values.take(with_place, micros(row.recorded_at));
+            values.take(with_place, micros(row.recorded_at));
         }
     }
     Ok(rows.last().map_or(reached, |row| row.position))

@@ -18,7 +18,7 @@ use tokio::sync::{
 };
 use uuid::Uuid;
 
-use crate::problem::Problem;
+use crate::http::problem::Problem;
 
 type Answer = Result<Arc<HashSet<Uuid>>, Problem>;
 
@@ -39,7 +39,7 @@ pub(crate) struct LivingChannels {
 
 impl LivingChannels {
     /// Those of `channels` that exist, and perhaps others.
-    pub(super) async fn among(&self, pool: &PgPool, channels: &HashSet<Uuid>) -> Answer {
+    pub(crate) async fn among(&self, pool: &PgPool, channels: &HashSet<Uuid>) -> Answer {
         loop {
             let (answer, mut answered) = oneshot::channel();
             self.waiting().push(Question { channels: channels.clone(), answer });

@@ -3,6 +3,8 @@
 //! Follows the event log while a stream is open. Wake-ups make it quick, polling makes it sure. Changes are read once and
 //! shared; a stream that lags behind the kept changes reads the log itself. Nothing is queued for a stream.
 
+mod audience;
+
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -12,13 +14,15 @@ use std::{
 use futures::future::join_all;
 use signalbox_event_store::{ChangedStream, changed_between, head_position};
 use signalbox_projections::context_of;
+use sqlx::PgPool;
 use tokio::{
     sync::{Notify, Semaphore, watch},
     time::{sleep, timeout},
 };
 
-use super::audience::{Audience, TYPES, name};
-use crate::{problem::Problem, state::State};
+use self::audience::{Audience, name};
+use super::consistency::ReadGate;
+use crate::http::{problem::Problem, words::CHANGED_RESOURCES};
 
 /// Positions of the log that are read at a time.
 const BATCH: i64 = 500;
@@ -36,30 +40,30 @@ const CATCHING_UP: usize = 4;
 
 /// A resource that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Change {
+pub(crate) struct Change {
     /// Position of the newest of its events in the batch.
-    pub(super) position: i64,
-    pub(super) kind: &'static str,
-    pub(super) id: String,
+    pub(crate) position: i64,
+    pub(crate) kind: &'static str,
+    pub(crate) id: String,
     /// Its version after that event.
-    pub(super) version: i64,
+    pub(crate) version: i64,
     /// Whether the read models did not show it in time.
-    pub(super) is_eventual: bool,
-    pub(super) audience: Audience,
+    pub(crate) is_eventual: bool,
+    pub(crate) audience: Audience,
 }
 
 /// The changes of a range of the log.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(crate) struct Batch {
     /// Last position of the range.
-    pub(super) last: i64,
+    pub(crate) last: i64,
     /// In the order of their positions.
-    pub(super) changes: Vec<Change>,
+    pub(crate) changes: Vec<Change>,
 }
 
 /// The changes that a stream has not yet sent.
 #[derive(Debug)]
-pub(super) enum Missing {
+pub(crate) enum Missing {
     Nothing,
     /// All of it.
     Kept(Vec<Arc<Batch>>),
@@ -86,6 +90,15 @@ pub(crate) struct ChangeFeed {
     catching_up: Semaphore,
 }
 
+/// The services that changes are read by.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) pool: &'a PgPool,
+    pub(crate) gate: &'a ReadGate,
+    /// The newest position of the log that this gateway knows.
+    pub(crate) log_moved: &'a watch::Sender<i64>,
+}
+
 impl Default for ChangeFeed {
     fn default() -> Self {
         Self {
@@ -99,14 +112,14 @@ impl Default for ChangeFeed {
 
 impl ChangeFeed {
     /// Notifies of new batches. While a receiver exists, the log is followed.
-    pub(super) fn open(&self) -> watch::Receiver<i64> {
+    pub(crate) fn open(&self) -> watch::Receiver<i64> {
         let moved = self.moved.subscribe();
         self.opened.notify_one();
         moved
     }
 
     /// The changes after `seen`.
-    pub(super) fn after(&self, seen: i64) -> Missing {
+    pub(crate) fn after(&self, seen: i64) -> Missing {
         let inner = self.inner();
         match inner.start {
             Some(start) if seen < start => Missing::UpTo(start),
@@ -151,9 +164,8 @@ impl ChangeFeed {
 }
 
 /// Follows the log until the gateway stops.
-pub(crate) async fn follow(state: &State) {
-    let feed = &state.changes;
-    let mut moved = state.log_moved.subscribe();
+pub(crate) async fn follow(feed: &ChangeFeed, source: Source<'_>) {
+    let mut moved = source.log_moved.subscribe();
     let mut late = HashSet::new();
     loop {
         if feed.moved.receiver_count() == 0 {
@@ -162,7 +174,7 @@ pub(crate) async fn follow(state: &State) {
             continue;
         }
         moved.mark_unchanged();
-        match follow_once(state, &mut late).await {
+        match follow_once(feed, source, &mut late).await {
             Ok(true) => {}
             Ok(false) => drop(timeout(POLL, moved.changed()).await),
             Err(error) => {
@@ -175,41 +187,50 @@ pub(crate) async fn follow(state: &State) {
 }
 
 /// Takes the next batch; false when there is none.
-async fn follow_once(state: &State, late: &mut HashSet<&'static str>) -> Result<bool, sqlx::Error> {
-    let head = head_position(&state.pool).await?;
-    let reached = state.changes.begin(head);
+async fn follow_once(
+    feed: &ChangeFeed,
+    source: Source<'_>,
+    late: &mut HashSet<&'static str>,
+) -> Result<bool, sqlx::Error> {
+    let head = head_position(source.pool).await?;
+    let reached = feed.begin(head);
     if head <= reached {
         return Ok(false);
     }
-    let batch = read(state, reached, head, late).await?;
+    let batch = read(source, reached, head, late).await?;
     let is_all = batch.last == head;
-    state.changes.keep(batch);
+    feed.keep(batch);
     Ok(!is_all)
 }
 
 /// The changes after `after`, for a stream that lags behind the kept ones.
-pub(super) async fn catch_up(state: &State, after: i64, last: i64) -> Result<Batch, Problem> {
-    let _turn = state.changes.catching_up.acquire().await.map_err(|error| Problem::internal(&error))?;
-    Ok(read(state, after, last, &mut HashSet::new()).await?)
+pub(crate) async fn catch_up(
+    feed: &ChangeFeed,
+    source: Source<'_>,
+    after: i64,
+    last: i64,
+) -> Result<Batch, Problem> {
+    let _turn = feed.catching_up.acquire().await.map_err(|error| Problem::internal(&error))?;
+    Ok(read(source, after, last, &mut HashSet::new()).await?)
 }
 
 /// Reads the changes after `after`, at most up to `last`, and waits until the read models show them. Those in `late` did not
 /// show earlier ones in time, and are not waited for as long.
 async fn read(
-    state: &State,
+    source: Source<'_>,
     after: i64,
     last: i64,
     late: &mut HashSet<&'static str>,
 ) -> Result<Batch, sqlx::Error> {
     let last = last.min(after + BATCH);
-    let streams = changed_between(&state.pool, (after, last), &TYPES).await?;
+    let streams = changed_between(source.pool, (after, last), &CHANGED_RESOURCES).await?;
     let mut newest = HashMap::new();
     for stream in &streams {
         newest.insert(context_of(&stream.aggregate_type), stream.position);
     }
     let waits = newest.into_iter().map(async |(context, position)| {
         let limit = if late.contains(context) { LATE_READ_MODEL_TIMEOUT } else { READ_MODEL_TIMEOUT };
-        (context, state.gate.wait_at_most(context, position, limit).await)
+        (context, source.gate.wait_at_most(context, position, limit).await)
     });
     for (context, is_shown) in join_all(waits).await {
         if is_shown {

@@ -2,34 +2,12 @@ use signalbox_domain::{identity::Role, kernel::UserId};
 use signalbox_event_store::ChangedStream;
 use uuid::Uuid;
 
-use crate::auth::CurrentUser;
-
-/// Types of resources that clients are notified of. The others, such as login sessions, are shown by no route.
-pub(crate) const TYPES: [&str; 19] = [
-    "agent",
-    "agent_token",
-    "alarm",
-    "api_token",
-    "channel",
-    "contact",
-    "dashboard",
-    "delivery",
-    "experiment",
-    "extraction_job",
-    "firmware",
-    "job",
-    "log_entry",
-    "plugin_instance",
-    "plugin_package",
-    "rule",
-    "transfer",
-    "user",
-    "webhook",
-];
+use crate::http::words::CHANGED_RESOURCES;
+use crate::services::auth::CurrentUser;
 
 /// The users that may see a resource: those that its `GET` and its list show it to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Audience {
+pub(crate) enum Audience {
     Everyone,
     Admins,
     Owner(UserId),
@@ -56,7 +34,7 @@ impl Audience {
         }
     }
 
-    pub(super) fn includes(self, user: &CurrentUser) -> bool {
+    pub(crate) fn includes(self, user: &CurrentUser) -> bool {
         match self {
             Self::Everyone => true,
             Self::Admins => user.role == Role::Admin,
@@ -69,7 +47,7 @@ impl Audience {
 
 /// The type and id by which the routes show a changed stream.
 pub(super) fn name(stream: &ChangedStream) -> Option<(&'static str, String)> {
-    let kind = TYPES.into_iter().find(|kind| *kind == stream.aggregate_type)?;
+    let kind = CHANGED_RESOURCES.iter().copied().find(|kind| *kind == stream.aggregate_type)?;
     let key = |id: Uuid| Some((kind, id.to_string()));
     match kind {
         "agent" | "agent_token" | "job" | "transfer" => Some((kind, stream.number?.to_string())),
@@ -86,7 +64,7 @@ mod tests {
     use signalbox_projections::context_of;
 
     use super::*;
-    use crate::auth::Credential;
+    use crate::services::auth::Credential;
 
     const SHOWN_BY_NO_ROUTE: [&str; 3] = ["health", "reading", "session"];
 
@@ -110,7 +88,7 @@ mod tests {
         let folders = fs::read_dir(golden).unwrap();
         let aggregates: BTreeSet<_> =
             folders.map(|folder| folder.unwrap().file_name().into_string().unwrap()).collect();
-        let decided = TYPES.into_iter().chain(SHOWN_BY_NO_ROUTE).map(str::to_owned);
+        let decided = CHANGED_RESOURCES.iter().copied().chain(SHOWN_BY_NO_ROUTE).map(str::to_owned);
         assert_eq!(decided.collect::<BTreeSet<_>>(), aggregates);
     }
 
@@ -152,7 +130,7 @@ mod tests {
             ("user", [false, false, true]),
             ("webhook", [false, false, true]),
         ];
-        assert_eq!(expected.map(|(kind, _)| kind), TYPES);
+        assert_eq!(expected.map(|(kind, _)| kind).as_slice(), CHANGED_RESOURCES.as_slice());
         for (kind, sees) in expected {
             let audience = Audience::of(&stream(kind, own));
             assert_eq!([&viewer, &other, &admin].map(|user| audience.includes(user)), sees, "{kind}");

@@ -22,7 +22,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(1000);
 const MAX_PROGRESS: usize = 100_000;
 
 /// Descriptions of one agent are recorded at most this often; of several in between only the last one.
-pub(super) const DESCRIBE_EVERY: Duration = Duration::from_secs(1);
+pub(crate) const DESCRIBE_EVERY: Duration = Duration::from_secs(1);
 /// Agents whose last description is remembered at most; then all are forgotten.
 const MAX_DESCRIBED: usize = 100_000;
 /// A session that lasted this long shows that nothing else uses the agent's token any more.
@@ -103,7 +103,7 @@ pub(crate) struct Presence {
 impl LiveAgents {
     /// Starts a session and ends an earlier one of the same agent. The returned token is cancelled when the session
     /// has to end, which is at once if a later session of the agent exists already.
-    pub(super) fn open(
+    pub(crate) fn open(
         &self,
         agent: AgentId,
         (session, version): (Uuid, i64),
@@ -133,7 +133,7 @@ impl LiveAgents {
     }
 
     /// Ends `session`; a newer one of the agent stays.
-    pub(super) fn close(&self, agent: AgentId, session: Uuid) {
+    pub(crate) fn close(&self, agent: AgentId, session: Uuid) {
         let mut sessions = self.sessions();
         if sessions.get(&agent).is_some_and(|live| live.session == session) {
             sessions.remove(&agent);
@@ -141,21 +141,21 @@ impl LiveAgents {
     }
 
     /// The end of `session`, if it is here and a polling one.
-    pub(super) fn polling(&self, agent: AgentId, session: Uuid) -> Option<CancellationToken> {
+    pub(crate) fn polling(&self, agent: AgentId, session: Uuid) -> Option<CancellationToken> {
         let sessions = self.sessions();
         let live = sessions.get(&agent).filter(|live| live.session == session)?;
         (live.transport == TransportMode::Polling).then(|| live.close.clone())
     }
 
     /// The agent has been heard.
-    pub(super) fn touch(&self, agent: AgentId, now: Duration) {
+    pub(crate) fn touch(&self, agent: AgentId, now: Duration) {
         if let Some(live) = self.sessions().get_mut(&agent) {
             live.last_seen = now;
         }
     }
 
     /// A poll starts (`1`) or ends (`-1`). Returns whether it starts beside another one, or beside a WebSocket.
-    pub(super) fn count_poll(&self, agent: AgentId, change: isize, now: Duration) -> bool {
+    pub(crate) fn count_poll(&self, agent: AgentId, change: isize, now: Duration) -> bool {
         let mut sessions = self.sessions();
         let Some(live) = sessions.get_mut(&agent) else { return false };
         live.polls = live.polls.saturating_add_signed(change);
@@ -165,7 +165,7 @@ impl LiveAgents {
 
     /// Counts a poll that overlapped another one, or a socket that was replaced while it was open. Returns whether there
     /// were so many that two processes must be at work.
-    pub(super) fn note_overlap(&self, agent: AgentId, now: Instant) -> bool {
+    pub(crate) fn note_overlap(&self, agent: AgentId, now: Instant) -> bool {
         let mut overlaps = lock(&self.overlaps);
         overlaps.retain(|_, overlaps| now - overlaps.since < OVERLAP_WINDOW);
         let entry = overlaps.entry(agent).or_insert(Overlaps { since: now, count: 0 });
@@ -178,7 +178,7 @@ impl LiveAgents {
     }
 
     /// Two processes with the token of `agent` were noticed.
-    pub(super) fn note_double(&self, agent: AgentId) {
+    pub(crate) fn note_double(&self, agent: AgentId) {
         let now = Instant::now();
         let mut doubles = lock(&self.doubles);
         doubles.retain(|_, noticed| now - *noticed < STEADY);
@@ -197,7 +197,7 @@ impl LiveAgents {
 
     /// Waits until a description of `agent` may be recorded. `false`: it says nothing new, or a later one takes its
     /// place.
-    pub(super) async fn may_describe(&self, agent: AgentId, system: &AgentSystem) -> bool {
+    pub(crate) async fn may_describe(&self, agent: AgentId, system: &AgentSystem) -> bool {
         match self.turn(agent, system) {
             Turn::Record => true,
             Turn::Skip => false,
@@ -236,7 +236,7 @@ impl LiveAgents {
     }
 
     /// The description of `agent` was not recorded, or another gateway may have recorded another one.
-    pub(super) fn forget_description(&self, agent: AgentId) {
+    pub(crate) fn forget_description(&self, agent: AgentId) {
         lock(&self.described).remove(&agent);
     }
 
@@ -288,7 +288,7 @@ impl LiveAgents {
     }
 
     /// Whether progress of `transfer` may be passed on now: at most once a second.
-    pub(super) fn may_report(&self, agent: AgentId, transfer: i64, now: Duration) -> bool {
+    pub(crate) fn may_report(&self, agent: AgentId, transfer: i64, now: Duration) -> bool {
         let mut progress = lock(&self.progress);
         if progress.get(&(agent, transfer)).is_some_and(|last| now.saturating_sub(*last) < PROGRESS_EVERY) {
             return false;

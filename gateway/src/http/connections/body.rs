@@ -27,11 +27,10 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as _, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use super::{Connection, Drain, Pace, Running};
-use crate::{
-    client_address::ClientAddress,
+use super::{Connection, Connections, Drain, Pace, Running};
+use crate::http::{
+    network::client,
     problem::{Problem, ProblemKind},
-    state::AppState,
 };
 
 /// Limit of the bytes that are read of a refused body.
@@ -71,13 +70,17 @@ struct Wait {
 }
 
 /// Bounds the body of `request` in time, and lets a refusal reach a client that is still sending.
-pub(crate) async fn limit_body(State(state): State<AppState>, request: Request, next: Next) -> Response {
+pub(crate) async fn limit_body(
+    State(connections): State<Arc<Connections>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let connection = request.extensions().get::<Connection>().cloned();
     let Some(connection) = connection.filter(|_| !request.body().is_end_stream()) else {
         return next.run(request).await;
     };
     connection.begin_body();
-    let client = ClientAddress::by(Some(&connection), request.headers(), &state).0;
+    let client = client(connection.peer(), request.headers(), &connections.trusted);
     let late = Arc::new(AtomicBool::new(false));
     let expect = request.headers().get(header::EXPECT);
     let is_awaited = expect.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));

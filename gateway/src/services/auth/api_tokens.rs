@@ -83,7 +83,7 @@ impl ApiTokens {
     }
 
     /// Whether the database has to be asked about `secret`, and it may be made up.
-    pub(super) fn is_stranger(&self, secret: &str) -> bool {
+    pub(crate) fn is_stranger(&self, secret: &str) -> bool {
         self.known.is_stranger(&hash_secret(secret).to_string(), self.clock.monotonic())
     }
 

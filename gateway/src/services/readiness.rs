@@ -14,13 +14,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{
-    Json,
-    http::StatusCode,
-    response::{IntoResponse, Response},
-};
 use chrono::DateTime;
-use serde::Serialize;
 use signalbox_clock::Clock;
 use signalbox_database::{on_behalf, within};
 use signalbox_domain::{
@@ -32,7 +26,6 @@ use signalbox_projections::identity::queries::has_users;
 use sqlx::PgPool;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
-use utoipa::ToSchema;
 use uuid::Uuid;
 
 /// Each sign of life counts for so long.
@@ -70,17 +63,6 @@ struct Seen {
     positions: HashMap<String, i64>,
     read_models: Option<Instant>,
     pools: HashMap<&'static str, Instant>,
-}
-
-/// Whether requests can be served, and what is missing.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ReadyOut {
-    /// `ok` or `unavailable`.
-    #[schema(value_type = crate::openapi::ReadyStatus)]
-    status: &'static str,
-    /// `broker`, `commands`, `read_models`, `database`, `background_database`, `users` or `stopping`.
-    #[schema(value_type = Vec<crate::openapi::MissingPart>)]
-    missing: Vec<&'static str>,
 }
 
 impl Readiness {
@@ -121,8 +103,8 @@ impl Readiness {
         }
     }
 
-    /// The answer of `/readyz`, at a gateway and at the endpoint for operators of any process.
-    pub(crate) async fn answer(&self) -> Response {
+    /// The parts that are missing for requests to be served.
+    pub(crate) async fn missing_parts(&self) -> Vec<&'static str> {
         let (users, mut missing) =
             tokio::join!(timeout(PROBE, on_behalf((), has_users(&self.0.pool))), self.missing());
         match users {
@@ -138,10 +120,7 @@ impl Readiness {
         if self.0.stop.is_cancelled() {
             missing.push("stopping");
         }
-        let ready = missing.is_empty();
-        let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        let out = ReadyOut { status: if ready { "ok" } else { "unavailable" }, missing };
-        (status, Json(out)).into_response()
+        missing
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {

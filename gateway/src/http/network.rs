@@ -1,49 +1,20 @@
+//! Addresses of clients: what proxies report of them, and the unit that limits count.
+
 use std::{
     fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
 };
 
-use axum::{
-    extract::FromRequestParts,
-    http::{HeaderMap, request::Parts},
-};
-
-use crate::{
-    connections::Connection,
-    problem::Problem,
-    state::{AppState, State},
-};
+use axum::http::HeaderMap;
 
 /// Bits of an IPv6 address that one customer of a provider does not choose.
 const PREFIX_BITS: u32 = 64;
 /// Headers by which a proxy shows itself.
 const OF_PROXIES: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
 
-/// The client's address: the peer's, or the one that a trusted proxy reports.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ClientAddress(pub(crate) IpAddr);
-
 /// The unit that limits count: an IPv4 address, or the /64 of an IPv6 address, within which a host chooses freely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Network(IpAddr);
-
-impl ClientAddress {
-    /// The address of the client that sent `parts`.
-    pub(crate) fn of(parts: &Parts, state: &State) -> Self {
-        Self::by(parts.extensions.get(), &parts.headers, state)
-    }
-
-    /// The address of the client that sent `headers` over `connection`.
-    pub(crate) fn by(connection: Option<&Connection>, headers: &HeaderMap, state: &State) -> Self {
-        let peer = connection.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), Connection::peer);
-        Self(client(peer, headers, &state.config.server.trusted_proxies))
-    }
-
-    /// The network that limits count this client in.
-    pub(crate) fn network(self) -> Network {
-        self.0.into()
-    }
-}
 
 impl From<IpAddr> for Network {
     fn from(address: IpAddr) -> Self {
@@ -66,14 +37,6 @@ impl fmt::Display for Network {
     }
 }
 
-impl FromRequestParts<AppState> for ClientAddress {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
-        Ok(Self::of(parts, state))
-    }
-}
-
 /// Whether a request with `headers` came from `peer` through a proxy, or from one: `peer` need not be the client then.
 pub(crate) fn is_proxied(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) -> bool {
     trusted.contains(&peer) || OF_PROXIES.iter().any(|name| headers.contains_key(*name))
@@ -81,7 +44,7 @@ pub(crate) fn is_proxied(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) 
 
 /// Walks X-Forwarded-For from the peer outwards as long as trusted proxies vouch for the next entry. An entry that does
 /// not parse ends the walk: what stands before it may have been written by anybody.
-fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) -> IpAddr {
+pub(super) fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) -> IpAddr {
     let entries: Vec<&[u8]> = headers
         .get_all("x-forwarded-for")
         .iter()
@@ -107,6 +70,8 @@ fn parse(entry: &[u8]) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use axum::http::HeaderValue;
 
     use super::*;
