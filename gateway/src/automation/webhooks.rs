@@ -81,7 +81,7 @@ pub(crate) struct WebhookFiltersOut {
     /// Of `transfer.*`, those of these jobs.
     jobs: Vec<i64>,
     /// Of `alarm.*`, those of alarms with one of these severities.
-    #[schema(value_type = Vec<crate::openapi::Severity>)]
+    #[schema(value_type = Vec<crate::words::Severity>)]
     severity: Vec<Severity>,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct WebhookFiltersIn {
     jobs: Vec<i64>,
     /// Severities of alarms.
     #[serde(default)]
-    #[schema(value_type = Vec<crate::openapi::Severity>)]
+    #[schema(value_type = Vec<crate::words::Severity>)]
     severity: Vec<Severity>,
 }
 
