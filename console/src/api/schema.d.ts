@@ -3150,6 +3150,13 @@ export interface components {
         Direction: "input" | "output" | "bidirectional";
         /** @description A document with options. */
         DocumentIn: {
+            /**
+             * Format: int64
+             * @description As in the query.
+             */
+            chunk_words?: number | null;
+            /** @description As in the query. */
+            chunks?: boolean | null;
             /** @description Engine that reads documents; `pymupdf` is another name of `pdfium`. */
             extraction_engine?: components["schemas"]["ExtractionEngine"] | null;
             /**
@@ -3466,6 +3473,13 @@ export interface components {
             callback_secret?: string | null;
             /** @description Where the outcome is posted to; as in the query. */
             callback_url?: string | null;
+            /**
+             * Format: int64
+             * @description As in the query.
+             */
+            chunk_words?: number | null;
+            /** @description As in the query. */
+            chunks?: boolean | null;
             /** @description That was asked for. */
             extraction_engine?: components["schemas"]["ExtractionEngine"] | null;
             /**
@@ -3601,6 +3615,13 @@ export interface components {
             callback_secret?: string | null;
             /** @description Where the outcome is posted to; as in the query. */
             callback_url?: string | null;
+            /**
+             * Format: int64
+             * @description As in the query.
+             */
+            chunk_words?: number | null;
+            /** @description As in the query. */
+            chunks?: boolean | null;
             /** @description Engine that reads documents; `pymupdf` is another name of `pdfium`. */
             extraction_engine?: components["schemas"]["ExtractionEngine"] | null;
             /** @description The documents, each in a part of this name. */
@@ -14288,6 +14309,10 @@ export interface operations {
                 front_matter?: boolean;
                 /** @description Whether the blocks of `json` have their words, with places, and how sure recognition was of each; `false` if absent. */
                 words?: boolean;
+                /** @description Whether `json` has `chunks`, too: the text in pieces that end at blocks, each with headings, pages and places; `false` if absent. */
+                chunks?: boolean;
+                /** @description The most words of a chunk, 50 to 4000; 400 if absent. In scripts without spaces each character counts as a word. */
+                chunk_words?: number;
                 /** @description Where `extraction.completed` or `extraction.failed` is posted to: http or https, a public address. */
                 callback_url?: string;
                 /** @description Signs it, at most 255 characters; one is made and answered if absent. Better sent as a form field. */
@@ -14426,6 +14451,10 @@ export interface operations {
                 front_matter?: boolean;
                 /** @description Whether the blocks of `json` have their words, with places, and how sure recognition was of each; `false` if absent. */
                 words?: boolean;
+                /** @description Whether `json` has `chunks`, too: the text in pieces that end at blocks, each with headings, pages and places; `false` if absent. */
+                chunks?: boolean;
+                /** @description The most words of a chunk, 50 to 4000; 400 if absent. In scripts without spaces each character counts as a word. */
+                chunk_words?: number;
             };
             header?: {
                 /** @description The same key makes a repetition the same request, for 24 h */
@@ -15928,6 +15957,10 @@ export interface operations {
                 front_matter?: boolean;
                 /** @description Whether the blocks of `json` have their words, with places, and how sure recognition was of each; `false` if absent. */
                 words?: boolean;
+                /** @description Whether `json` has `chunks`, too: the text in pieces that end at blocks, each with headings, pages and places; `false` if absent. */
+                chunks?: boolean;
+                /** @description The most words of a chunk, 50 to 4000; 400 if absent. In scripts without spaces each character counts as a word. */
+                chunk_words?: number;
             };
             header?: {
                 /** @description The same key makes a repetition the same request, for 24 h */
@@ -16086,6 +16119,10 @@ export interface operations {
                 front_matter?: boolean;
                 /** @description Whether the blocks of `json` have their words, with places, and how sure recognition was of each; `false` if absent. */
                 words?: boolean;
+                /** @description Whether `json` has `chunks`, too: the text in pieces that end at blocks, each with headings, pages and places; `false` if absent. */
+                chunks?: boolean;
+                /** @description The most words of a chunk, 50 to 4000; 400 if absent. In scripts without spaces each character counts as a word. */
+                chunk_words?: number;
             };
             header?: {
                 /** @description The same key makes a repetition the same request, for 24 h */
@@ -16614,6 +16651,10 @@ export interface operations {
                 front_matter?: boolean;
                 /** @description Whether the blocks of `json` have their words, with places, and how sure recognition was of each; `false` if absent. */
                 words?: boolean;
+                /** @description Whether `json` has `chunks`, too: the text in pieces that end at blocks, each with headings, pages and places; `false` if absent. */
+                chunks?: boolean;
+                /** @description The most words of a chunk, 50 to 4000; 400 if absent. In scripts without spaces each character counts as a word. */
+                chunk_words?: number;
                 /** @description Where `extraction.completed` or `extraction.failed` is posted to: http or https, a public address. */
                 callback_url?: string;
                 /** @description Signs it, at most 255 characters; one is made and answered if absent. Better sent as a form field. */
@@ -16751,6 +16792,10 @@ export interface operations {
                 front_matter?: boolean;
                 /** @description Whether the blocks of `json` have their words, with places, and how sure recognition was of each; `false` if absent. */
                 words?: boolean;
+                /** @description Whether `json` has `chunks`, too: the text in pieces that end at blocks, each with headings, pages and places; `false` if absent. */
+                chunks?: boolean;
+                /** @description The most words of a chunk, 50 to 4000; 400 if absent. In scripts without spaces each character counts as a word. */
+                chunk_words?: number;
                 /** @description Where `extraction.completed` or `extraction.failed` is posted to: http or https, a public address. */
                 callback_url?: string;
                 /** @description Signs it, at most 255 characters; one is made and answered if absent. Better sent as a form field. */
