@@ -1,9 +1,9 @@
 """The process of one plugin instance: `python -m signalbox_controller.host`.
 
 A plugin that hangs, crashes or brings modules that clash with another's harms its own instance alone. The controller
-speaks to it in lines of JSON: first what to run (`plugin`, `folder`, `config`) and where values go (`events` by
+speaks to it in lines of JSON: first what to run (`instance`, `plugin`, `folder`, `config`) and where values go (`events` by
 channel, `buffer`), then `{"write": {channel: value}}`. It puts what it reads into the buffer, before anybody hears of
-it, and answers with `{"status": …, "error": …}` and `{"kept": [[channel, time], …]}`. When its input ends, also because
+it, and answers with `{"status": …, "error": …}` and `{"kept": number of values}`. When its input ends, also because
 the controller was killed, it brings its outputs into their safe state and ends.
 """
 
@@ -11,21 +11,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import random
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from signalbox_plugins import DevicePlugin, PluginInstanceConfig
+from signalbox_plugins import Delivery, DevicePlugin, PluginInstanceConfig, PushPlugin
 from signalbox_plugins.discovery import built_in_plugins, discover_plugins
 
-from .buffer import Buffer, Value
+from .buffer import Buffer, Origin, Value
+from .ledger import InstanceLedger
 
 _LONGEST_LINE = 8 << 20
 _READ_LIMIT = 30.0
+# Values of one transaction, about.
+_MOST_AT_ONCE = 500
+_LOOK_SECONDS = 0.5
+# How often it is noted on disk that there is a connection.
+_LOOKS_OF_NOTE = 10
+_SHOWN_GAP = timedelta(hours=1)
+# A shorter time without a connection is shorter than what lies between two values, or nearly so.
+_LEAST_GAP = timedelta(seconds=1)
 
 
 class Host:
@@ -34,17 +44,22 @@ class Host:
     def __init__(self, out: Any) -> None:
         self._out = out
         self._plugin: DevicePlugin | None = None
+        self._instance = ""
         self._events: dict[str, str] = {}
-        self._buffer: Buffer | None = None
+        self._shared: frozenset[str] = frozenset()
+        self._buffer: Buffer
+        self._ledger: InstanceLedger
+        self._newest: dict[str, tuple[str, float]] = {}
         self._requested: dict[str, float] = {}
         self._written: dict[str, float] = {}
         self._changed = asyncio.Event()
+        self._said: tuple[str, str | None] | None = None
+        self._gap: tuple[str, datetime] | None = None
+        self._is_full = False
 
     async def run(self, lines: asyncio.StreamReader) -> None:
         """Runs until the input ends."""
         first = json.loads(await lines.readline())
-        path, most = first["buffer"]
-        self._events, self._buffer = first["events"], Buffer(Path(path), most)
         live = asyncio.create_task(self._live(first))
         try:
             while line := await lines.readline():
@@ -61,28 +76,62 @@ class Host:
         try:
             self._plugin = plugin = _load(first)
         except Exception as error:
-            self._send(status="error", error=str(error) or type(error).__name__)
+            self._say("error", str(error) or type(error).__name__)
             return
+        self._open_buffer(first, plugin)
         policy = plugin.config.retry_policy if isinstance(plugin.config, PluginInstanceConfig) else None
         base, most, factor = (
             (policy.base_delay, policy.max_delay, policy.backoff_factor) if policy else (1.0, 60.0, 2.0)
         )
         delay = base
         while True:
+            begun = asyncio.get_running_loop().time()
             try:
                 await plugin.connect()
-                self._send(status="demo" if plugin.is_demo_mode else "connected", error=None)
-                delay = base
+                self._note_gap(plugin)
+                self._say_how(plugin)
                 # A device that was lost is in its safe state.
                 self._requested = {**self._written, **self._requested}
                 await self._work(plugin)
             except Exception as error:
-                self._send(status="error", error=str(error) or type(error).__name__)
+                self._say("error", str(error) or type(error).__name__)
                 await plugin.disconnect()
+            if asyncio.get_running_loop().time() - begun > most:
+                delay = base
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
             delay = min(delay * factor, most)
 
+    def _open_buffer(self, first: dict[str, Any], plugin: DevicePlugin) -> None:
+        path, most = first["buffer"]
+        self._instance, self._events = first["instance"], first["events"]
+        both = (channel.id for channel in plugin.channels.values() if channel.is_readable and channel.is_writable)
+        self._shared = frozenset(self._events[id] for id in both if id in self._events)
+        self._buffer = Buffer(Path(path), most, is_synced=isinstance(plugin, PushPlugin))
+        self._newest = self._buffer.newest(self._instance)
+        self._ledger = InstanceLedger(self._buffer, self._instance)
+        plugin.instance_id = self._instance
+        if isinstance(plugin, PushPlugin):
+            plugin.ledger = self._ledger
+
     async def _work(self, plugin: DevicePlugin) -> None:
+        """Reads and writes until the device is lost; raises why."""
+        if isinstance(plugin, PushPlugin) and not plugin.is_demo_mode:
+            jobs = [self._take_always(plugin), self._write_always(plugin)]
+        else:
+            jobs = [self._poll_always(plugin)]
+        tasks = [asyncio.create_task(job) for job in (*jobs, self._look_always(plugin))]
+        try:
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # Devices that are asked.
+
+    async def _poll_always(self, plugin: DevicePlugin) -> None:
         """Reads and writes until too many readings in a row fail."""
         interval = getattr(plugin.config, "poll_interval_ms", 1000) / 1000
         clock = asyncio.get_running_loop().time
@@ -105,22 +154,58 @@ class Host:
         values: list[tuple[str, float, str]] = []
         try:
             async with asyncio.timeout(_READ_LIMIT):
+                await plugin.begin_reading()
                 for channel in channels:
                     value = await plugin.read(channel)
                     if value is not None:
-                        values.append((channel, value, datetime.now(UTC).isoformat()))
+                        values.append((channel, value, _now()))
         finally:
             # Also what was read before the time was up, or before the controller ended.
-            self._keep(values)
+            self._keep([Value(self._events[id], value, time) for id, value, time in values if id in self._events])
         return len(values)
 
-    def _keep(self, values: list[tuple[str, float, str]]) -> None:
-        linked = [
-            Value(self._events[channel], value, time) for channel, value, time in values if channel in self._events
-        ]
-        if linked and self._buffer is not None:
-            self._buffer.add(linked)
-            self._send(kept=[[channel, time] for channel, _, time in values])
+    # Devices that send.
+
+    async def _take_always(self, plugin: PushPlugin) -> None:
+        while True:
+            deliveries = await plugin.next_deliveries(_MOST_AT_ONCE)
+            new = [one for one in deliveries if one.message is None or not self._ledger.has(one.message)]
+            values = self._values(plugin, new)
+            messages = [one.message for one in deliveries if one.message is not None]
+            # A sender that waits for an acknowledgement keeps its values until there is room.
+            while messages and not self._buffer.has_room(len(values)):
+                self._is_full = True
+                await asyncio.sleep(_LOOK_SECONDS)
+            self._is_full = False
+            self._keep(values, tuple((one.number, one.digest) for one in messages))
+            self._newest |= {value.event: (value.time, value.value) for value in values}
+            await plugin.acknowledge(messages)
+
+    def _values(self, plugin: PushPlugin, deliveries: list[Delivery]) -> list[Value]:
+        """The values of readings, without those that a device has said before: its present ones after a connection."""
+        arrival, newest, found = datetime.now(UTC), dict[str, tuple[str, float]](), list[Value]()
+        for reading in (reading for delivery in deliveries for reading in delivery.readings):
+            event, value = self._events.get(reading.channel), plugin.displayed(reading.channel, reading.value)
+            if event is None or value is None:
+                continue
+            time = (reading.time or arrival).astimezone(UTC).isoformat()
+            if newest.get(event, self._newest.get(event)) != (time, value):
+                newest[event] = (time, value)
+                found.append(Value(event, value, time))
+        return found
+
+    async def _write_always(self, plugin: DevicePlugin) -> None:
+        while True:
+            await self._write(plugin)
+            await self._changed.wait()
+
+    # Both.
+
+    def _keep(self, values: list[Value], messages: tuple[tuple[int, bytes], ...] = ()) -> None:
+        if values or messages:
+            self._buffer.add(values, Origin(self._instance, messages, self._shared))
+        if values:
+            self._send(kept=len(values))
 
     async def _write(self, plugin: DevicePlugin) -> None:
         self._changed.clear()
@@ -132,9 +217,53 @@ class Host:
             if self._requested.get(channel) == value:
                 del self._requested[channel]
 
+    # What people are told.
+
+    async def _look_always(self, plugin: DevicePlugin) -> None:
+        for look in itertools.count():
+            if look % _LOOKS_OF_NOTE == 0:
+                self._ledger.remember("connected", _now())
+            await asyncio.sleep(_LOOK_SECONDS)
+            self._say_how(plugin)
+
+    def _say_how(self, plugin: DevicePlugin) -> None:
+        if plugin.is_demo_mode:
+            self._say("demo", None)
+        elif self._is_full:
+            self._say("error", "the controller's buffer is full: values are left where they come from")
+        elif plugin.problem is not None:
+            self._say("error", plugin.problem)
+        else:
+            parts = [plugin.remark, self._shown_gap()]
+            self._say("connected", "; ".join(part for part in parts if part) or None)
+
+    def _note_gap(self, plugin: DevicePlugin) -> None:
+        """Remembers from when to when nothing was measured."""
+        last, now = self._ledger.recall("connected"), datetime.now(UTC)
+        if last is None or plugin.is_demo_mode or plugin.keeps_values:
+            return
+        begun = datetime.fromisoformat(last)
+        if now - begun > _LEAST_GAP:
+            text = f"values between {begun:%Y-%m-%d %H:%M:%S} and {now:%Y-%m-%d %H:%M:%S} UTC may be missing"
+            self._gap = (f"{text}: there was no connection", now)
+
+    def _shown_gap(self) -> str | None:
+        if self._gap is not None and datetime.now(UTC) - self._gap[1] > _SHOWN_GAP:
+            self._gap = None
+        return self._gap[0] if self._gap is not None else None
+
+    def _say(self, status: str, error: str | None) -> None:
+        if self._said != (status, error):
+            self._said = (status, error)
+            self._send(status=status, error=error)
+
     def _send(self, **message: Any) -> None:
         self._out.write(json.dumps(message) + "\n")
         self._out.flush()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
 
 
 def _load(first: dict[str, Any]) -> DevicePlugin:

@@ -1,0 +1,273 @@
+"""A Modbus device, by TCP or a serial line: registers and coils to channels, commands to them."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..channels import ChannelDescriptor
+from ..config import Field, PluginInstanceConfig, PluginMeta
+from ..errors import PluginConfigError, PluginConnectionError
+from ..plugin import ChannelValue, DevicePlugin
+from .signals import Signal, descriptors
+
+# Of one request (Modbus application protocol 1.1b3, 6.1 to 6.4).
+_MOST_REGISTERS, _MOST_BITS = 125, 2000
+# Unused registers between two that are read together.
+_WIDEST_GAP = 8
+_WIDTHS = {"int16": 1, "uint16": 1, "int32": 2, "uint32": 2, "float32": 2, "int64": 4, "uint64": 4, "float64": 4}
+
+
+class Register(Signal):
+    """A channel whose values are in registers, or are a bit."""
+
+    table: Literal["holding", "input", "coil", "discrete"] = Field(
+        default="holding", description="Holding and input registers; coils and discrete inputs are bits"
+    )
+    address: int = Field(ge=0, le=65535, description="Address in the protocol, from 0 (40001 is 0 of holding)")
+    type: Literal["int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64", "bit"] = Field(
+        default="uint16", description="Registers are put together to this; bit takes one bit of a register"
+    )
+    bit: int = Field(default=0, ge=0, le=15, description="Which one, for bit; 0 is the lowest")
+    word_order: Literal["big", "little"] = Field(default="big", description="Which register is first")
+    device_id: int = Field(default=1, ge=0, le=255, description="Unit at this address or line")
+    writable: bool = Field(default=False, description="Whether commands may be written; holding and coils alone")
+
+    @property
+    def is_bits(self) -> bool:
+        """Whether its table holds bits."""
+        return self.table in ("coil", "discrete")
+
+    @property
+    def width(self) -> int:
+        """Registers or bits that it takes."""
+        return 1 if self.is_bits else _WIDTHS.get(self.type, 1)
+
+
+class ModbusConfig(PluginInstanceConfig):
+    """Settings of an instance."""
+
+    transport: Literal["tcp", "rtu"] = Field(default="tcp", description="By network or by serial line")
+    host: str = Field(default="127.0.0.1", min_length=1, max_length=255, description="Name or address, for tcp")
+    port: int = Field(default=502, ge=1, le=65535)
+    serial_port: str = Field(default="/dev/ttyUSB0", max_length=255, description="For rtu, on the controller's machine")
+    baud_rate: int = Field(default=19200, ge=300, le=4_000_000)
+    parity: Literal["N", "E", "O"] = "E"
+    stop_bits: int = Field(default=1, ge=1, le=2)
+    timeout_ms: int = Field(default=3000, ge=50, le=30000, description="Milliseconds after which a request is given up")
+    registers: list[Register] = Field(default_factory=list, max_length=2000, description="Registers and their channels")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Registers or bits that one request reads."""
+
+    device_id: int
+    table: str
+    address: int
+    count: int
+
+
+class ModbusPlugin(DevicePlugin):
+    """A device, or several behind one address or on one line."""
+
+    meta = PluginMeta(
+        id="modbus",
+        name="Modbus device",
+        version="1.0.0",
+        vendor="Signalbox",
+        description="Registers and coils of Modbus devices by TCP or serial line, values and commands.",
+        protocol="modbus",
+    )
+    config_schema = ModbusConfig
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._client: Any = None
+        self._registers: dict[str, Register] = {}
+        self._blocks: list[Block] = []
+        self._read: dict[tuple[int, str, int], int | bool] = {}
+        self._failed: dict[Block, str] = {}
+
+    def get_channels(self) -> list[ChannelDescriptor]:
+        for one in self.config.registers:
+            is_output = one.table in ("holding", "coil") and one.type != "bit"
+            if one.writable and not is_output:
+                why = "only whole holding registers and coils take commands"
+                raise PluginConfigError(self.meta.id, f"{one.channel}: {why}")
+            if one.address + one.width > 65536:
+                raise PluginConfigError(self.meta.id, f"{one.channel}: goes beyond address 65535")
+        self._registers = {one.channel: one for one in self.config.registers}
+        self._blocks = blocks(self.config.registers)
+        return descriptors([(one, one.writable) for one in self.config.registers])
+
+    @property
+    def problem(self) -> str | None:
+        shown = [
+            f"{block.table} {block.address} to {block.address + block.count - 1} of device {block.device_id}: {why}"
+            for block, why in list(self._failed.items())[:5]
+        ]
+        return f"these cannot be read: {'; '.join(shown)}" if shown else None
+
+    async def _do_connect(self) -> None:
+        from pymodbus import FramerType
+        from pymodbus.client import AsyncModbusSerialClient, AsyncModbusTcpClient
+
+        config = self.config
+        timeout = config.timeout_ms / 1000
+        if config.transport == "tcp":
+            place = f"{config.host}:{config.port}"
+            client: Any = AsyncModbusTcpClient(
+                config.host, port=config.port, timeout=timeout, retries=0, reconnect_delay=0
+            )
+        else:
+            place = config.serial_port
+            client = AsyncModbusSerialClient(
+                config.serial_port,
+                framer=FramerType.RTU,
+                baudrate=config.baud_rate,
+                parity=config.parity,
+                stopbits=config.stop_bits,
+                timeout=timeout,
+                retries=1,
+                reconnect_delay=0,
+            )
+        if not await client.connect():
+            client.close()
+            raise PluginConnectionError(self.meta.id, f"{place} cannot be reached")
+        self._client = client
+
+    async def _do_disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    async def _begin_reading(self) -> None:
+        """Reads all blocks. Raises when the device is lost; a block that it refuses is a problem of its own."""
+        self._read, self._failed = {}, {}
+        for block in list(self._blocks):
+            try:
+                values = await self._fetch(block)
+            except _RefusedError as error:
+                self._failed[block] = str(error)
+                self._split(block)
+                continue
+            for offset, value in enumerate(values):
+                self._read[block.device_id, block.table, block.address + offset] = value
+
+    def _split(self, block: Block) -> None:
+        """From now on each channel of a refused block is read for itself: one that is wrong, or a gap, spoils no other."""
+        within = [
+            one
+            for one in self.config.registers
+            if (one.device_id, one.table) == (block.device_id, block.table)
+            and block.address <= one.address < block.address + block.count
+        ]
+        at = self._blocks.index(block)
+        single = {Block(one.device_id, one.table, one.address, one.width): None for one in within}
+        self._blocks[at : at + 1] = single
+
+    async def _fetch(self, block: Block) -> list[Any]:
+        from pymodbus.exceptions import ModbusException
+
+        client = self._client
+        call = {
+            "holding": client.read_holding_registers,
+            "input": client.read_input_registers,
+            "coil": client.read_coils,
+            "discrete": client.read_discrete_inputs,
+        }[block.table]
+        try:
+            answer = await call(block.address, count=block.count, device_id=block.device_id)
+        except ModbusException as error:
+            raise PluginConnectionError(self.meta.id, f"the device does not answer: {error}") from error
+        if answer.isError():
+            raise _RefusedError(_named(answer.exception_code))
+        values: list[Any] = answer.registers if block.table in ("holding", "input") else answer.bits
+        return values[: block.count]
+
+    async def _do_read(self, channel_id: str) -> ChannelValue | None:
+        one = self._registers[channel_id]
+        places = range(one.address, one.address + one.width)
+        raw = [self._read.get((one.device_id, one.table, place)) for place in places]
+        if None in raw:
+            return None
+        if one.is_bits:
+            return bool(raw[0])
+        if one.type == "bit":
+            return bool(int(raw[0] or 0) >> one.bit & 1)
+        value: float = self._client.convert_from_registers(raw, self._kind(one), word_order=one.word_order)
+        return value
+
+    async def _do_write(self, channel_id: str, value: ChannelValue) -> None:
+        from pymodbus.exceptions import ModbusException
+
+        one, client = self._registers[channel_id], self._client
+        if client is None:
+            raise PluginConnectionError(self.meta.id, "there is no connection to the device")
+        try:
+            if one.is_bits:
+                answer = await client.write_coil(one.address, bool(value), device_id=one.device_id)
+            else:
+                raw = float(value) if one.type.startswith("float") else _within(round(value), one.type)
+                words = client.convert_to_registers(raw, self._kind(one), word_order=one.word_order)
+                answer = await client.write_registers(one.address, words, device_id=one.device_id)
+        except ModbusException as error:
+            raise PluginConnectionError(self.meta.id, f"the device does not answer: {error}") from error
+        if answer.isError():
+            raise PluginConnectionError(
+                self.meta.id, f"the device refuses a command to {channel_id}: {_named(answer.exception_code)}"
+            )
+
+    def _kind(self, one: Register) -> Any:
+        return self._client.DATATYPE[one.type.upper()]
+
+
+class _RefusedError(Exception):
+    """The device says no to a request."""
+
+
+def blocks(registers: list[Register]) -> list[Block]:
+    """The fewest requests that read these, with small gaps in between."""
+
+    def place(one: Register) -> tuple[int, str]:
+        return one.device_id, one.table
+
+    found = []
+    for (device_id, table), group in itertools.groupby(sorted(registers, key=lambda one: (*place(one), one.address)), place):
+        most = _MOST_BITS if table in ("coil", "discrete") else _MOST_REGISTERS
+        first = end = -1
+        for one in group:
+            new_end = max(end, one.address + one.width)
+            if first >= 0 and (one.address > end + _WIDEST_GAP or new_end - first > most):
+                found.append(Block(device_id, table, first, end - first))
+                first = -1
+            if first < 0:
+                first, new_end = one.address, one.address + one.width
+            end = new_end
+        found.append(Block(device_id, table, first, end - first))
+    return found
+
+
+def _within(value: int, kind: str) -> int:
+    """`value` within what a kind can hold."""
+    bits = int(kind.lstrip("uint"))
+    low, high = (0, (1 << bits) - 1) if kind.startswith("u") else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+    return min(max(value, low), high)
+
+
+_NAMES = {
+    1: "it does not know the function",
+    2: "the address is not there",
+    3: "the value is not allowed",
+    4: "the device failed",
+    6: "the device is busy",
+    10: "there is no way to the device",
+    11: "the device behind the gateway does not answer",
+}
+
+
+def _named(code: int) -> str:
+    """An exception code in words (Modbus application protocol 1.1b3, 7)."""
+    return _NAMES.get(code, f"exception {code}")

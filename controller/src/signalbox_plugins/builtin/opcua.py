@@ -1,0 +1,249 @@
+"""An OPC UA server: subscribed nodes to channels, commands to nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from ..channels import ChannelDescriptor
+from ..config import Field, PluginInstanceConfig, PluginMeta
+from ..errors import PluginConfigError, PluginConnectionError
+from ..plugin import ChannelValue
+from ..push import Delivery, PushPlugin, Reading
+from .signals import Complaints, Signal, Unreadable, descriptors, number
+
+_TIMEOUT = 10.0
+# Values that a server keeps for a node between two of its messages.
+_QUEUE_OF_NODE = 1000
+_QUEUE = 50_000
+
+
+class NodeSignal(Signal):
+    """A channel whose values are those of a node."""
+
+    node: str = Field(
+        min_length=1,
+        max_length=1000,
+        description="Node id (ns=2;s=Boiler.Temperature, or nsu=URI;s=…), or the path from Objects (/2:Boiler/2:Temp)",
+    )
+    writable: bool = Field(default=False, description="Whether commands may be written")
+
+
+class OpcUaConfig(PluginInstanceConfig):
+    """Settings of an instance."""
+
+    url: str = Field(
+        default="opc.tcp://127.0.0.1:4840", max_length=1000, pattern="^opc.tcp://", title="URL", description="Endpoint"
+    )
+    username: str = Field(default="", max_length=1000)
+    password: str = Field(default="", max_length=1000, json_schema_extra={"format": "password"})
+    security: Literal["None", "Basic256Sha256", "Aes128Sha256RsaOaep", "Aes256Sha256RsaPss"] = Field(
+        default="None", description="Policy; all but None sign and encrypt"
+    )
+    certificate_file: str = Field(
+        default="", max_length=1000, description="Own certificate (DER or PEM), on the controller's machine"
+    )
+    key_file: str = Field(default="", max_length=1000, description="Private key of the certificate")
+    server_certificate_file: str = Field(
+        default="", max_length=1000, description="Certificate that the server must have; empty: any"
+    )
+    publishing_ms: int = Field(default=500, ge=10, le=60000, description="Milliseconds between two messages")
+    sampling_ms: int = Field(default=100, ge=0, le=60000, description="Milliseconds between two looks of the server")
+    nodes: list[NodeSignal] = Field(default_factory=list, max_length=5000, description="Nodes and their channels")
+
+
+class OpcUaPlugin(PushPlugin):
+    """A server, of which some nodes are followed. Node ids and paths are looked up at every connection."""
+
+    meta = PluginMeta(
+        id="opcua",
+        name="OPC UA server",
+        version="1.0.0",
+        vendor="Signalbox",
+        description="Nodes of an OPC UA server: values by subscription, with the time of their source, and commands.",
+        protocol="opcua",
+    )
+    config_schema = OpcUaConfig
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._client: Any = None
+        self._nodes: dict[str, Any] = {}
+        self._types: dict[str, Any] = {}
+        self._missing: dict[str, str] = {}
+        self._complaints = Complaints()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def get_channels(self) -> list[ChannelDescriptor]:
+        if self.config.security != "None" and not (self.config.certificate_file and self.config.key_file):
+            raise PluginConfigError(self.meta.id, "certificate_file and key_file: are needed for this security policy")
+        return descriptors([(node, node.writable) for node in self.config.nodes])
+
+    @property
+    def problem(self) -> str | None:
+        if not self._missing:
+            return None
+        shown = [f"{channel}: {why}" for channel, why in list(self._missing.items())[:5]]
+        return f"{len(self._missing)} of {len(self.config.nodes)} nodes cannot be followed: {'; '.join(shown)}"
+
+    @property
+    def remark(self) -> str | None:
+        return str(self._complaints) or None
+
+    async def _do_connect(self) -> None:
+        from asyncua import Client
+
+        config = self.config
+        self._client = client = Client(config.url, timeout=_TIMEOUT, auto_reconnect=False)
+        try:
+            if config.username:
+                client.set_user(config.username)
+                client.set_password(config.password)
+            if config.security != "None":
+                parts = [config.security, "SignAndEncrypt", config.certificate_file, config.key_file]
+                await client.set_security_string(
+                    ",".join([*parts, *filter(None, [config.server_certificate_file])])
+                )
+            async with asyncio.timeout(3 * _TIMEOUT):
+                await client.connect()
+                await self._subscribe(client)
+        except TimeoutError:
+            await self._do_disconnect()
+            raise PluginConnectionError(self.meta.id, f"the server at {config.url} does not answer") from None
+        except BaseException:
+            await self._do_disconnect()
+            raise
+
+    async def _subscribe(self, client: Any) -> None:
+        from asyncua import ua
+        from asyncua.common.subscription import OverflowPolicy
+
+        self._nodes, self._types, self._missing = {}, {}, {}
+        subscription = await client.create_subscription(
+            self.config.publishing_ms, queue_maxsize=_QUEUE, overflow=OverflowPolicy.DISCONNECT
+        )
+        # Values are gathered from here on: the first arrive before the subscription is answered.
+        events = aiter(subscription)
+        for signal in self.config.nodes:
+            try:
+                self._nodes[signal.channel] = await _find(client, signal.node)
+            except (ua.UaError, ValueError) as error:
+                self._missing[signal.channel] = f"{signal.node} is not there ({_why(error)})"
+        channels: dict[Any, list[str]] = {}
+        for channel, node in self._nodes.items():
+            channels.setdefault(node.nodeid, []).append(channel)
+        nodes = [client.get_node(id) for id in channels]
+        if nodes:
+            handles = await subscription.subscribe_data_change(
+                nodes, queuesize=_QUEUE_OF_NODE, sampling_interval=self.config.sampling_ms
+            )
+            for node, handle in zip(nodes, handles, strict=True):
+                if isinstance(handle, ua.StatusCode):
+                    for channel in channels[node.nodeid]:
+                        self._missing[channel] = f"{node.nodeid.to_string()} is refused ({handle.name})"
+        self._tasks = [
+            asyncio.create_task(self._take(events, channels)),
+            asyncio.create_task(self._watch(client)),
+        ]
+
+    async def _take(self, events: Any, channels: dict[Any, list[str]]) -> None:
+        from asyncua.common.subscription import DataChangeEvent
+
+        async for event in events:
+            if isinstance(event, DataChangeEvent):
+                item = event.data.monitored_item.Value
+                readings = [self._reading(channel, item) for channel in channels.get(event.node.nodeid, [])]
+                found = tuple(reading for reading in readings if reading is not None)
+                if found:
+                    self.deliver(Delivery(found))
+        self.fail(PluginConnectionError(self.meta.id, "the server ended the subscription"))
+
+    def _reading(self, channel: str, item: Any) -> Reading | None:
+        if item.StatusCode is not None and not item.StatusCode.is_good():
+            self._complaints.add(channel, f"the server calls them {item.StatusCode.name}")
+            return None
+        try:
+            value = number(item.Value.Value if item.Value is not None else None)
+        except Unreadable as error:
+            self._complaints.add(channel, error)
+            return None
+        time = item.SourceTimestamp or item.ServerTimestamp
+        return Reading(channel, value, _utc(time) if time is not None else None)
+
+    async def _watch(self, client: Any) -> None:
+        """Asks the server now and then: a silent one is lost."""
+        from asyncua import ua
+
+        state = client.get_node(ua.ObjectIds.Server_ServerStatus_State)
+        while True:
+            await asyncio.sleep(1.0)
+            try:
+                async with asyncio.timeout(_TIMEOUT):
+                    await state.read_value()
+                if self._missing:
+                    await self._find_missing(client)
+            except Exception as error:
+                self.fail(PluginConnectionError(self.meta.id, f"the server is lost: {_why(error)}"))
+                return
+
+    async def _find_missing(self, client: Any) -> None:
+        """Connects again when a node that was missing is there: a server may still be starting."""
+        from asyncua import ua
+
+        for signal in self.config.nodes:
+            if signal.channel in self._missing and signal.channel not in self._nodes:
+                with contextlib.suppress(ua.UaError, ValueError):
+                    await _find(client, signal.node)
+                    raise PluginConnectionError(self.meta.id, f"{signal.node} has appeared; connecting again")
+
+    async def _do_disconnect(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._tasks = []
+        client, self._client = self._client, None
+        if client is not None:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(_TIMEOUT):
+                    await client.disconnect()
+
+    async def _do_write(self, channel_id: str, value: ChannelValue) -> None:
+        from asyncua import ua
+
+        node = self._nodes.get(channel_id)
+        if node is None:
+            raise PluginConnectionError(self.meta.id, self._missing.get(channel_id, "the node is not there"))
+        async with asyncio.timeout(_TIMEOUT):
+            if channel_id not in self._types:
+                self._types[channel_id] = await node.read_data_type_as_variant_type()
+            kind = self._types[channel_id]
+            raw: Any = float(value)
+            if kind is ua.VariantType.Boolean:
+                raw = raw != 0
+            elif kind not in (ua.VariantType.Float, ua.VariantType.Double):
+                raw = round(raw)
+            await node.write_value(ua.DataValue(ua.Variant(raw, kind)))
+
+
+async def _find(client: Any, text: str) -> Any:
+    """The node of an id or a path. Raises `UaError` or `ValueError`."""
+    from asyncua import ua
+
+    if text.startswith("/"):
+        return await client.nodes.objects.get_child(text.strip("/").split("/"))
+    if text.startswith("nsu="):
+        uri, _, rest = text[4:].partition(";")
+        text = f"ns={await client.get_namespace_index(uri)};{rest}"
+    node = client.get_node(ua.NodeId.from_string(text))
+    # Raises if it is not there.
+    await node.read_node_class()
+    return node
+
+
+def _utc(time: datetime) -> datetime:
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def _why(error: BaseException) -> str:
+    return str(error) or type(error).__name__
