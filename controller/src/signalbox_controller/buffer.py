@@ -1,9 +1,9 @@
 """Values that are on their way, on disk: what was measured survives a service that is away and a controller that ends.
 
-The processes of instances put in what they have read; the controller takes it out. Beside the values stands what has to be
-known of them after a restart: messages that their sender may repeat, and which values came from a device itself. A batch is fixed before it is sent
-and sent again as it is until it is answered, with the same key, so that the service takes it once. Values leave in the
-order in which they came.
+The processes of instances put in what they have read; the controller takes it out. The file also holds state that has
+to survive a restart: messages that their sender may repeat, and which values were measured at a device. A batch is fixed
+before it is sent and sent again as it is until it is answered, with the same key, so that the service takes it once.
+Values leave in the order in which they came.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _LOCK_TIMEOUT_SECONDS = 30.0
-# Values of an event of which it is known that they are not orders.
+# Measured values per event that are recorded, so that they are not taken for orders.
 _OWN_OF_EVENT = 5000
 
 
@@ -31,8 +31,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where values come from: the instance, the messages that they were in (number and digest), and the events whose
-    values may also be orders of people."""
+    """Source of values: the instance, their messages (number and digest), and the events that also hold orders."""
 
     instance: str
     messages: tuple[tuple[int, bytes], ...] = ()
@@ -55,7 +54,8 @@ CREATE TABLE IF NOT EXISTS sending (id INTEGER PRIMARY KEY CHECK (id = 1), key T
 CREATE TABLE IF NOT EXISTS totals (
     id INTEGER PRIMARY KEY CHECK (id = 1), waiting INTEGER NOT NULL, dropped INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS received (
-    instance TEXT NOT NULL, number INTEGER NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (instance, number)) WITHOUT ROWID;
+    instance TEXT NOT NULL, number INTEGER NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (instance, number)
+    ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS notes (
     instance TEXT NOT NULL, name TEXT NOT NULL, note TEXT NOT NULL, PRIMARY KEY (instance, name)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS own (id INTEGER PRIMARY KEY, event TEXT NOT NULL, time TEXT NOT NULL);
@@ -71,7 +71,7 @@ class Buffer:
     """The values that wait; at most `most`, of which the oldest go first. Several processes may have it open."""
 
     def __init__(self, path: Path, most: int, is_synced: bool = False) -> None:
-        """`is_synced`: what was added outlives the machine's loss of power, too, for senders that forget it then."""
+        """`is_synced`: added values survive a power cut, too, since their sender deletes acknowledged ones."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._most = most
         self._database = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_SECONDS, isolation_level=None)
@@ -89,11 +89,12 @@ class Buffer:
         return self._total("dropped")
 
     def has_room(self, count: int) -> bool:
-        """Whether so many values fit without another one being dropped."""
-        return len(self) + count <= self._most
+        """Whether so many values fit without a drop. More than fit at all have room in an empty buffer."""
+        waiting = len(self)
+        return waiting == 0 or waiting + count <= self._most
 
     def add(self, values: Iterable[Value], origin: Origin | None = None) -> None:
-        """Takes values in, with what is to be known of them, all or none."""
+        """Adds values and the state of their origin, all or none."""
         rows = [(value.event, value.value, value.time) for value in values]
         with self._transaction() as database:
             if origin is not None:
@@ -124,24 +125,24 @@ class Buffer:
             )
 
     def is_own(self, event: str, time: str) -> bool:
-        """Whether the value of this event and time (as it was added) came from a device."""
+        """Whether the value of this event and time (as added) was measured at a device."""
         found = self._database.execute("SELECT 1 FROM own WHERE event = ? AND time = ?", (event, time))
         return found.fetchone() is not None
 
     def newest(self, instance: str) -> dict[str, tuple[str, float]]:
-        """Time and value that each event had last from an instance."""
+        """Time and value of the last value of each event of an instance."""
         rows = self._database.execute("SELECT event, time, value FROM newest WHERE instance = ?", (instance,))
         return {event: (time, value) for event, time, value in rows}
 
     def has_received(self, instance: str, number: int, digest: bytes) -> bool:
-        """Whether this message stands here, so that its values do."""
+        """Whether the values of this message were added."""
         found = self._database.execute(
             "SELECT 1 FROM received WHERE instance = ? AND number = ? AND digest = ?", (instance, number, digest)
         )
         return found.fetchone() is not None
 
     def forget_received(self, instance: str, messages: Iterable[tuple[int, bytes]] | None) -> None:
-        """Forgets these messages of an instance, or all (`None`)."""
+        """Deletes these messages of an instance; `None`: all."""
         with self._transaction() as database:
             if messages is None:
                 database.execute("DELETE FROM received WHERE instance = ?", (instance,))

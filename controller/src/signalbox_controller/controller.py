@@ -166,12 +166,12 @@ class Controller:
             if not any(channel.is_output for channel in channels):
                 continue
             try:
-                wanted = await self._orders.look(channels)
+                orders = await self._orders.poll(channels)
             except (Away, Refused) as error:
                 self._note_away(error)
                 continue
             for running in list(self._running.values()):
-                running.obey(wanted)
+                running.obey(orders)
 
     # Statuses of instances.
 

@@ -1,9 +1,9 @@
 """The process of one plugin instance: `python -m signalbox_controller.host`.
 
 A plugin that hangs, crashes or brings modules that clash with another's harms its own instance alone. The controller
-speaks to it in lines of JSON: first what to run (`instance`, `plugin`, `folder`, `config`) and where values go (`events` by
-channel, `buffer`), then `{"write": {channel: value}}`. It puts what it reads into the buffer, before anybody hears of
-it, and answers with `{"status": …, "error": …}` and `{"kept": number of values}`. When its input ends, also because
+sends it lines of JSON: first the instance (`instance`, `plugin`, `folder`, `config`) and the destination of values
+(`events` by channel, `buffer`), then `{"write": {channel: value}}`. It writes values to the buffer before it reports them, and
+answers with `{"status": …, "error": …}` and `{"kept": number of values}`. When its input ends, also because
 the controller was killed, it brings its outputs into their safe state and ends.
 """
 
@@ -30,16 +30,16 @@ _LONGEST_LINE = 8 << 20
 _READ_LIMIT = 30.0
 # Values of one transaction, about.
 _MOST_AT_ONCE = 500
-_LOOK_SECONDS = 0.5
-# How often it is noted on disk that there is a connection.
-_LOOKS_OF_NOTE = 10
+_STATUS_SECONDS = 0.5
+# Every so many status checks, the time of the connection is written to disk.
+_CHECKS_PER_NOTE = 10
 _SHOWN_GAP = timedelta(hours=1)
-# A shorter time without a connection is shorter than what lies between two values, or nearly so.
+# Shorter gaps are not reported: values are about as far apart.
 _LEAST_GAP = timedelta(seconds=1)
 
 
 class Host:
-    """Runs one plugin and talks about it."""
+    """Runs one plugin and reports its status."""
 
     def __init__(self, out: Any) -> None:
         self._out = out
@@ -53,7 +53,7 @@ class Host:
         self._requested: dict[str, float] = {}
         self._written: dict[str, float] = {}
         self._changed = asyncio.Event()
-        self._said: tuple[str, str | None] | None = None
+        self._reported: tuple[str, str | None] | None = None
         self._gap: tuple[str, datetime] | None = None
         self._is_full = False
 
@@ -76,7 +76,7 @@ class Host:
         try:
             self._plugin = plugin = _load(first)
         except Exception as error:
-            self._say("error", str(error) or type(error).__name__)
+            self._report("error", str(error) or type(error).__name__)
             return
         self._open_buffer(first, plugin)
         policy = plugin.config.retry_policy if isinstance(plugin.config, PluginInstanceConfig) else None
@@ -89,12 +89,11 @@ class Host:
             try:
                 await plugin.connect()
                 self._note_gap(plugin)
-                self._say_how(plugin)
-                # A device that was lost is in its safe state.
-                self._requested = {**self._written, **self._requested}
+                self._report_status(plugin)
+                self._requested = self._to_restore(plugin) | self._requested
                 await self._work(plugin)
             except Exception as error:
-                self._say("error", str(error) or type(error).__name__)
+                self._report("error", str(error) or type(error).__name__)
                 await plugin.disconnect()
             if asyncio.get_running_loop().time() - begun > most:
                 delay = base
@@ -114,12 +113,12 @@ class Host:
             plugin.ledger = self._ledger
 
     async def _work(self, plugin: DevicePlugin) -> None:
-        """Reads and writes until the device is lost; raises why."""
+        """Reads and writes until the device is lost. Raises the reason."""
         if isinstance(plugin, PushPlugin) and not plugin.is_demo_mode:
             jobs = [self._take_always(plugin), self._write_always(plugin)]
         else:
             jobs = [self._poll_always(plugin)]
-        tasks = [asyncio.create_task(job) for job in (*jobs, self._look_always(plugin))]
+        tasks = [asyncio.create_task(job) for job in (*jobs, self._report_always(plugin))]
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
@@ -129,7 +128,7 @@ class Host:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    # Devices that are asked.
+    # Devices that are polled.
 
     async def _poll_always(self, plugin: DevicePlugin) -> None:
         """Reads and writes until too many readings in a row fail."""
@@ -150,7 +149,7 @@ class Host:
                 await asyncio.wait_for(self._changed.wait(), max(due - clock(), 0.0))
 
     async def _read(self, plugin: DevicePlugin, channels: list[str]) -> int:
-        """Reads the channels and keeps their values; gives back how many there were."""
+        """Reads the channels, buffers their values and returns their number."""
         values: list[tuple[str, float, str]] = []
         try:
             async with asyncio.timeout(_READ_LIMIT):
@@ -160,7 +159,7 @@ class Host:
                     if value is not None:
                         values.append((channel, value, _now()))
         finally:
-            # Also what was read before the time was up, or before the controller ended.
+            # Also after a timeout or a stop: values that were read by then are kept.
             self._keep([Value(self._events[id], value, time) for id, value, time in values if id in self._events])
         return len(values)
 
@@ -172,17 +171,17 @@ class Host:
             new = [one for one in deliveries if one.message is None or not self._ledger.has(one.message)]
             values = self._values(plugin, new)
             messages = [one.message for one in deliveries if one.message is not None]
-            # A sender that waits for an acknowledgement keeps its values until there is room.
+            # Unacknowledged messages stay with their sender until there is room.
             while messages and not self._buffer.has_room(len(values)):
                 self._is_full = True
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_STATUS_SECONDS)
             self._is_full = False
             self._keep(values, tuple((one.number, one.digest) for one in messages))
             self._newest |= {value.event: (value.time, value.value) for value in values}
             await plugin.acknowledge(messages)
 
     def _values(self, plugin: PushPlugin, deliveries: list[Delivery]) -> list[Value]:
-        """The values of readings, without those that a device has said before: its present ones after a connection."""
+        """The values of readings, without repetitions: devices send their present values after each connection."""
         arrival, newest, found = datetime.now(UTC), dict[str, tuple[str, float]](), list[Value]()
         for reading in (reading for delivery in deliveries for reading in delivery.readings):
             event, value = self._events.get(reading.channel), plugin.displayed(reading.channel, reading.value)
@@ -199,7 +198,7 @@ class Host:
             await self._write(plugin)
             await self._changed.wait()
 
-    # Both.
+    # Both kinds.
 
     def _keep(self, values: list[Value], messages: tuple[tuple[int, bytes], ...] = ()) -> None:
         if values or messages:
@@ -213,32 +212,42 @@ class Host:
             value = self._requested[channel]
             await plugin.write(channel, value)
             self._written[channel] = value
-            # Kept until it was written, so that a lost device gets it later.
+            # Only now, so that a lost device gets the value after the next connection.
             if self._requested.get(channel) == value:
                 del self._requested[channel]
 
-    # What people are told.
+    def _to_restore(self, plugin: DevicePlugin) -> dict[str, float]:
+        """The last written values of outputs that a lost connection has put into their safe state. Other readable
+        outputs keep their value, which may have been changed at the device since."""
+        channels = plugin.channels
+        return {
+            id: value
+            for id, value in self._written.items()
+            if channels[id].safe_value is not None or not channels[id].is_readable
+        }
 
-    async def _look_always(self, plugin: DevicePlugin) -> None:
-        for look in itertools.count():
-            if look % _LOOKS_OF_NOTE == 0:
+    # Status.
+
+    async def _report_always(self, plugin: DevicePlugin) -> None:
+        for check in itertools.count():
+            if check % _CHECKS_PER_NOTE == 0:
                 self._ledger.remember("connected", _now())
-            await asyncio.sleep(_LOOK_SECONDS)
-            self._say_how(plugin)
+            await asyncio.sleep(_STATUS_SECONDS)
+            self._report_status(plugin)
 
-    def _say_how(self, plugin: DevicePlugin) -> None:
+    def _report_status(self, plugin: DevicePlugin) -> None:
         if plugin.is_demo_mode:
-            self._say("demo", None)
+            self._report("demo", None)
         elif self._is_full:
-            self._say("error", "the controller's buffer is full: values are left where they come from")
+            self._report("error", "the controller's buffer is full: the broker keeps further values")
         elif plugin.problem is not None:
-            self._say("error", plugin.problem)
+            self._report("error", plugin.problem)
         else:
             parts = [plugin.remark, self._shown_gap()]
-            self._say("connected", "; ".join(part for part in parts if part) or None)
+            self._report("connected", "; ".join(part for part in parts if part) or None)
 
     def _note_gap(self, plugin: DevicePlugin) -> None:
-        """Remembers from when to when nothing was measured."""
+        """Records the time without a connection, for the status."""
         last, now = self._ledger.recall("connected"), datetime.now(UTC)
         if last is None or plugin.is_demo_mode or plugin.keeps_values:
             return
@@ -252,9 +261,9 @@ class Host:
             self._gap = None
         return self._gap[0] if self._gap is not None else None
 
-    def _say(self, status: str, error: str | None) -> None:
-        if self._said != (status, error):
-            self._said = (status, error)
+    def _report(self, status: str, error: str | None) -> None:
+        if self._reported != (status, error):
+            self._reported = (status, error)
             self._send(status=status, error=error)
 
     def _send(self, **message: Any) -> None:

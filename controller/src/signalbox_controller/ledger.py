@@ -1,4 +1,4 @@
-"""What one instance remembers over restarts, in the controller's buffer."""
+"""State of one instance that survives restarts, in the controller's buffer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class InstanceLedger(Ledger):
         self._instance = instance
 
     def has(self, message: Message) -> bool:
-        """Whether the values of a repeated message stand in the buffer already."""
+        """Whether this is a repetition whose values were buffered before."""
         return message.is_repetition and self._buffer.has_received(self._instance, message.number, message.digest)
 
     def forget(self, messages: Iterable[Message] | None) -> None:

@@ -40,19 +40,19 @@ class Running:
         self._process: asyncio.subprocess.Process | None = None
         self._task = asyncio.create_task(self._run())
 
-    def obey(self, wanted: dict[str, Latest]) -> None:
-        """Passes on what outputs are to be, as far as that is new: orders by event."""
-        orders = {}
+    def obey(self, orders: dict[str, Latest]) -> None:
+        """Passes on new orders, given by event."""
+        values = {}
         for channel in self.instance.channels:
-            newest = wanted.get(channel.event) if channel.event else None
+            newest = orders.get(channel.event) if channel.event else None
             if not channel.is_output or newest is None:
                 continue
             order = (newest.value, datetime.fromisoformat(newest.time))
             if self._obeyed.get(channel.id) != order:
-                orders[channel.id] = newest.value
+                values[channel.id] = newest.value
                 self._obeyed[channel.id] = order
-        if orders:
-            self._say({"write": orders})
+        if values:
+            self._say({"write": values})
 
     async def stop(self) -> None:
         """Lets the instance bring its outputs into their safe state, and ends its process."""

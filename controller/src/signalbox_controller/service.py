@@ -107,12 +107,12 @@ class Service:
         return self._call("GET", f"/api/v1/plugins/packages/{package.id}/wheel", most=_MAX_WHEEL)
 
     def latest(self) -> tuple[dict[str, Latest], datetime]:
-        """The newest value of every event, and the time that it is for Signalbox."""
+        """The newest value of every event, and the service's time."""
         answer = self._json("GET", "/api/v1/datapoints/latest")
         return {item["event_public_id"]: _latest(item) for item in answer}, self._connections.time
 
     def since(self, event: str, time: datetime) -> list[Latest]:
-        """The values of an event from `time` on, newest first; of very many, the newest."""
+        """The values of an event from `time` on, newest first, up to a limit."""
         found: list[Latest] = []
         query = urllib.parse.urlencode({"event_public_id": event, "from": time.isoformat(), "page_size": _PAGE})
         for page in range(1, _MOST_PAGES + 1):

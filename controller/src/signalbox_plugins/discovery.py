@@ -17,7 +17,7 @@ GROUPS = ("signalbox.plugins", "webmacs.plugins")
 
 
 def built_in_plugins() -> dict[str, type[DevicePlugin]]:
-    """The classes that need no package, by id. Libraries that they speak to devices with are loaded when they connect."""
+    """The classes that need no package, by id. They import the libraries of their protocols when they connect."""
     from .builtin.modbus import ModbusPlugin
     from .builtin.mqtt import MqttPlugin
     from .builtin.opcua import OpcUaPlugin

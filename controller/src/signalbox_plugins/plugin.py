@@ -124,17 +124,17 @@ class DevicePlugin(ABC):
 
     @property
     def problem(self) -> str | None:
-        """Why a part of the device is away although the way to it is open: the instance is shown as in error."""
+        """Why parts of a connected device cannot be used; the status of the instance is `error` then."""
         return None
 
     @property
     def remark(self) -> str | None:
-        """What people should know of a device that is connected."""
+        """A note for people, shown with the status `connected`."""
         return None
 
     @property
     def keeps_values(self) -> bool:
-        """Whether the device, or the one that speaks for it, has held back what it measured while it was away."""
+        """Whether the sender has queued values while there was no connection, so that none is missing."""
         return False
 
     @property
@@ -167,6 +167,8 @@ class DevicePlugin(ABC):
             except Exception as error:
                 self._state = PluginState.ERROR
                 self._note(error)
+                if isinstance(error, PluginConnectionError):
+                    raise
                 raise PluginConnectionError(self.meta.id, str(error) or type(error).__name__) from error
         self._state = PluginState.CONNECTED
 

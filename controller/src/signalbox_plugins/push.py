@@ -1,4 +1,4 @@
-"""The base class of plugins whose device sends values by itself, and the words in which it hands them over."""
+"""The base class of plugins whose device sends values unasked, and the types of what it delivers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from datetime import datetime
 from .errors import PluginConnectionError
 from .plugin import ChannelValue, DevicePlugin
 
-# Values that wait for the disk. A device that is quicker for so long is disconnected, so that its sender holds them.
+# Readings in memory. A device that sends faster than the disk writes is disconnected, so that its sender keeps them.
 _MOST_WAITING = 100_000
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A raw value of a channel and the time at which it was measured; without one, that of its arrival."""
+    """A raw value of a channel with its time of measurement; `None`: the time of arrival."""
 
     channel: str
     value: ChannelValue
@@ -25,9 +25,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class Message:
-    """What tells a message from others, for senders that repeat one until it is acknowledged.
+    """Identity of a message that its sender repeats until it is acknowledged.
 
-    `number` is the sender's, and used again for others once it was acknowledged; `digest` is of what it says.
+    `number` is the sender's packet id, which it reuses after the acknowledgement; `digest` is of topic and payload.
     """
 
     number: int
@@ -37,21 +37,20 @@ class Message:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Readings that arrived together, and the message that they were in, if it is to be acknowledged."""
+    """Readings that arrived together, and their message if it has to be acknowledged."""
 
     readings: tuple[Reading, ...]
     message: Message | None = None
 
 
 class Ledger:
-    """What an instance remembers over restarts of its process. This one forgets; hosts have one on disk."""
+    """State of an instance that survives restarts of its process. This one is in memory; hosts use one on disk."""
 
     def __init__(self) -> None:
         self._notes: dict[str, str] = {}
 
     def forget(self, messages: Iterable[Message] | None) -> None:
-        """The sender knows that these messages have arrived, or has forgotten all of them (`None`): their numbers may
-        come again for others."""
+        """Removes messages whose numbers the sender may reuse from now on; `None`: all."""
 
     def recall(self, name: str) -> str | None:
         """The note of this name."""
@@ -63,7 +62,7 @@ class Ledger:
 
 
 class PushPlugin(DevicePlugin):
-    """For devices that send values by themselves: `deliver` takes them in, `fail` says that the device is lost."""
+    """For devices that send values unasked: the plugin calls `deliver` for values, `fail` when the device is lost."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,33 +73,33 @@ class PushPlugin(DevicePlugin):
     # Implemented by plugins.
 
     async def _do_acknowledge(self, messages: list[Message]) -> None:  # noqa: B027
-        """Tells the sender that these messages are safe."""
+        """Acknowledges messages to the sender."""
 
     # Used by plugins, in the thread of the event loop.
 
     def deliver(self, delivery: Delivery) -> None:
-        """Hands over what has arrived."""
+        """Queues readings for the buffer."""
         if self._waiting >= _MOST_WAITING:
-            self.fail(PluginConnectionError(self.meta.id, "values arrive faster than they can be kept"))
+            self.fail(PluginConnectionError(self.meta.id, "values arrive faster than the disk writes them"))
             return
         self._waiting += len(delivery.readings)
         self._deliveries.put_nowait(delivery)
 
     def fail(self, error: Exception) -> None:
-        """Says that the device is lost; after what was delivered before."""
+        """Reports that the device is lost, after the deliveries before it."""
         self._deliveries.put_nowait(error)
 
     # Used by hosts.
 
     async def next_deliveries(self, most: int) -> list[Delivery]:
-        """Waits for deliveries and takes those that are there, with about `most` readings. Raises why the device is
-        lost."""
+        """Waits for deliveries and returns the queued ones, up to about `most` readings. Raises the error given to
+        `fail`."""
         taken = [_of(await self._deliveries.get())]
         count = len(taken[0].readings)
         while count < most and not self._deliveries.empty():
             item = self._deliveries.get_nowait()
             if isinstance(item, Exception):
-                # Raised when what came before it was taken.
+                # Raised by the next call, after the deliveries before it.
                 self._deliveries.put_nowait(item)
                 break
             taken.append(item)
@@ -109,12 +108,12 @@ class PushPlugin(DevicePlugin):
         return taken
 
     async def acknowledge(self, messages: list[Message]) -> None:
-        """The values of these messages are safe."""
+        """Acknowledges messages whose values are on disk."""
         if messages:
             await self._do_acknowledge(messages)
 
     async def connect(self) -> None:
-        """Reaches for the device, and forgets what was left of the connection before."""
+        """Connects, and drops deliveries of the connection before: their sender repeats them."""
         self._deliveries = asyncio.Queue()
         self._waiting = 0
         await super().connect()

@@ -14,25 +14,26 @@ from .signals import Signal, descriptors
 
 # Of one request (Modbus application protocol 1.1b3, 6.1 to 6.4).
 _MOST_REGISTERS, _MOST_BITS = 125, 2000
-# Unused registers between two that are read together.
+_PACKAGES = "pymodbus pyserial"
+# Unused registers between two that are read in one request.
 _WIDEST_GAP = 8
 _WIDTHS = {"int16": 1, "uint16": 1, "int32": 2, "uint32": 2, "float32": 2, "int64": 4, "uint64": 4, "float64": 4}
 
 
 class Register(Signal):
-    """A channel whose values are in registers, or are a bit."""
+    """A channel that carries a number from registers, or a bit."""
 
     table: Literal["holding", "input", "coil", "discrete"] = Field(
         default="holding", description="Holding and input registers; coils and discrete inputs are bits"
     )
     address: int = Field(ge=0, le=65535, description="Address in the protocol, from 0 (40001 is 0 of holding)")
     type: Literal["int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64", "bit"] = Field(
-        default="uint16", description="Registers are put together to this; bit takes one bit of a register"
+        default="uint16", description="Type of the number in the registers; bit is one bit of a register"
     )
-    bit: int = Field(default=0, ge=0, le=15, description="Which one, for bit; 0 is the lowest")
+    bit: int = Field(default=0, ge=0, le=15, description="Number of the bit, for the type bit; 0 is the lowest")
     word_order: Literal["big", "little"] = Field(default="big", description="Which register is first")
-    device_id: int = Field(default=1, ge=0, le=255, description="Unit at this address or line")
-    writable: bool = Field(default=False, description="Whether commands may be written; holding and coils alone")
+    device_id: int = Field(default=1, ge=0, le=255, description="Unit id")
+    writable: bool = Field(default=False, description="Whether commands may be sent; only holding registers and coils")
 
     @property
     def is_bits(self) -> bool:
@@ -41,7 +42,7 @@ class Register(Signal):
 
     @property
     def width(self) -> int:
-        """Registers or bits that it takes."""
+        """Number of registers or bits."""
         return 1 if self.is_bits else _WIDTHS.get(self.type, 1)
 
 
@@ -55,13 +56,13 @@ class ModbusConfig(PluginInstanceConfig):
     baud_rate: int = Field(default=19200, ge=300, le=4_000_000)
     parity: Literal["N", "E", "O"] = "E"
     stop_bits: int = Field(default=1, ge=1, le=2)
-    timeout_ms: int = Field(default=3000, ge=50, le=30000, description="Milliseconds after which a request is given up")
+    timeout_ms: int = Field(default=3000, ge=50, le=30000, description="Milliseconds until a request times out")
     registers: list[Register] = Field(default_factory=list, max_length=2000, description="Registers and their channels")
 
 
 @dataclass(frozen=True)
 class Block:
-    """Registers or bits that one request reads."""
+    """Range of registers or bits that one request reads."""
 
     device_id: int
     table: str
@@ -94,10 +95,10 @@ class ModbusPlugin(DevicePlugin):
         for one in self.config.registers:
             is_output = one.table in ("holding", "coil") and one.type != "bit"
             if one.writable and not is_output:
-                why = "only whole holding registers and coils take commands"
+                why = "only whole holding registers and coils are writable"
                 raise PluginConfigError(self.meta.id, f"{one.channel}: {why}")
             if one.address + one.width > 65536:
-                raise PluginConfigError(self.meta.id, f"{one.channel}: goes beyond address 65535")
+                raise PluginConfigError(self.meta.id, f"{one.channel}: ends beyond address 65535")
         self._registers = {one.channel: one for one in self.config.registers}
         self._blocks = blocks(self.config.registers)
         return descriptors([(one, one.writable) for one in self.config.registers])
@@ -108,11 +109,15 @@ class ModbusPlugin(DevicePlugin):
             f"{block.table} {block.address} to {block.address + block.count - 1} of device {block.device_id}: {why}"
             for block, why in list(self._failed.items())[:5]
         ]
-        return f"these cannot be read: {'; '.join(shown)}" if shown else None
+        return f"cannot be read: {'; '.join(shown)}" if shown else None
 
     async def _do_connect(self) -> None:
-        from pymodbus import FramerType
-        from pymodbus.client import AsyncModbusSerialClient, AsyncModbusTcpClient
+        with installed(self.meta.id, _PACKAGES):
+            from pymodbus import FramerType
+            from pymodbus.client import AsyncModbusSerialClient, AsyncModbusTcpClient
+
+            if self.config.transport == "rtu":
+                import serial  # noqa: F401
 
         config = self.config
         timeout = config.timeout_ms / 1000
@@ -135,7 +140,7 @@ class ModbusPlugin(DevicePlugin):
             )
         if not await client.connect():
             client.close()
-            raise PluginConnectionError(self.meta.id, f"{place} cannot be reached")
+            raise PluginConnectionError(self.meta.id, f"no connection to {place}")
         self._client = client
 
     async def _do_disconnect(self) -> None:
@@ -144,20 +149,33 @@ class ModbusPlugin(DevicePlugin):
             client.close()
 
     async def _begin_reading(self) -> None:
-        """Reads all blocks. Raises when the device is lost; a block that it refuses is a problem of its own."""
+        """Reads all blocks. A refused block, or a unit without an answer, fails alone. Raises if no unit answers."""
         self._read, self._failed = {}, {}
+        silent: set[int] = set()
+        answered = False
         for block in list(self._blocks):
             try:
+                if block.device_id in silent:
+                    raise _SilentError("the device does not answer")
                 values = await self._fetch(block)
-            except _RefusedError as error:
+            except _SilentError as error:
                 self._failed[block] = str(error)
-                self._split(block)
+                silent.add(block.device_id)
                 continue
+            except _RefusedError as error:
+                answered = True
+                self._failed[block] = str(error)
+                if error.code in _WRONG_REQUEST:
+                    self._split(block)
+                continue
+            answered = True
             for offset, value in enumerate(values):
                 self._read[block.device_id, block.table, block.address + offset] = value
+        if self._failed and not answered:
+            raise PluginConnectionError(self.meta.id, next(iter(self._failed.values())))
 
     def _split(self, block: Block) -> None:
-        """From now on each channel of a refused block is read for itself: one that is wrong, or a gap, spoils no other."""
+        """Replaces a refused block by one per channel, so that a wrong address or a gap affects no other channel."""
         within = [
             one
             for one in self.config.registers
@@ -169,7 +187,7 @@ class ModbusPlugin(DevicePlugin):
         self._blocks[at : at + 1] = single
 
     async def _fetch(self, block: Block) -> list[Any]:
-        from pymodbus.exceptions import ModbusException
+        from pymodbus.exceptions import ConnectionException, ModbusException
 
         client = self._client
         call = {
@@ -180,11 +198,15 @@ class ModbusPlugin(DevicePlugin):
         }[block.table]
         try:
             answer = await call(block.address, count=block.count, device_id=block.device_id)
+        except ConnectionException as error:
+            raise PluginConnectionError(self.meta.id, f"the connection to the device is lost: {error}") from error
         except ModbusException as error:
-            raise PluginConnectionError(self.meta.id, f"the device does not answer: {error}") from error
+            raise _SilentError(f"the device does not answer: {error}") from error
         if answer.isError():
-            raise _RefusedError(_named(answer.exception_code))
+            raise _RefusedError(answer.exception_code)
         values: list[Any] = answer.registers if block.table in ("holding", "input") else answer.bits
+        if len(values) < block.count:
+            raise _SilentError(f"the device answered with {len(values)} of {block.count} values")
         return values[: block.count]
 
     async def _do_read(self, channel_id: str) -> ChannelValue | None:
@@ -212,7 +234,12 @@ class ModbusPlugin(DevicePlugin):
             else:
                 raw = float(value) if one.type.startswith("float") else _within(round(value), one.type)
                 words = client.convert_to_registers(raw, self._kind(one), word_order=one.word_order)
-                answer = await client.write_registers(one.address, words, device_id=one.device_id)
+                # Some devices have only function 6 for single registers.
+                answer = (
+                    await client.write_register(one.address, words[0], device_id=one.device_id)
+                    if len(words) == 1
+                    else await client.write_registers(one.address, words, device_id=one.device_id)
+                )
         except ModbusException as error:
             raise PluginConnectionError(self.meta.id, f"the device does not answer: {error}") from error
         if answer.isError():
@@ -225,17 +252,26 @@ class ModbusPlugin(DevicePlugin):
 
 
 class _RefusedError(Exception):
-    """The device says no to a request."""
+    """The device answered with an exception code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(_named(code))
+        self.code = code
+
+
+class _SilentError(Exception):
+    """A unit did not answer, or not properly."""
 
 
 def blocks(registers: list[Register]) -> list[Block]:
-    """The fewest requests that read these, with small gaps in between."""
+    """Requests that read these registers, joined over small gaps."""
 
     def place(one: Register) -> tuple[int, str]:
         return one.device_id, one.table
 
     found = []
-    for (device_id, table), group in itertools.groupby(sorted(registers, key=lambda one: (*place(one), one.address)), place):
+    ordered = sorted(registers, key=lambda one: (*place(one), one.address))
+    for (device_id, table), group in itertools.groupby(ordered, place):
         most = _MOST_BITS if table in ("coil", "discrete") else _MOST_REGISTERS
         first = end = -1
         for one in group:
@@ -251,19 +287,21 @@ def blocks(registers: list[Register]) -> list[Block]:
 
 
 def _within(value: int, kind: str) -> int:
-    """`value` within what a kind can hold."""
+    """`value` limited to the range of an integer type."""
     bits = int(kind.lstrip("uint"))
     low, high = (0, (1 << bits) - 1) if kind.startswith("u") else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
     return min(max(value, low), high)
 
 
+# Codes that no repetition of the same request changes: function, address, value.
+_WRONG_REQUEST = (1, 2, 3)
 _NAMES = {
-    1: "it does not know the function",
-    2: "the address is not there",
-    3: "the value is not allowed",
+    1: "the device does not support the function",
+    2: "the device does not have the address",
+    3: "the device does not allow the value",
     4: "the device failed",
     6: "the device is busy",
-    10: "there is no way to the device",
+    10: "the gateway has no path to the device",
     11: "the device behind the gateway does not answer",
 }
 

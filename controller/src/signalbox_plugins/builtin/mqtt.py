@@ -1,8 +1,8 @@
 """An MQTT broker: topics to channels, commands to topics, and the metrics of Sparkplug B edge nodes.
 
-What arrives with QoS 1 in a session that the broker keeps is acknowledged when it is on the controller's disk. The broker
-repeats what it does not know to be acknowledged, with the same packet identifier; these stand in the ledger until the
-broker has answered a request that was sent after the acknowledgement, which it reads in that order (MQTT 4.6).
+A message with QoS 1 in a persistent session is acknowledged when its values are on the controller's disk. The broker
+repeats unacknowledged messages with their packet ids; the ledger holds these ids until the broker has answered a
+request that was sent after the acknowledgement, since it reads both in order (MQTT 4.6).
 """
 
 from __future__ import annotations
@@ -13,92 +13,28 @@ import json
 import ssl
 import time
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from ..channels import ChannelDescriptor
-from ..config import Field, PluginInstanceConfig, PluginMeta
+from ..config import PluginMeta
 from ..errors import PluginConfigError, PluginConnectionError
 from ..plugin import ChannelValue
 from ..push import Delivery, Message, PushPlugin, Reading
-from .signals import Complaints, Signal, Unreadable, at_pointer, descriptors, moment, number, read_json
-from .sparkplug import NAMESPACE, Host, Node, Place
+from .mqtt_settings import MqttConfig, Topic
+from .signals import Rejections, Unreadable, at_pointer, descriptors, installed, moment, number, plausible, read_json
+from .sparkplug import NAMESPACE, Host, Place
 
+_PACKAGES = "paho-mqtt protobuf"
 _CONNECT_SECONDS = 20.0
 _LONGEST_PAYLOAD = 1 << 20
-# Messages that a broker sends without an acknowledgement.
+# Messages that a broker sends before it waits for acknowledgements.
 _MOST_UNACKNOWLEDGED = 1000
-# Unsubscribing from it changes nothing and is answered in order.
+# Never subscribed: an UNSUBSCRIBE of it has no effect but its answer.
 _BARRIER = "signalbox/barrier"
 
 
-class Topic(Signal):
-    """A channel whose values arrive under a topic."""
-
-    topic: str = Field(min_length=1, max_length=1000, description="Topic or filter (+, #) under which values arrive")
-    value: str = Field(
-        default="", max_length=500, description="JSON pointer to the number (/data/temp); empty: it is the payload"
-    )
-    time: str = Field(default="", max_length=500, description="JSON pointer to the time; empty: that of arrival")
-    command_topic: str = Field(default="", max_length=1000, description="Topic to send commands to; empty: none")
-    command: str = Field(
-        default="{value}", max_length=1000, description="Payload of a command; {value} stands for the number"
-    )
-    retain_command: bool = Field(default=False, description="Whether the broker keeps the last command")
-
-
-class Metric(Signal):
-    """A channel whose values are a metric of a Sparkplug B edge node."""
-
-    group: str = Field(min_length=1, max_length=200, pattern="^[^/+#]+$", description="Group id")
-    node: str = Field(min_length=1, max_length=200, pattern="^[^/+#]+$", description="Edge node id")
-    device: str = Field(default="", max_length=200, pattern="^[^/+#]*$", description="Device id; empty: the node's own")
-    metric: str = Field(min_length=1, max_length=500, description="Name of the metric")
-    writable: bool = Field(default=False, description="Whether commands may be sent")
-
-    @property
-    def place(self) -> Place:
-        """Where it is."""
-        return Place(Node(self.group, self.node), self.device, self.metric)
-
-
-class MqttConfig(PluginInstanceConfig):
-    """Settings of an instance."""
-
-    host: str = Field(default="127.0.0.1", min_length=1, max_length=255, description="Name or address of the broker")
-    port: int = Field(default=1883, ge=1, le=65535, description="1883, or 8883 with TLS")
-    tls: bool = Field(default=False, title="TLS", description="Whether the connection is encrypted")
-    ca_file: str = Field(
-        default="",
-        title="Authority's file",
-        max_length=1000,
-        description="Certificate of the authority, on the controller's machine; empty: those of the system",
-    )
-    username: str = Field(default="", max_length=1000)
-    password: str = Field(default="", max_length=1000, json_schema_extra={"format": "password"})
-    protocol: Literal["5", "3.1.1"] = Field(default="5", description="Version of MQTT")
-    client_id: str = Field(
-        default="", max_length=200, title="Client id", description="Name at the broker; empty: made from the instance"
-    )
-    qos: Literal[1, 0] = Field(default=1, title="QoS", description="1: the broker keeps values while nobody is there")
-    keep_alive: int = Field(default=30, ge=5, le=3600, description="Seconds of silence after which the broker is asked")
-    session_hours: int = Field(
-        default=168, ge=1, le=10000, description="How long the broker keeps values (MQTT 5; otherwise it decides)"
-    )
-    topics: list[Topic] = Field(default_factory=list, max_length=2000, description="Topics and their channels")
-    metrics: list[Metric] = Field(
-        default_factory=list, max_length=2000, title="Sparkplug metrics", description="Metrics and their channels"
-    )
-    host_id: str = Field(
-        default="",
-        max_length=200,
-        pattern="^[^/+#]*$",
-        title="Sparkplug host id",
-        description="Edge nodes that wait for this primary host send while it is online; empty: none waits",
-    )
-
-
 class MqttPlugin(PushPlugin):
-    """A broker, the topics that are followed there, and the edge nodes behind it."""
+    """A broker, the subscribed topics, and the edge nodes behind it."""
 
     meta = PluginMeta(
         id="mqtt",
@@ -116,10 +52,11 @@ class MqttPlugin(PushPlugin):
         self._session_was_kept = False
         self._unconfirmed: list[Message] = []
         self._barrier: tuple[int, list[Message]] | None = None
-        self._complaints = Complaints()
+        self._subscribing: tuple[int, str] | None = None
+        self._rejections = Rejections()
         self._sparkplug: Host | None = None
         self._metrics: dict[Place, str] = {}
-        self._asking: asyncio.Task[None] | None = None
+        self._rebirth_task: asyncio.Task[None] | None = None
 
     def get_channels(self) -> list[ChannelDescriptor]:
         for topic in self.config.topics:
@@ -135,16 +72,18 @@ class MqttPlugin(PushPlugin):
 
     @property
     def remark(self) -> str | None:
-        return str(self._complaints) or None
+        return str(self._rejections) or None
 
     @property
     def keeps_values(self) -> bool:
         return self._session_was_kept and not self.config.metrics
 
-    # The connection. Callbacks of the library run in its thread, and do their work in that of the event loop.
+    # The connection. The library calls back in its own thread; `later` moves each call to the event loop.
 
     async def _do_connect(self) -> None:
-        from paho.mqtt.matcher import MQTTMatcher
+        with installed(self.meta.id, _PACKAGES):
+            import google.protobuf  # noqa: F401
+            from paho.mqtt.matcher import MQTTMatcher
 
         loop = asyncio.get_running_loop()
         self._matcher = MQTTMatcher()
@@ -154,28 +93,29 @@ class MqttPlugin(PushPlugin):
             except KeyError:
                 self._matcher[topic.topic] = [topic]
         self._metrics = {metric.place: metric.channel for metric in self.config.metrics}
-        self._sparkplug = Host(self._metrics, time.monotonic, self._complaints) if self._metrics else None
-        self._unconfirmed, self._barrier = [], None
+        self._sparkplug = Host(self._metrics, time.monotonic, self._rejections) if self._metrics else None
+        self._unconfirmed, self._barrier, self._subscribing = [], None, None
         self._connected: asyncio.Future[bool] = loop.create_future()
         self._client = client = self._make_client(loop)
         try:
-            await asyncio.to_thread(self._reach, client)
+            await asyncio.to_thread(self._open, client)
             client.loop_start()
             async with asyncio.timeout(_CONNECT_SECONDS):
                 self._session_was_kept = await self._connected
-            self._take_up_session(client)
+            self._resume_session(client)
             if self._sparkplug is not None:
                 self._announce(client)
-                self._asking = asyncio.create_task(self._ask_for_births())
-        except TimeoutError:
+                self._rebirth_task = asyncio.create_task(self._request_missing_births())
+        except (OSError, TimeoutError) as error:
             await self._do_disconnect()
+            why = "it does not answer" if isinstance(error, TimeoutError) else str(error)
             address = f"{self.config.host}:{self.config.port}"
-            raise PluginConnectionError(self.meta.id, f"the broker at {address} does not answer") from None
+            raise PluginConnectionError(self.meta.id, f"no connection to the broker at {address}: {why}") from error
         except BaseException:
             await self._do_disconnect()
             raise
 
-    def _reach(self, client: Any) -> None:
+    def _open(self, client: Any) -> None:
         from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY
         from paho.mqtt.packettypes import PacketTypes
         from paho.mqtt.properties import Properties
@@ -216,7 +156,7 @@ class MqttPlugin(PushPlugin):
 
         def later(call: Any) -> Any:
             def called(*arguments: Any) -> None:
-                # At the end the loop may be closed already.
+                # The thread may outlive the loop.
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(call, client, *arguments[2:])
 
@@ -231,9 +171,9 @@ class MqttPlugin(PushPlugin):
 
     async def _do_disconnect(self) -> None:
         client, self._client = self._client, None
-        if self._asking is not None:
-            self._asking.cancel()
-            self._asking = None
+        if self._rebirth_task is not None:
+            self._rebirth_task.cancel()
+            self._rebirth_task = None
         if client is None:
             return
         if self._sparkplug is not None and self.config.host_id and client.is_connected():
@@ -257,14 +197,18 @@ class MqttPlugin(PushPlugin):
         elif client is self._client:
             self.fail(error)
 
-    def _on_subscribe(self, client: Any, _: int, reasons: Any, __: Any) -> None:
+    def _on_subscribe(self, client: Any, number_: int, reasons: Any, _: Any) -> None:
+        if client is not self._client:
+            return
         refused = [str(reason) for reason in reasons if reason.is_failure]
-        if refused and client is self._client:
+        if refused:
             self.fail(PluginConnectionError(self.meta.id, f"the broker refuses a subscription: {refused[0]}"))
+        elif self._subscribing is not None and self._subscribing[0] == number_:
+            self.ledger.remember("subscribed", self._subscribing[1])
 
-    def _take_up_session(self, client: Any) -> None:
-        """Subscribes to what is followed, and no more to what was followed before. What a kept session is subscribed to
-        already is left alone, since a broker would send all kept values once more."""
+    def _resume_session(self, client: Any) -> None:
+        """Brings the session's subscriptions to the configured ones. A filter that a persistent session has already is
+        not subscribed again, since a broker would send its retained messages again."""
         filters = {topic.topic: self.config.qos for topic in self.config.topics}
         if self._sparkplug is not None:
             filters |= dict.fromkeys(self._sparkplug.topics(), self.config.qos)
@@ -272,17 +216,18 @@ class MqttPlugin(PushPlugin):
         if self._session_was_kept:
             known = json.loads(self.ledger.recall("subscribed") or "{}")
         else:
-            # The broker knows no message any more, and will number from the start.
+            # A new session: the broker repeats nothing, and packet ids start again.
             self.ledger.forget(None)
         gone = [filter for filter in known if filter not in filters]
         new = [(filter, qos) for filter, qos in filters.items() if known.get(filter) != qos]
-        # Noted first: what was not done in the end is done again.
-        self.ledger.remember("subscribed", json.dumps({key: qos for key, qos in known.items() if key in filters}))
+        # New filters are recorded when the broker has confirmed them: after a crash before, they are subscribed again.
+        confirmed = {filter: qos for filter, qos in known.items() if filters.get(filter) == qos}
+        self.ledger.remember("subscribed", json.dumps(confirmed))
         if gone:
             client.unsubscribe(gone)
         if new:
-            client.subscribe(new)
-        self.ledger.remember("subscribed", json.dumps(filters))
+            _, number_ = client.subscribe(new)
+            self._subscribing = (number_, json.dumps(filters)) if number_ is not None else None
 
     # Values.
 
@@ -291,14 +236,13 @@ class MqttPlugin(PushPlugin):
             return
         arrival = datetime.now(UTC)
         try:
-            topic = message.topic
-            readings = self._read(topic, message.payload, arrival)
+            readings = self._read(message.topic, message.payload, arrival)
         except (Unreadable, UnicodeDecodeError) as error:
-            self._complaints.add(getattr(error, "place", "a topic"), error)
+            self._rejections.add(_shown_topic(message), error)
             readings = ()
         known = None
         if message.qos == 1:
-            digest = hashlib.blake2b(message.topic.encode() + b"\0" + message.payload, digest_size=16).digest()
+            digest = hashlib.blake2b(_shown_topic(message).encode() + b"\0" + message.payload, digest_size=16).digest()
             known = Message(message.mid, digest, message.dup)
         if readings or known is not None:
             self.deliver(Delivery(readings, known))
@@ -307,17 +251,17 @@ class MqttPlugin(PushPlugin):
     def _read(self, topic: str, payload: bytes, arrival: datetime) -> tuple[Reading, ...]:
         """The readings of a message. Raises `Unreadable`."""
         if len(payload) > _LONGEST_PAYLOAD:
-            raise Unreadable("a message is longer than 1 MiB")
+            raise Unreadable("the message is longer than 1 MiB")
         readings: list[Reading] = []
         if self._sparkplug is not None and topic.startswith(f"{NAMESPACE}/"):
-            found = self._sparkplug.handle(topic, payload)
-            readings += [Reading(self._metrics[one.place], one.value, one.time or arrival) for one in found]
+            found = self._sparkplug.handle(topic, payload, arrival)
+            readings += [Reading(self._metrics[one.place], one.value, one.time) for one in found]
         for signals in self._matcher.iter_match(topic):
             for signal in signals:
                 try:
                     readings.append(_reading(signal, payload, arrival))
                 except Unreadable as error:
-                    self._complaints.add(topic, error)
+                    self._rejections.add(topic, error)
         return tuple(readings)
 
     async def _do_acknowledge(self, messages: list[Message]) -> None:
@@ -330,7 +274,7 @@ class MqttPlugin(PushPlugin):
         self._confirm(client)
 
     def _confirm(self, client: Any) -> None:
-        """Asks for an answer that is sent after the acknowledgements were read; one at a time."""
+        """Sends a request whose answer proves that the broker has read the acknowledgements before it."""
         if self._barrier is None and self._unconfirmed:
             waiting, self._unconfirmed = self._unconfirmed, []
             _, number_ = client.unsubscribe(_BARRIER)
@@ -354,7 +298,7 @@ class MqttPlugin(PushPlugin):
         async with asyncio.timeout(_CONNECT_SECONDS):
             await asyncio.to_thread(sent.wait_for_publish, _CONNECT_SECONDS)
         if not sent.is_published():
-            raise PluginConnectionError(self.meta.id, f"the broker has not confirmed a command to {topic}")
+            raise PluginConnectionError(self.meta.id, f"the broker did not confirm a command to {topic} in time")
 
     def _command(self, channel_id: str, value: float) -> tuple[str, bytes, int, bool]:
         for metric in self.config.metrics:
@@ -377,7 +321,7 @@ class MqttPlugin(PushPlugin):
         assert self._sparkplug is not None
         if self.config.host_id:
             client.publish(self._state_topic(), self._state(True), qos=1, retain=True)
-        self._sparkplug.ask_all()
+        self._sparkplug.reset()
         self._send_rebirths()
 
     def _send_rebirths(self) -> None:
@@ -385,25 +329,34 @@ class MqttPlugin(PushPlugin):
             for topic, payload in self._sparkplug.rebirths():
                 self._client.publish(topic, payload, qos=0)
 
-    async def _ask_for_births(self) -> None:
-        """Asks nodes that are not known again and again: they may not have been there."""
+    async def _request_missing_births(self) -> None:
+        """Requests births periodically from nodes without one: they may have been offline at the last request."""
         while self._sparkplug is not None:
             await asyncio.sleep(1.0)
-            self._sparkplug.ask_missing()
+            self._sparkplug.request_missing()
             self._send_rebirths()
 
 
+def _shown_topic(message: Any) -> str:
+    # The library decodes the topic on access.
+    try:
+        return str(message.topic)
+    except UnicodeDecodeError:
+        return "a topic that is not UTF-8"
+
+
 def _reading(signal: Topic, payload: bytes, arrival: datetime) -> Reading:
-    """The reading of a payload; raises `Unreadable`."""
-    said: Any = read_json(payload) if signal.value or signal.time else None
+    """The reading of a payload. Raises `Unreadable`."""
+    document: Any = read_json(payload) if signal.value or signal.time else None
     if signal.value:
-        raw = number(at_pointer(said, signal.value))
+        raw = number(at_pointer(document, signal.value))
     else:
         try:
             raw = number(payload.decode())
         except UnicodeDecodeError:
-            raise Unreadable("it is no text") from None
-    return Reading(signal.channel, raw, moment(at_pointer(said, signal.time)) if signal.time else arrival)
+            raise Unreadable("it is not UTF-8") from None
+    time = plausible(moment(at_pointer(document, signal.time)), arrival) if signal.time else arrival
+    return Reading(signal.channel, raw, time)
 
 
 def _check_filter(plugin: str, filter: str) -> None:
@@ -415,4 +368,4 @@ def _check_filter(plugin: str, filter: str) -> None:
         or "\0" in filter
     )
     if is_wrong:
-        raise PluginConfigError(plugin, f"{filter} is no topic filter: + and # stand for whole levels, # for the last")
+        raise PluginConfigError(plugin, f"{filter} is not a topic filter: + and # are whole levels, # the last one")

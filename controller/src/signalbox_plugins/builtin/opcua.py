@@ -12,21 +12,22 @@ from ..config import Field, PluginInstanceConfig, PluginMeta
 from ..errors import PluginConfigError, PluginConnectionError
 from ..plugin import ChannelValue
 from ..push import Delivery, PushPlugin, Reading
-from .signals import Complaints, Signal, Unreadable, descriptors, number
+from .signals import Rejections, Signal, Unreadable, descriptors, installed, number, plausible
 
 _TIMEOUT = 10.0
-# Values that a server keeps for a node between two of its messages.
+_PACKAGES = "asyncua"
+# Values that a server queues for a node between two notifications, and those queued here.
 _QUEUE_OF_NODE = 1000
 _QUEUE = 50_000
 
 
 class NodeSignal(Signal):
-    """A channel whose values are those of a node."""
+    """A channel that carries the values of a node."""
 
     node: str = Field(
         min_length=1,
         max_length=1000,
-        description="Node id (ns=2;s=Boiler.Temperature, or nsu=URI;s=…), or the path from Objects (/2:Boiler/2:Temp)",
+        description="Node id (nsu=URI;s=Boiler.Temp or ns=2;s=…), or browse path from Objects (/Boiler/Temp or /2:…)",
     )
     writable: bool = Field(default=False, description="Whether commands may be written")
 
@@ -47,15 +48,15 @@ class OpcUaConfig(PluginInstanceConfig):
     )
     key_file: str = Field(default="", max_length=1000, description="Private key of the certificate")
     server_certificate_file: str = Field(
-        default="", max_length=1000, description="Certificate that the server must have; empty: any"
+        default="", max_length=1000, description="Expected certificate of the server; empty: any"
     )
-    publishing_ms: int = Field(default=500, ge=10, le=60000, description="Milliseconds between two messages")
-    sampling_ms: int = Field(default=100, ge=0, le=60000, description="Milliseconds between two looks of the server")
+    publishing_ms: int = Field(default=500, ge=10, le=60000, description="Milliseconds between two notifications")
+    sampling_ms: int = Field(default=100, ge=0, le=60000, description="Milliseconds between two samples in the server")
     nodes: list[NodeSignal] = Field(default_factory=list, max_length=5000, description="Nodes and their channels")
 
 
 class OpcUaPlugin(PushPlugin):
-    """A server, of which some nodes are followed. Node ids and paths are looked up at every connection."""
+    """A server and the subscribed nodes. Node ids and paths are resolved again at every connection."""
 
     meta = PluginMeta(
         id="opcua",
@@ -73,12 +74,12 @@ class OpcUaPlugin(PushPlugin):
         self._nodes: dict[str, Any] = {}
         self._types: dict[str, Any] = {}
         self._missing: dict[str, str] = {}
-        self._complaints = Complaints()
+        self._rejections = Rejections()
         self._tasks: list[asyncio.Task[None]] = []
 
     def get_channels(self) -> list[ChannelDescriptor]:
         if self.config.security != "None" and not (self.config.certificate_file and self.config.key_file):
-            raise PluginConfigError(self.meta.id, "certificate_file and key_file: are needed for this security policy")
+            raise PluginConfigError(self.meta.id, "certificate_file: this policy needs certificate_file and key_file")
         return descriptors([(node, node.writable) for node in self.config.nodes])
 
     @property
@@ -86,14 +87,15 @@ class OpcUaPlugin(PushPlugin):
         if not self._missing:
             return None
         shown = [f"{channel}: {why}" for channel, why in list(self._missing.items())[:5]]
-        return f"{len(self._missing)} of {len(self.config.nodes)} nodes cannot be followed: {'; '.join(shown)}"
+        return f"{len(self._missing)} of {len(self.config.nodes)} nodes cannot be subscribed: {'; '.join(shown)}"
 
     @property
     def remark(self) -> str | None:
-        return str(self._complaints) or None
+        return str(self._rejections) or None
 
     async def _do_connect(self) -> None:
-        from asyncua import Client
+        with installed(self.meta.id, _PACKAGES):
+            from asyncua import Client
 
         config = self.config
         self._client = client = Client(config.url, timeout=_TIMEOUT, auto_reconnect=False)
@@ -109,9 +111,10 @@ class OpcUaPlugin(PushPlugin):
             async with asyncio.timeout(3 * _TIMEOUT):
                 await client.connect()
                 await self._subscribe(client)
-        except TimeoutError:
+        except (OSError, TimeoutError) as error:
             await self._do_disconnect()
-            raise PluginConnectionError(self.meta.id, f"the server at {config.url} does not answer") from None
+            why = "it does not answer" if isinstance(error, TimeoutError) else str(error)
+            raise PluginConnectionError(self.meta.id, f"no connection to {config.url}: {why}") from error
         except BaseException:
             await self._do_disconnect()
             raise
@@ -124,13 +127,13 @@ class OpcUaPlugin(PushPlugin):
         subscription = await client.create_subscription(
             self.config.publishing_ms, queue_maxsize=_QUEUE, overflow=OverflowPolicy.DISCONNECT
         )
-        # Values are gathered from here on: the first arrive before the subscription is answered.
+        # From here on values are queued: the first ones arrive before the answer to the subscription.
         events = aiter(subscription)
         for signal in self.config.nodes:
             try:
                 self._nodes[signal.channel] = await _find(client, signal.node)
             except (ua.UaError, ValueError) as error:
-                self._missing[signal.channel] = f"{signal.node} is not there ({_why(error)})"
+                self._missing[signal.channel] = f"{signal.node} was not found ({_why(error)})"
         channels: dict[Any, list[str]] = {}
         for channel, node in self._nodes.items():
             channels.setdefault(node.nodeid, []).append(channel)
@@ -142,7 +145,7 @@ class OpcUaPlugin(PushPlugin):
             for node, handle in zip(nodes, handles, strict=True):
                 if isinstance(handle, ua.StatusCode):
                     for channel in channels[node.nodeid]:
-                        self._missing[channel] = f"{node.nodeid.to_string()} is refused ({handle.name})"
+                        self._missing[channel] = f"{node.nodeid.to_string()} was refused ({handle.name})"
         self._tasks = [
             asyncio.create_task(self._take(events, channels)),
             asyncio.create_task(self._watch(client)),
@@ -162,18 +165,19 @@ class OpcUaPlugin(PushPlugin):
 
     def _reading(self, channel: str, item: Any) -> Reading | None:
         if item.StatusCode is not None and not item.StatusCode.is_good():
-            self._complaints.add(channel, f"the server calls them {item.StatusCode.name}")
+            self._rejections.add(channel, f"their status is {item.StatusCode.name}")
             return None
         try:
             value = number(item.Value.Value if item.Value is not None else None)
+            stamp, arrival = item.SourceTimestamp or item.ServerTimestamp, datetime.now(UTC)
+            time = plausible(_utc(stamp), arrival) if stamp is not None else arrival
         except Unreadable as error:
-            self._complaints.add(channel, error)
+            self._rejections.add(channel, error)
             return None
-        time = item.SourceTimestamp or item.ServerTimestamp
-        return Reading(channel, value, _utc(time) if time is not None else None)
+        return Reading(channel, value, time)
 
     async def _watch(self, client: Any) -> None:
-        """Asks the server now and then: a silent one is lost."""
+        """Reads the server's state periodically, to detect a lost connection."""
         from asyncua import ua
 
         state = client.get_node(ua.ObjectIds.Server_ServerStatus_State)
@@ -185,18 +189,18 @@ class OpcUaPlugin(PushPlugin):
                 if self._missing:
                     await self._find_missing(client)
             except Exception as error:
-                self.fail(PluginConnectionError(self.meta.id, f"the server is lost: {_why(error)}"))
+                self.fail(PluginConnectionError(self.meta.id, f"the connection to the server is lost: {_why(error)}"))
                 return
 
     async def _find_missing(self, client: Any) -> None:
-        """Connects again when a node that was missing is there: a server may still be starting."""
+        """Raises, so that the plugin connects again, when a missing node exists: servers add nodes while they start."""
         from asyncua import ua
 
         for signal in self.config.nodes:
             if signal.channel in self._missing and signal.channel not in self._nodes:
                 with contextlib.suppress(ua.UaError, ValueError):
                     await _find(client, signal.node)
-                    raise PluginConnectionError(self.meta.id, f"{signal.node} has appeared; connecting again")
+                    raise PluginConnectionError(self.meta.id, f"{signal.node} exists now; connecting again")
 
     async def _do_disconnect(self) -> None:
         for task in self._tasks:
@@ -213,7 +217,7 @@ class OpcUaPlugin(PushPlugin):
 
         node = self._nodes.get(channel_id)
         if node is None:
-            raise PluginConnectionError(self.meta.id, self._missing.get(channel_id, "the node is not there"))
+            raise PluginConnectionError(self.meta.id, self._missing.get(channel_id, "the node was not found"))
         async with asyncio.timeout(_TIMEOUT):
             if channel_id not in self._types:
                 self._types[channel_id] = await node.read_data_type_as_variant_type()
@@ -227,18 +231,32 @@ class OpcUaPlugin(PushPlugin):
 
 
 async def _find(client: Any, text: str) -> Any:
-    """The node of an id or a path. Raises `UaError` or `ValueError`."""
+    """The node of an id or a browse path. Raises `UaError` or `ValueError`."""
     from asyncua import ua
 
     if text.startswith("/"):
-        return await client.nodes.objects.get_child(text.strip("/").split("/"))
+        node = client.nodes.objects
+        for name in text.strip("/").split("/"):
+            node = await _child(client, node, name)
+        return node
     if text.startswith("nsu="):
         uri, _, rest = text[4:].partition(";")
         text = f"ns={await client.get_namespace_index(uri)};{rest}"
     node = client.get_node(ua.NodeId.from_string(text))
-    # Raises if it is not there.
+    # Raises for an unknown node.
     await node.read_node_class()
     return node
+
+
+async def _child(client: Any, node: Any, name: str) -> Any:
+    """The child with this browse name; without an index, in any namespace, since servers number these anew."""
+    index, colon, _ = name.partition(":")
+    if colon and index.isdecimal():
+        return await node.get_child(name)
+    found = [one for one in await node.get_children_descriptions() if one.BrowseName.Name == name]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} nodes have the name {name} there")
+    return client.get_node(found[0].NodeId)
 
 
 def _utc(time: datetime) -> datetime:

@@ -1,15 +1,19 @@
-"""Parts that the plugins for brokers and devices share: how a channel is declared, and how texts and numbers are read."""
+"""Shared by the plugins for brokers and devices: declaration of channels, parsing of numbers and times, counts of
+rejected values, and errors for libraries that are not installed."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections import Counter
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ..channels import ChannelDescriptor, ChannelDirection, ConversionSpec
 from ..config import ConfigError, Field, Model
+from ..errors import PluginConnectionError
 
 _TRUE = {"true", "on", "yes"}
 _FALSE = {"false", "off", "no"}
@@ -17,13 +21,28 @@ _FALSE = {"false", "off", "no"}
 # are nanoseconds.
 _SECONDS, _MILLIS, _MICROS = 1e11, 1e14, 1e17
 _MOST_KINDS = 20
+# Of a payload's time against the controller's clock: the limit that the service has for other sources.
+_MOST_AHEAD = timedelta(minutes=10)
+_FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+# An empty JSON pointer is the whole document.
+POINTER = "^(/.*)?$"
+
+
+@contextlib.contextmanager
+def installed(plugin: str, packages: str) -> Iterator[None]:
+    """Around imports of optional libraries. Raises `PluginConnectionError` that names the packages to install."""
+    try:
+        yield
+    except ImportError as error:
+        why = f"the library {error.name} is not installed: run 'pip install {packages}' for the controller's Python"
+        raise PluginConnectionError(plugin, why) from error
 
 
 class Signal(Model):
-    """What every line of values of a device has, whatever the device speaks."""
+    """Settings that a channel has with every protocol."""
 
     channel: str = Field(min_length=1, max_length=100, description="Id of the channel, unique in this instance")
-    name: str = Field(default="", max_length=200, description="What people call it; otherwise its id")
+    name: str = Field(default="", max_length=200, description="Name shown to people; empty: the id")
     unit: str = Field(default="", max_length=50)
     min_value: float = Field(default=-1e9, description="Commands below are raised to it")
     max_value: float = Field(default=1e9, description="Commands above are lowered to it")
@@ -31,7 +50,7 @@ class Signal(Model):
     offset: float = 0.0
 
     def descriptor(self, is_writable: bool) -> ChannelDescriptor:
-        """The channel that it is."""
+        """The channel that these settings describe. Raises `ConfigError`."""
         if self.scale == 0 or self.min_value > self.max_value:
             raise ConfigError(f"{self.channel}: scale must not be 0, and min_value not above max_value")
         is_plain = (self.scale, self.offset) == (1.0, 0.0)
@@ -50,8 +69,7 @@ class Signal(Model):
 
 
 def descriptors(signals: list[tuple[Signal, bool]]) -> list[ChannelDescriptor]:
-    """The channels of signals, each with whether it takes commands. Raises `ConfigError` for an id that is there
-    twice."""
+    """The channels of signals, each with whether it takes commands. Raises `ConfigError` for a repeated id."""
     for id, count in Counter(signal.channel for signal, _ in signals).items():
         if count > 1:
             raise ConfigError(f"{id}: is the id of {count} channels; each needs its own")
@@ -59,11 +77,11 @@ def descriptors(signals: list[tuple[Signal, bool]]) -> list[ChannelDescriptor]:
 
 
 class Unreadable(ValueError):
-    """A text or a value that holds no number or no time."""
+    """A payload without a usable number or time; the message says why."""
 
 
 def read_json(payload: bytes) -> Any:
-    """What JSON says; raises `Unreadable`."""
+    """Parses JSON. Raises `Unreadable`."""
     try:
         return json.loads(payload)
     except (ValueError, RecursionError):
@@ -71,22 +89,24 @@ def read_json(payload: bytes) -> Any:
 
 
 def at_pointer(value: Any, pointer: str) -> Any:
-    """The part of a JSON value that a pointer leads to (RFC 6901); raises `Unreadable`."""
+    """The part of a JSON value at a pointer (RFC 6901). Raises `Unreadable`."""
     for token in pointer.split("/")[1:]:
         token = token.replace("~1", "/").replace("~0", "~")
         try:
             value = value[int(token)] if isinstance(value, list) and token.isdecimal() else value[token]
-        except (KeyError, IndexError, TypeError):
-            raise Unreadable(f"it has nothing at {pointer}") from None
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise Unreadable(f"there is nothing at {pointer}") from None
     return value
 
 
 def number(value: Any) -> float:
-    """The number that a value or its text is; on and off, true and false are 1 and 0. Raises `Unreadable`."""
+    """The number of a value or of its text; on and off, true and false are 1 and 0. Raises `Unreadable`."""
     if isinstance(value, str):
         word = value.strip().lower()
         if word in _TRUE or word in _FALSE:
             return float(word in _TRUE)
+        # Python reads 1_000 as 1000; devices do not write it.
+        value = math.nan if "_" in value else value
     try:
         found = float(value) if isinstance(value, (bool, int, float, str)) else math.nan
     except (ValueError, OverflowError):
@@ -97,7 +117,7 @@ def number(value: Any) -> float:
 
 
 def moment(value: Any) -> datetime:
-    """The time that a value says: ISO 8601 (UTC unless it says otherwise), or a count since 1970. Raises `Unreadable`."""
+    """The time of a value: ISO 8601 (UTC without an offset), or a count since 1970. Raises `Unreadable`."""
     try:
         if isinstance(value, str) and not value.strip().replace(".", "", 1).isdecimal():
             time = datetime.fromisoformat(value.strip())
@@ -106,25 +126,32 @@ def moment(value: Any) -> datetime:
         divisor = 1.0 if count < _SECONDS else 1e3 if count < _MILLIS else 1e6 if count < _MICROS else 1e9
         return datetime.fromtimestamp(count / divisor, UTC)
     except (ValueError, OverflowError, OSError):
-        raise Unreadable("its time cannot be read") from None
+        raise Unreadable("its time cannot be parsed") from None
 
 
-class Complaints:
-    """Counts what could not be read by place and reason, so that people are told once of each kind."""
+def plausible(time: datetime, arrival: datetime) -> datetime:
+    """`time`, unless the sender's clock is obviously wrong. Raises `Unreadable`."""
+    if time < _FIRST_TIME or time - arrival > _MOST_AHEAD:
+        raise Unreadable("its time is before 1970 or more than 10 minutes ahead of the controller's clock")
+    return time
+
+
+class Rejections:
+    """Counts rejected values by source and reason, for the status of the instance."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
 
-    def add(self, place: str, reason: object) -> None:
-        """Counts one more; of many kinds only some are told apart."""
-        key = (place, str(reason))
+    def add(self, source: str, reason: object) -> None:
+        """Counts one value. Beyond a number of kinds, the rest is one kind, so that memory is bounded."""
+        key = (source[:200], str(reason))
         known = key in self._counts or len(self._counts) < _MOST_KINDS
-        self._counts[key if known else ("others", "")] += 1
+        self._counts[key if known else ("other sources", "")] += 1
 
     def __str__(self) -> str:
-        """One sentence for each of the most frequent kinds."""
+        """The most frequent kinds; empty if no value was rejected."""
         kinds = [
-            f"{count} values of {place} were not taken{': ' if reason else ''}{reason}"
-            for (place, reason), count in self._counts.most_common(3)
+            f"{count} {'value' if count == 1 else 'values'} of {source} rejected{': ' if reason else ''}{reason}"
+            for (source, reason), count in self._counts.most_common(3)
         ]
         return "; ".join(kinds)

@@ -1,6 +1,7 @@
-"""Sparkplug B: its payloads, and the state of its edge nodes as a host application sees them.
+"""Sparkplug B: payloads, and the state of edge nodes as a host application tracks it.
 
-Field numbers and data types are those of the Sparkplug 3.0.0 specification, section 6.4. Nothing here talks to a broker.
+Field numbers and data types are those of the Sparkplug 3.0.0 specification, section 6.4. This module has no connection
+of its own.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from .signals import Complaints, Unreadable, number
+from .signals import Rejections, Unreadable, moment, number, plausible
 
 NAMESPACE = "spBv1.0"
-# Requests for a birth to one node, in seconds: a node that answers none of them is not flooded.
-_BETWEEN_REBIRTHS = 10.0
+# Least time between two rebirth requests to one node, which may ignore them.
+_REBIRTH_SECONDS = 10.0
+# Aliases of one node: bounds memory.
+_MOST_ALIASES = 100_000
 _BYTES, _BOOL, _STRING, _UINT32, _UINT64, _FLOAT, _DOUBLE, _MESSAGE = 12, 8, 9, 13, 4, 2, 1, 11
-# Data types: widths of the signed whole numbers, which are sent as unsigned ones, then the others that hold a number.
+# Data types: widths of signed integers, which are encoded as unsigned ones; then the other numeric types.
 _SIGNED = {1: 8, 2: 16, 3: 32, 4: 64}
 _UNSIGNED = {5, 6, 7, 8}
 _FLOAT_TYPE, _DOUBLE_TYPE, _BOOLEAN_TYPE = 9, 10, 11
@@ -26,7 +29,7 @@ _FLOAT_TYPE, _DOUBLE_TYPE, _BOOLEAN_TYPE = 9, 10, 11
 
 @functools.cache
 def _payload_class() -> Any:
-    """The message class of payloads, with the fields that a host needs."""
+    """The protobuf class of payloads, with the fields that a host needs."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(name="signalbox_sparkplug.proto", package="signalbox", syntax="proto2")
@@ -57,17 +60,17 @@ def _payload_class() -> Any:
 
 
 def decode(payload: bytes) -> Any:
-    """The payload that bytes hold; raises `Unreadable`."""
+    """Parses a payload. Raises `Unreadable`."""
     from google.protobuf.message import DecodeError
 
     try:
         return _payload_class().FromString(payload)
     except DecodeError:
-        raise Unreadable("it is no Sparkplug B payload") from None
+        raise Unreadable("it is not a Sparkplug B payload") from None
 
 
 def value_of(metric: Any, datatype: int) -> float | None:
-    """The number of a metric; `None` for a null. Raises `Unreadable` for one that holds none."""
+    """The number of a metric; `None` for a null. Raises `Unreadable` for other types."""
     if metric.is_null:
         return None
     for name in ("double_value", "float_value", "boolean_value"):
@@ -98,65 +101,71 @@ class Node(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a metric is: of a device, or of the edge node itself without one."""
+    """Address of a metric; `device` is empty for the edge node's own."""
 
     node: Node
     device: str
     metric: str
 
+    def __str__(self) -> str:
+        return "/".join(part for part in (*self.node, self.device, self.metric) if part)
+
 
 @dataclass
 class _State:
-    """What is known of an edge node."""
+    """State of an edge node."""
 
     is_online: bool = False
+    # A message is missing, perhaps a birth with other aliases: these are unusable until the next birth.
+    is_stale: bool = False
     since: datetime | None = None
     birth: int | None = None
     sequence: int | None = None
     aliases: dict[int, tuple[str, str]] = field(default_factory=dict)
     types: dict[tuple[str, str], int] = field(default_factory=dict)
     dead_devices: set[str] = field(default_factory=set)
-    asked: float | None = None
+    requested: float | None = None
 
 
 @dataclass(frozen=True)
 class MetricValue:
-    """A number of a metric, and when it was measured."""
+    """A number of a metric with its time of measurement."""
 
     place: Place
     value: float
-    time: datetime | None
+    time: datetime
 
 
 class Host:
-    """Follows the edge nodes that `places` lie in."""
+    """Tracks the edge nodes of `places`."""
 
-    def __init__(self, places: Iterable[Place], clock: Callable[[], float], complaints: Complaints) -> None:
+    def __init__(self, places: Iterable[Place], clock: Callable[[], float], rejections: Rejections) -> None:
         """`clock` counts seconds."""
         self._places = frozenset(places)
         self._nodes = {place.node: _State() for place in self._places}
+        self._devices = {(place.node, place.device) for place in self._places}
         self._clock = clock
-        self._complaints = complaints
+        self._rejections = rejections
         self._due: list[Node] = []
 
     def topics(self) -> list[str]:
         """The filters to subscribe to."""
         return [f"{NAMESPACE}/{node.group}/+/{node.node}{tail}" for node in self._nodes for tail in ("", "/+")]
 
-    def ask_all(self) -> None:
-        """Nothing is known any more: every node is to say what it has."""
+    def reset(self) -> None:
+        """After a new connection: messages may have been missed, so that every node needs a rebirth."""
         for node, state in self._nodes.items():
-            state.sequence, state.asked = None, None
-            self._ask(node)
+            state.requested = None
+            self._lose_track(node, state)
 
-    def ask_missing(self) -> None:
-        """Asks the nodes that have not been heard of, each as seldom as any."""
+    def request_missing(self) -> None:
+        """Requests births from nodes that are offline or out of sequence, within the limit of requests."""
         for node, state in self._nodes.items():
-            if not state.is_online:
-                self._ask(node)
+            if not state.is_online or state.is_stale:
+                self._request_rebirth(node)
 
     def rebirths(self) -> list[tuple[str, bytes]]:
-        """Requests for births that are to be sent now: topic and payload."""
+        """Rebirth requests that are due: topic and payload."""
         due, self._due = self._due, []
         command = _payload_class()(timestamp=_millis(datetime.now(UTC)))
         command.metrics.add(
@@ -165,52 +174,55 @@ class Host:
         return [(f"{NAMESPACE}/{node.group}/NCMD/{node.node}", command.SerializeToString()) for node in due]
 
     def problem(self) -> str | None:
-        """Which nodes and devices are away, since when."""
+        """The nodes and devices that are offline, and since when."""
         away = [
             f"{node} is offline since {state.since:%Y-%m-%d %H:%M:%S} UTC"
             if state.since
-            else f"{node} has not answered yet"
+            else f"{node} has not sent a birth yet"
             for node, state in self._nodes.items()
             if not state.is_online
         ]
-        used = {(place.node, place.device) for place in self._places}
         away += [
             f"{node}/{device} is offline"
             for node, state in self._nodes.items()
             for device in sorted(state.dead_devices)
-            if state.is_online and (node, device) in used
+            if state.is_online
         ]
         return "; ".join(away[:10]) or None
 
-    def handle(self, topic: str, payload: bytes) -> list[MetricValue]:
-        """Takes a message; gives back the numbers in it that are followed. Raises `Unreadable`."""
-        _, group, kind, name, *rest = topic.split("/")
-        node, device = Node(group, name), "/".join(rest)
+    def handle(self, topic: str, payload: bytes, arrival: datetime) -> list[MetricValue]:
+        """Processes a message and returns the numbers of configured metrics. Raises `Unreadable`."""
+        levels = topic.split("/")
+        if len(levels) < 4:
+            return []
+        node, kind, device = Node(levels[1], levels[3]), levels[2], "/".join(levels[4:])
         state = self._nodes.get(node)
         if state is None or kind not in ("NBIRTH", "NDATA", "NDEATH", "DBIRTH", "DDATA", "DDEATH"):
             return []
         message = decode(payload)
         if kind == "NDEATH":
-            self._die(state, message)
+            self._note_death(state, message, arrival)
             return []
-        self._count(node, state, kind, message)
         if kind == "NBIRTH":
-            state.is_online, state.since, state.asked = True, None, None
-            state.birth = _birth_number(message)
+            state.is_online, state.is_stale, state.since = True, False, None
+            state.birth, state.sequence = _birth_number(message), None
             state.aliases, state.types, state.dead_devices = {}, {}, set()
-        elif not state.is_online:
-            # It lives, but which aliases it uses is not known.
-            self._ask(node)
+        self._check_sequence(node, state, message)
         if kind == "DDEATH":
-            state.dead_devices.add(device)
+            if (node, device) in self._devices:
+                state.dead_devices.add(device)
             return []
         if kind == "DBIRTH":
             state.dead_devices.discard(device)
-        return [
-            found
-            for metric in message.metrics
-            if (found := self._value(node, state, device, metric, message, kind)) is not None
-        ]
+        values = []
+        for metric in message.metrics:
+            if kind in ("NBIRTH", "DBIRTH"):
+                self._note_birth(node, state, device, metric)
+            place = self._place(node, state, device, metric)
+            value = self._value(place, state, metric, message, arrival) if place in self._places else None
+            if value is not None:
+                values.append(value)
+        return values
 
     def command(self, place: Place, value: float) -> tuple[str, bytes]:
         """The message that writes `value` to a metric: topic and payload."""
@@ -230,53 +242,56 @@ class Host:
         kind, tail = ("DCMD", f"/{device}") if device else ("NCMD", "")
         return f"{NAMESPACE}/{node.group}/{kind}/{node.node}{tail}", command.SerializeToString()
 
-    def _count(self, node: Node, state: _State, kind: str, message: Any) -> None:
-        """Every message but a death of the node has the number after that of the message before."""
-        if not message.HasField("seq"):
-            return
-        if kind != "NBIRTH" and (state.sequence is None or message.seq != (state.sequence + 1) % 256):
-            self._ask(node)
-        state.sequence = message.seq
+    def _check_sequence(self, node: Node, state: _State, message: Any) -> None:
+        """Every message but a node's death has the next sequence number, modulo 256."""
+        if not state.is_online or state.is_stale:
+            self._request_rebirth(node)
+        elif message.HasField("seq") and state.sequence is not None and message.seq != (state.sequence + 1) % 256:
+            self._lose_track(node, state)
+        state.sequence = message.seq if message.HasField("seq") else state.sequence
 
-    def _die(self, state: _State, message: Any) -> None:
+    def _lose_track(self, node: Node, state: _State) -> None:
+        state.is_stale, state.sequence, state.aliases = True, None, {}
+        self._request_rebirth(node)
+
+    def _note_death(self, state: _State, message: Any, arrival: datetime) -> None:
         number_ = _birth_number(message)
-        # The will of a connection that was replaced arrives late, and means an earlier birth.
+        # The will of a replaced connection arrives after the birth of its successor, with an earlier number.
         if state.is_online and number_ is not None and state.birth is not None and number_ != state.birth:
             return
-        state.is_online, state.since, state.sequence = False, datetime.now(UTC), None
+        state.is_online, state.since, state.sequence = False, arrival, None
 
-    def _ask(self, node: Node) -> None:
+    def _request_rebirth(self, node: Node) -> None:
         state, now = self._nodes[node], self._clock()
-        if state.asked is None or now - state.asked >= _BETWEEN_REBIRTHS:
-            state.asked = now
+        if state.requested is None or now - state.requested >= _REBIRTH_SECONDS:
+            state.requested = now
             self._due.append(node)
 
-    def _value(
-        self, node: Node, state: _State, device: str, metric: Any, message: Any, kind: str
-    ) -> MetricValue | None:
-        name = metric.name
-        if kind in ("NBIRTH", "DBIRTH"):
-            state.types[device, name] = metric.datatype
-            if metric.HasField("alias"):
-                state.aliases[metric.alias] = (device, name)
-        elif not name and metric.HasField("alias"):
-            known = state.aliases.get(metric.alias)
-            if known is None:
-                self._ask(node)
-                return None
-            name = known[1]
-        place = Place(node, device, name)
-        if place not in self._places:
+    def _note_birth(self, node: Node, state: _State, device: str, metric: Any) -> None:
+        if (node, device, metric.name) in self._places:
+            state.types[device, metric.name] = metric.datatype
+        if metric.HasField("alias") and len(state.aliases) < _MOST_ALIASES:
+            state.aliases[metric.alias] = (device, metric.name)
+
+    def _place(self, node: Node, state: _State, device: str, metric: Any) -> Place | None:
+        if metric.name or not metric.HasField("alias"):
+            return Place(node, device, metric.name)
+        known = state.aliases.get(metric.alias)
+        if known is None or known[0] != device:
+            if len(state.aliases) < _MOST_ALIASES:
+                self._request_rebirth(node)
             return None
+        return Place(node, *known)
+
+    def _value(self, place: Place, state: _State, metric: Any, message: Any, arrival: datetime) -> MetricValue | None:
         try:
-            value = value_of(metric, metric.datatype or state.types.get((device, name), 0))
+            value = value_of(metric, metric.datatype or state.types.get((place.device, place.metric), 0))
+            millis = metric.timestamp if metric.HasField("timestamp") else message.timestamp
+            time = plausible(moment(millis / 1000), arrival) if millis else arrival
         except Unreadable as error:
-            self._complaints.add(f"{node}/{device}/{name}".replace("//", "/"), error)
+            self._rejections.add(str(place), error)
             return None
-        if value is None:
-            return None
-        millis = metric.timestamp if metric.HasField("timestamp") else message.timestamp
-        return MetricValue(place, value, _time(millis))
+        return None if value is None else MetricValue(place, value, time)
 
 
 def _birth_number(message: Any) -> int | None:
@@ -288,13 +303,6 @@ def _birth_number(message: Any) -> int | None:
 
 def _millis(time: datetime) -> int:
     return round(time.timestamp() * 1000)
-
-
-def _time(millis: int) -> datetime | None:
-    try:
-        return datetime.fromtimestamp(millis / 1000, UTC) if millis else None
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def _to_float(value: float) -> float:
