@@ -88,15 +88,14 @@ class Buffer:
         """Number of values that were dropped for lack of room and have not been reported."""
         return self._total("dropped")
 
-    def has_room(self, count: int) -> bool:
-        """Whether so many values fit without a drop. More than fit at all have room in an empty buffer."""
-        waiting = len(self)
-        return waiting == 0 or waiting + count <= self._most
-
-    def add(self, values: Iterable[Value], origin: Origin | None = None) -> None:
-        """Adds values and the state of their origin, all or none."""
+    def add(self, values: Iterable[Value], origin: Origin | None = None, only_if_room: bool = False) -> bool:
+        """Adds values and the state of their origin, all or none. `only_if_room`: nothing is added, and the answer is
+        False, if older values would have to be dropped; an empty buffer has room for any number."""
         rows = [(value.event, value.value, value.time) for value in values]
         with self._transaction() as database:
+            waiting = self._total("waiting")
+            if only_if_room and waiting and waiting + len(rows) > self._most:
+                return False
             if origin is not None:
                 self._note(database, rows, origin)
             database.executemany("INSERT INTO waiting (event, value, time) VALUES (?, ?, ?)", rows)
@@ -110,6 +109,7 @@ class Buffer:
                     (too_many,),
                 ).rowcount
                 database.execute("UPDATE totals SET waiting = waiting - ?, dropped = dropped + ?", (gone, gone))
+            return True
 
     def _note(self, database: sqlite3.Connection, rows: list[tuple[str, float, str]], origin: Origin) -> None:
         received = [(origin.instance, number, digest) for number, digest in origin.messages]

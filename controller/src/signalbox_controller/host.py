@@ -48,6 +48,7 @@ class Host:
         self._events: dict[str, str] = {}
         self._shared: frozenset[str] = frozenset()
         self._buffer: Buffer
+        self._most_at_once = _MOST_AT_ONCE
         self._ledger: InstanceLedger
         self._newest: dict[str, tuple[str, float]] = {}
         self._requested: dict[str, float] = {}
@@ -105,6 +106,7 @@ class Host:
         self._instance, self._events = first["instance"], first["events"]
         both = (channel.id for channel in plugin.channels.values() if channel.is_readable and channel.is_writable)
         self._shared = frozenset(self._events[id] for id in both if id in self._events)
+        self._most_at_once = min(_MOST_AT_ONCE, most)
         self._buffer = Buffer(Path(path), most, is_synced=isinstance(plugin, PushPlugin))
         self._newest = self._buffer.newest(self._instance)
         self._ledger = InstanceLedger(self._buffer, self._instance)
@@ -160,23 +162,24 @@ class Host:
                         values.append((channel, value, _now()))
         finally:
             # Also after a timeout or a stop: values that were read by then are kept.
-            self._keep([Value(self._events[id], value, time) for id, value, time in values if id in self._events])
+            linked = [Value(self._events[id], value, time) for id, value, time in values if id in self._events]
+            self._keep(linked, Origin(self._instance, (), self._shared))
         return len(values)
 
     # Devices that send.
 
     async def _take_always(self, plugin: PushPlugin) -> None:
         while True:
-            deliveries = await plugin.next_deliveries(_MOST_AT_ONCE)
+            deliveries = await plugin.next_deliveries(self._most_at_once)
             new = [one for one in deliveries if one.message is None or not self._ledger.has(one.message)]
             values = self._values(plugin, new)
             messages = [one.message for one in deliveries if one.message is not None]
+            origin = Origin(self._instance, tuple((one.number, one.digest) for one in messages), self._shared)
             # Unacknowledged messages stay with their sender until there is room.
-            while messages and not self._buffer.has_room(len(values)):
+            while not self._keep(values, origin, only_if_room=bool(messages)):
                 self._is_full = True
                 await asyncio.sleep(_STATUS_SECONDS)
             self._is_full = False
-            self._keep(values, tuple((one.number, one.digest) for one in messages))
             self._newest |= {value.event: (value.time, value.value) for value in values}
             await plugin.acknowledge(messages)
 
@@ -200,11 +203,13 @@ class Host:
 
     # Both kinds.
 
-    def _keep(self, values: list[Value], messages: tuple[tuple[int, bytes], ...] = ()) -> None:
-        if values or messages:
-            self._buffer.add(values, Origin(self._instance, messages, self._shared))
+    def _keep(self, values: list[Value], origin: Origin, only_if_room: bool = False) -> bool:
+        """Adds values to the buffer; False if they have no room."""
+        if (values or origin.messages) and not self._buffer.add(values, origin, only_if_room):
+            return False
         if values:
             self._send(kept=len(values))
+        return True
 
     async def _write(self, plugin: DevicePlugin) -> None:
         self._changed.clear()

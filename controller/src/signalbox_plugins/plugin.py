@@ -152,7 +152,10 @@ class DevicePlugin(ABC):
             self._config = self.config_schema.model_validate(values)
         except ValueError as error:
             raise PluginConfigError(self.meta.id, str(error)) from error
-        self._channels = {channel.id: channel for channel in self.get_channels()}
+        try:
+            self._channels = {channel.id: channel for channel in self.get_channels()}
+        except ConfigError as error:
+            raise PluginConfigError(self.meta.id, str(error)) from error
         self._state = PluginState.CONFIGURED
 
     async def connect(self) -> None:

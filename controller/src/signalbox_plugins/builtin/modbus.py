@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ from ..channels import ChannelDescriptor
 from ..config import Field, PluginInstanceConfig, PluginMeta
 from ..errors import PluginConfigError, PluginConnectionError
 from ..plugin import ChannelValue, DevicePlugin
-from .signals import Signal, descriptors
+from .signals import Signal, descriptors, installed
 
 # Of one request (Modbus application protocol 1.1b3, 6.1 to 6.4).
 _MOST_REGISTERS, _MOST_BITS = 125, 2000
@@ -119,6 +120,8 @@ class ModbusPlugin(DevicePlugin):
             if self.config.transport == "rtu":
                 import serial  # noqa: F401
 
+        # The library logs each failed request; the status of the instance names the last one.
+        logging.getLogger("pymodbus").setLevel(logging.CRITICAL)
         config = self.config
         timeout = config.timeout_ms / 1000
         if config.transport == "tcp":
@@ -141,7 +144,7 @@ class ModbusPlugin(DevicePlugin):
         if not await client.connect():
             client.close()
             raise PluginConnectionError(self.meta.id, f"no connection to {place}")
-        self._client = client
+        self._client, self._failed = client, {}
 
     async def _do_disconnect(self) -> None:
         client, self._client = self._client, None
@@ -150,7 +153,8 @@ class ModbusPlugin(DevicePlugin):
 
     async def _begin_reading(self) -> None:
         """Reads all blocks. A refused block, or a unit without an answer, fails alone. Raises if no unit answers."""
-        self._read, self._failed = {}, {}
+        read: dict[tuple[int, str, int], int | bool] = {}
+        failed: dict[Block, str] = {}
         silent: set[int] = set()
         answered = False
         for block in list(self._blocks):
@@ -159,20 +163,21 @@ class ModbusPlugin(DevicePlugin):
                     raise _SilentError("the device does not answer")
                 values = await self._fetch(block)
             except _SilentError as error:
-                self._failed[block] = str(error)
+                failed[block] = str(error)
                 silent.add(block.device_id)
                 continue
             except _RefusedError as error:
                 answered = True
-                self._failed[block] = str(error)
+                failed[block] = str(error)
                 if error.code in _WRONG_REQUEST:
                     self._split(block)
                 continue
             answered = True
             for offset, value in enumerate(values):
-                self._read[block.device_id, block.table, block.address + offset] = value
-        if self._failed and not answered:
-            raise PluginConnectionError(self.meta.id, next(iter(self._failed.values())))
+                read[block.device_id, block.table, block.address + offset] = value
+        if failed and not answered:
+            raise PluginConnectionError(self.meta.id, next(iter(failed.values())))
+        self._read, self._failed = read, failed
 
     def _split(self, block: Block) -> None:
         """Replaces a refused block by one per channel, so that a wrong address or a gap affects no other channel."""

@@ -152,7 +152,7 @@ class MqttPlugin(PushPlugin):
             client.tls_set_context(ssl.create_default_context(cafile=config.ca_file or None))
         if config.host_id and config.metrics:
             self._state_since = round(time.time() * 1000)
-            client.will_set(self._state_topic(), self._state(False), qos=1, retain=True)
+            client.will_set(self._state_topic(), self._state_message(False), qos=1, retain=True)
 
         def later(call: Any) -> Any:
             def called(*arguments: Any) -> None:
@@ -177,7 +177,7 @@ class MqttPlugin(PushPlugin):
         if client is None:
             return
         if self._sparkplug is not None and self.config.host_id and client.is_connected():
-            client.publish(self._state_topic(), self._state(False), qos=1, retain=True)
+            client.publish(self._state_topic(), self._state_message(False), qos=1, retain=True)
         client.disconnect()
         await asyncio.to_thread(client.loop_stop)
 
@@ -314,13 +314,13 @@ class MqttPlugin(PushPlugin):
     def _state_topic(self) -> str:
         return f"{NAMESPACE}/STATE/{self.config.host_id}"
 
-    def _state(self, is_online: bool) -> str:
+    def _state_message(self, is_online: bool) -> str:
         return json.dumps({"online": is_online, "timestamp": self._state_since})
 
     def _announce(self, client: Any) -> None:
         assert self._sparkplug is not None
         if self.config.host_id:
-            client.publish(self._state_topic(), self._state(True), qos=1, retain=True)
+            client.publish(self._state_topic(), self._state_message(True), qos=1, retain=True)
         self._sparkplug.reset()
         self._send_rebirths()
 

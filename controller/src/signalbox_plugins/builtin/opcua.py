@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -97,6 +98,8 @@ class OpcUaPlugin(PushPlugin):
         with installed(self.meta.id, _PACKAGES):
             from asyncua import Client
 
+        # The library logs each failed attempt in several lines; the status of the instance names the last one.
+        logging.getLogger("asyncua").setLevel(logging.CRITICAL)
         config = self.config
         self._client = client = Client(config.url, timeout=_TIMEOUT, auto_reconnect=False)
         try:
