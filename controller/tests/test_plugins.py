@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import tempfile
 import unittest
@@ -89,6 +90,17 @@ class BuiltInTest(unittest.TestCase):
                 with self.assertRaises(PluginConnectionError) as raised:
                     asyncio.run(plugin.connect())
                 self.assertIn(f"pip install {names}", str(raised.exception))
+
+    def test_documented_configurations_are_valid(self) -> None:
+        text = (TOP / "docs/plugins.md").read_text()
+        found = re.findall(r"`(\w+)\.json`[^`]*(?:`\w+`[^`]*)*```json\n(.*?)```", text, re.DOTALL)
+        self.assertEqual([id for id, _ in found], ["mqtt", "opcua", "modbus"])
+        for id, config in found:
+            plugin = built_in_plugins()[id]()
+            plugin.configure(json.loads(config))
+            self.assertGreaterEqual(len(plugin.channels), 2)
+            known = plugin.config_schema.model_json_schema()["properties"]
+            self.assertLessEqual(set(json.loads(config)), set(known))
 
     def test_wrong_device_settings_are_named(self) -> None:
         wrong: list[tuple[str, dict[str, Any], str]] = [
