@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import sys
 import tempfile
 import unittest
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
+from unittest.mock import patch
 
 from signalbox_plugins import (
     ChannelDescriptor,
@@ -25,10 +28,14 @@ from signalbox_plugins import (
     SimulationSpec,
     SyncDevicePlugin,
 )
+from signalbox_plugins.builtin.modbus import ModbusPlugin
+from signalbox_plugins.builtin.mqtt import MqttPlugin
+from signalbox_plugins.builtin.opcua import OpcUaPlugin
 from signalbox_plugins.builtin.simulated import SimulatedPlugin
 from signalbox_plugins.builtin.system import SystemPlugin
 from signalbox_plugins.channels import Simulation
 from signalbox_plugins.describe import answer
+from signalbox_plugins.discovery import built_in_plugins
 from signalbox_plugins.requirements import missing_requirements
 from signalbox_plugins.testing import PluginConformanceSuite
 
@@ -53,10 +60,65 @@ class SystemTest(PluginConformanceSuite, unittest.TestCase):
         self.assertTrue(0 < values["memory_percent"] < 100 and 0 < values["disk_percent"] <= 100, values)
 
 
+class MqttTest(PluginConformanceSuite, unittest.TestCase):
+    plugin_class = MqttPlugin
+    default_config: ClassVar[dict[str, Any]] = {"topics": [{"channel": "a", "topic": "a", "command_topic": "b"}]}
+
+
+class OpcUaTest(PluginConformanceSuite, unittest.TestCase):
+    plugin_class = OpcUaPlugin
+    default_config: ClassVar[dict[str, Any]] = {"nodes": [{"channel": "a", "node": "/A", "writable": True}]}
+
+
+class ModbusTest(PluginConformanceSuite, unittest.TestCase):
+    plugin_class = ModbusPlugin
+    default_config: ClassVar[dict[str, Any]] = {"registers": [{"channel": "a", "address": 1, "writable": True}]}
+
+
 class BuiltInTest(unittest.TestCase):
     def test_the_server_describes_them_as_they_are(self) -> None:
         described = json.loads((TOP / "gateway/src/fleet/built_in.json").read_text())
         self.assertEqual(described, answer({})["classes"])
+
+    def test_protocol_libraries_are_needed_to_connect_only_and_named_then(self) -> None:
+        libraries = {"asyncua": None, "google": None, "google.protobuf": None, "paho": None, "pymodbus": None}
+        packages = {"mqtt": "paho-mqtt protobuf", "opcua": "asyncua", "modbus": "pymodbus pyserial"}
+        with patch.dict(sys.modules, libraries):
+            for id, names in packages.items():
+                plugin = built_in_plugins()[id]()
+                plugin.configure({"demo_mode": False})
+                with self.assertRaises(PluginConnectionError) as raised:
+                    asyncio.run(plugin.connect())
+                self.assertIn(f"pip install {names}", str(raised.exception))
+
+    def test_documented_configurations_are_valid(self) -> None:
+        text = (TOP / "docs/plugins.md").read_text()
+        found = re.findall(r"`(\w+)\.json`[^`]*(?:`\w+`[^`]*)*```json\n(.*?)```", text, re.DOTALL)
+        self.assertEqual([id for id, _ in found], ["mqtt", "opcua", "modbus"])
+        for id, config in found:
+            plugin = built_in_plugins()[id]()
+            plugin.configure(json.loads(config))
+            self.assertGreaterEqual(len(plugin.channels), 2)
+            known = plugin.config_schema.model_json_schema()["properties"]
+            self.assertLessEqual(set(json.loads(config)), set(known))
+
+    def test_wrong_device_settings_are_named(self) -> None:
+        wrong: list[tuple[str, dict[str, Any], str]] = [
+            ("mqtt", {"topics": [{"channel": "a", "topic": "a/#/b"}]}, "a/#/b"),
+            ("mqtt", {"topics": [{"channel": "a", "topic": "b", "command_topic": "c/+"}]}, "a:"),
+            ("mqtt", {"topics": [{"channel": "a", "topic": "b", "value": "temp"}]}, "value"),
+            ("mqtt", {"topics": [{"channel": "a", "topic": "b"}, {"channel": "a", "topic": "c"}]}, "a:"),
+            ("mqtt", {"metrics": [{"channel": "a", "group": "g/h", "node": "n", "metric": "m"}]}, "group"),
+            ("opcua", {"security": "Basic256Sha256"}, "certificate_file"),
+            ("modbus", {"registers": [{"channel": "a", "table": "input", "address": 0, "writable": True}]}, "a:"),
+            ("modbus", {"registers": [{"channel": "a", "address": 65535, "type": "float32"}]}, "a:"),
+            ("modbus", {"registers": [{"channel": "a", "address": 0, "scale": 0}]}, "a:"),
+        ]
+        for id, config, named in wrong:
+            with self.subTest(config):
+                with self.assertRaises(PluginConfigError) as raised:
+                    built_in_plugins()[id]().configure(config)
+                self.assertIn(named, str(raised.exception))
 
 
 class Config(PluginInstanceConfig):

@@ -1,8 +1,9 @@
 """Values that are on their way, on disk: what was measured survives a service that is away and a controller that ends.
 
-The processes of instances put in what they have read; the controller takes it out. A batch is fixed before it is sent
-and sent again as it is until it is answered, with the same key, so that the service takes it once. Values leave in the
-order in which they came.
+The processes of instances put in what they have read; the controller takes it out. The file also holds state that has
+to survive a restart: messages that their sender may repeat, and which values were measured at a device. A batch is fixed
+before it is sent and sent again as it is until it is answered, with the same key, so that the service takes it once.
+Values leave in the order in which they came.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _LOCK_TIMEOUT_SECONDS = 30.0
+# Measured values per event that are recorded, so that they are not taken for orders.
+_OWN_OF_EVENT = 5000
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,15 @@ class Value:
     event: str
     value: float
     time: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Source of values: the instance, their messages (number and digest), and the events that also hold orders."""
+
+    instance: str
+    messages: tuple[tuple[int, bytes], ...] = ()
+    shared: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,16 @@ CREATE TABLE IF NOT EXISTS waiting (
 CREATE TABLE IF NOT EXISTS sending (id INTEGER PRIMARY KEY CHECK (id = 1), key TEXT NOT NULL, last INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS totals (
     id INTEGER PRIMARY KEY CHECK (id = 1), waiting INTEGER NOT NULL, dropped INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS received (
+    instance TEXT NOT NULL, number INTEGER NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (instance, number)
+    ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS notes (
+    instance TEXT NOT NULL, name TEXT NOT NULL, note TEXT NOT NULL, PRIMARY KEY (instance, name)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS own (id INTEGER PRIMARY KEY, event TEXT NOT NULL, time TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS own_of_event ON own (event, time);
+CREATE TABLE IF NOT EXISTS newest (
+    instance TEXT NOT NULL, event TEXT NOT NULL, time TEXT NOT NULL, value REAL NOT NULL, PRIMARY KEY (instance, event)
+    ) WITHOUT ROWID;
 INSERT OR IGNORE INTO totals SELECT 1, count(*), 0 FROM waiting;
 """
 
@@ -48,13 +70,14 @@ INSERT OR IGNORE INTO totals SELECT 1, count(*), 0 FROM waiting;
 class Buffer:
     """The values that wait; at most `most`, of which the oldest go first. Several processes may have it open."""
 
-    def __init__(self, path: Path, most: int) -> None:
+    def __init__(self, path: Path, most: int, is_synced: bool = False) -> None:
+        """`is_synced`: added values survive a power cut, too, since their sender deletes acknowledged ones."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._most = most
         self._database = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_SECONDS, isolation_level=None)
         self._database.execute("PRAGMA journal_mode = WAL")
-        # A process that is killed loses nothing. Only a machine that loses its power may lose the newest values.
-        self._database.execute("PRAGMA synchronous = NORMAL")
+        # A process that is killed loses nothing in any case.
+        self._database.execute(f"PRAGMA synchronous = {'FULL' if is_synced else 'NORMAL'}")
         self._database.executescript(_SCHEMA)
 
     def __len__(self) -> int:
@@ -65,10 +88,16 @@ class Buffer:
         """Number of values that were dropped for lack of room and have not been reported."""
         return self._total("dropped")
 
-    def add(self, values: Iterable[Value]) -> None:
-        """Takes values in, all or none."""
+    def add(self, values: Iterable[Value], origin: Origin | None = None, only_if_room: bool = False) -> bool:
+        """Adds values and the state of their origin, all or none. `only_if_room`: nothing is added, and the answer is
+        False, if older values would have to be dropped; an empty buffer has room for any number."""
         rows = [(value.event, value.value, value.time) for value in values]
         with self._transaction() as database:
+            waiting = self._total("waiting")
+            if only_if_room and waiting and waiting + len(rows) > self._most:
+                return False
+            if origin is not None:
+                self._note(database, rows, origin)
             database.executemany("INSERT INTO waiting (event, value, time) VALUES (?, ?, ?)", rows)
             database.execute("UPDATE totals SET waiting = waiting + ?", (len(rows),))
             too_many = self._total("waiting") - self._most
@@ -80,6 +109,56 @@ class Buffer:
                     (too_many,),
                 ).rowcount
                 database.execute("UPDATE totals SET waiting = waiting - ?, dropped = dropped + ?", (gone, gone))
+            return True
+
+    def _note(self, database: sqlite3.Connection, rows: list[tuple[str, float, str]], origin: Origin) -> None:
+        received = [(origin.instance, number, digest) for number, digest in origin.messages]
+        database.executemany("INSERT OR REPLACE INTO received VALUES (?, ?, ?)", received)
+        newest = {event: (origin.instance, event, time, value) for event, value, time in rows}
+        database.executemany("INSERT OR REPLACE INTO newest VALUES (?, ?, ?, ?)", newest.values())
+        own = [(event, time) for event, _, time in rows if event in origin.shared]
+        database.executemany("INSERT INTO own (event, time) VALUES (?, ?)", own)
+        for event in {event for event, _ in own}:
+            oldest = "SELECT id FROM own WHERE event = ? ORDER BY id DESC LIMIT 1 OFFSET ?"
+            database.execute(
+                f"DELETE FROM own WHERE event = ? AND id <= ({oldest})", (event, event, _OWN_OF_EVENT)
+            )
+
+    def is_own(self, event: str, time: str) -> bool:
+        """Whether the value of this event and time (as added) was measured at a device."""
+        found = self._database.execute("SELECT 1 FROM own WHERE event = ? AND time = ?", (event, time))
+        return found.fetchone() is not None
+
+    def newest(self, instance: str) -> dict[str, tuple[str, float]]:
+        """Time and value of the last value of each event of an instance."""
+        rows = self._database.execute("SELECT event, time, value FROM newest WHERE instance = ?", (instance,))
+        return {event: (time, value) for event, time, value in rows}
+
+    def has_received(self, instance: str, number: int, digest: bytes) -> bool:
+        """Whether the values of this message were added."""
+        found = self._database.execute(
+            "SELECT 1 FROM received WHERE instance = ? AND number = ? AND digest = ?", (instance, number, digest)
+        )
+        return found.fetchone() is not None
+
+    def forget_received(self, instance: str, messages: Iterable[tuple[int, bytes]] | None) -> None:
+        """Deletes these messages of an instance; `None`: all."""
+        with self._transaction() as database:
+            if messages is None:
+                database.execute("DELETE FROM received WHERE instance = ?", (instance,))
+                return
+            rows = [(instance, number, digest) for number, digest in messages]
+            database.executemany("DELETE FROM received WHERE instance = ? AND number = ? AND digest = ?", rows)
+
+    def recall(self, instance: str, name: str) -> str | None:
+        """A note of an instance."""
+        found = self._database.execute("SELECT note FROM notes WHERE instance = ? AND name = ?", (instance, name))
+        row = found.fetchone()
+        return None if row is None else str(row[0])
+
+    def remember(self, instance: str, name: str, note: str) -> None:
+        """Keeps a note of an instance."""
+        self._database.execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", (instance, name, note))
 
     def next(self, most: int) -> Batch | None:
         """The batch that is to be sent now: the one before, as long as it is not done."""

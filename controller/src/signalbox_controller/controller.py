@@ -12,6 +12,7 @@ from signalbox_plugins.discovery import built_in_plugins
 
 from .backoff import Backoff
 from .buffer import Buffer
+from .orders import Orders
 from .packages import PackageError, Packages
 from .running import Running
 from .service import Away, Instance, Package, Refused, Service
@@ -30,6 +31,7 @@ class Controller:
         self._service = Service(settings.url, settings.token, settings.timeout)
         self._name = _name(settings.state / "name")
         self._buffer = Buffer(settings.buffer_file, settings.buffer)
+        self._orders = Orders(self._service, self._buffer)
         self._telemetry = Telemetry(settings, self._service)
         self._packages = Packages(settings.state / "packages", self._service)
         self._running: dict[str, Running] = {}
@@ -160,16 +162,16 @@ class Controller:
     async def _obey_always(self) -> None:
         while True:
             await asyncio.sleep(self._settings.poll)
-            outputs = (channel.is_output for running in self._running.values() for channel in running.instance.channels)
-            if not any(outputs):
+            channels = [channel for running in self._running.values() for channel in running.instance.channels]
+            if not any(channel.is_output for channel in channels):
                 continue
             try:
-                latest = await asyncio.to_thread(self._service.latest)
+                orders = await self._orders.poll(channels)
             except (Away, Refused) as error:
                 self._note_away(error)
                 continue
             for running in list(self._running.values()):
-                running.obey(latest)
+                running.obey(orders)
 
     # Statuses of instances.
 

@@ -1,9 +1,9 @@
 """The process of one plugin instance: `python -m signalbox_controller.host`.
 
 A plugin that hangs, crashes or brings modules that clash with another's harms its own instance alone. The controller
-speaks to it in lines of JSON: first what to run (`plugin`, `folder`, `config`) and where values go (`events` by
-channel, `buffer`), then `{"write": {channel: value}}`. It puts what it reads into the buffer, before anybody hears of
-it, and answers with `{"status": …, "error": …}` and `{"kept": [[channel, time], …]}`. When its input ends, also because
+sends it lines of JSON: first the instance (`instance`, `plugin`, `folder`, `config`) and the destination of values
+(`events` by channel, `buffer`), then `{"write": {channel: value}}`. It writes values to the buffer before it reports them, and
+answers with `{"status": …, "error": …}` and `{"kept": number of values}`. When its input ends, also because
 the controller was killed, it brings its outputs into their safe state and ends.
 """
 
@@ -11,40 +11,56 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import random
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from signalbox_plugins import DevicePlugin, PluginInstanceConfig
+from signalbox_plugins import Delivery, DevicePlugin, PluginInstanceConfig, PushPlugin
 from signalbox_plugins.discovery import built_in_plugins, discover_plugins
 
-from .buffer import Buffer, Value
+from .buffer import Buffer, Origin, Value
+from .ledger import InstanceLedger
 
 _LONGEST_LINE = 8 << 20
 _READ_LIMIT = 30.0
+# Values of one transaction, about.
+_MOST_AT_ONCE = 500
+_STATUS_SECONDS = 0.5
+# Every so many status checks, the time of the connection is written to disk.
+_CHECKS_PER_NOTE = 10
+_SHOWN_GAP = timedelta(hours=1)
+# Shorter gaps are not reported: values are about as far apart.
+_LEAST_GAP = timedelta(seconds=1)
 
 
 class Host:
-    """Runs one plugin and talks about it."""
+    """Runs one plugin and reports its status."""
 
     def __init__(self, out: Any) -> None:
         self._out = out
         self._plugin: DevicePlugin | None = None
+        self._instance = ""
         self._events: dict[str, str] = {}
-        self._buffer: Buffer | None = None
+        self._shared: frozenset[str] = frozenset()
+        self._buffer: Buffer
+        self._most_at_once = _MOST_AT_ONCE
+        self._ledger: InstanceLedger
+        self._newest: dict[str, tuple[str, float]] = {}
         self._requested: dict[str, float] = {}
         self._written: dict[str, float] = {}
         self._changed = asyncio.Event()
+        self._reported: tuple[str, str | None] | None = None
+        self._gap: tuple[str, datetime] | None = None
+        self._is_full = False
 
     async def run(self, lines: asyncio.StreamReader) -> None:
         """Runs until the input ends."""
         first = json.loads(await lines.readline())
-        path, most = first["buffer"]
-        self._events, self._buffer = first["events"], Buffer(Path(path), most)
         live = asyncio.create_task(self._live(first))
         try:
             while line := await lines.readline():
@@ -61,28 +77,62 @@ class Host:
         try:
             self._plugin = plugin = _load(first)
         except Exception as error:
-            self._send(status="error", error=str(error) or type(error).__name__)
+            self._report("error", str(error) or type(error).__name__)
             return
+        self._open_buffer(first, plugin)
         policy = plugin.config.retry_policy if isinstance(plugin.config, PluginInstanceConfig) else None
         base, most, factor = (
             (policy.base_delay, policy.max_delay, policy.backoff_factor) if policy else (1.0, 60.0, 2.0)
         )
         delay = base
         while True:
+            begun = asyncio.get_running_loop().time()
             try:
                 await plugin.connect()
-                self._send(status="demo" if plugin.is_demo_mode else "connected", error=None)
-                delay = base
-                # A device that was lost is in its safe state.
-                self._requested = {**self._written, **self._requested}
+                self._note_gap(plugin)
+                self._report_status(plugin)
+                self._requested = self._to_restore(plugin) | self._requested
                 await self._work(plugin)
             except Exception as error:
-                self._send(status="error", error=str(error) or type(error).__name__)
+                self._report("error", str(error) or type(error).__name__)
                 await plugin.disconnect()
+            if asyncio.get_running_loop().time() - begun > most:
+                delay = base
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
             delay = min(delay * factor, most)
 
+    def _open_buffer(self, first: dict[str, Any], plugin: DevicePlugin) -> None:
+        path, most = first["buffer"]
+        self._instance, self._events = first["instance"], first["events"]
+        both = (channel.id for channel in plugin.channels.values() if channel.is_readable and channel.is_writable)
+        self._shared = frozenset(self._events[id] for id in both if id in self._events)
+        self._most_at_once = min(_MOST_AT_ONCE, most)
+        self._buffer = Buffer(Path(path), most, is_synced=isinstance(plugin, PushPlugin))
+        self._newest = self._buffer.newest(self._instance)
+        self._ledger = InstanceLedger(self._buffer, self._instance)
+        plugin.instance_id = self._instance
+        if isinstance(plugin, PushPlugin):
+            plugin.ledger = self._ledger
+
     async def _work(self, plugin: DevicePlugin) -> None:
+        """Reads and writes until the device is lost. Raises the reason."""
+        if isinstance(plugin, PushPlugin) and not plugin.is_demo_mode:
+            jobs = [self._take_always(plugin), self._write_always(plugin)]
+        else:
+            jobs = [self._poll_always(plugin)]
+        tasks = [asyncio.create_task(job) for job in (*jobs, self._report_always(plugin))]
+        try:
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # Devices that are polled.
+
+    async def _poll_always(self, plugin: DevicePlugin) -> None:
         """Reads and writes until too many readings in a row fail."""
         interval = getattr(plugin.config, "poll_interval_ms", 1000) / 1000
         clock = asyncio.get_running_loop().time
@@ -101,26 +151,65 @@ class Host:
                 await asyncio.wait_for(self._changed.wait(), max(due - clock(), 0.0))
 
     async def _read(self, plugin: DevicePlugin, channels: list[str]) -> int:
-        """Reads the channels and keeps their values; gives back how many there were."""
+        """Reads the channels, buffers their values and returns their number."""
         values: list[tuple[str, float, str]] = []
         try:
             async with asyncio.timeout(_READ_LIMIT):
+                await plugin.begin_reading()
                 for channel in channels:
                     value = await plugin.read(channel)
                     if value is not None:
-                        values.append((channel, value, datetime.now(UTC).isoformat()))
+                        values.append((channel, value, _now()))
         finally:
-            # Also what was read before the time was up, or before the controller ended.
-            self._keep(values)
+            # Also after a timeout or a stop: values that were read by then are kept.
+            linked = [Value(self._events[id], value, time) for id, value, time in values if id in self._events]
+            self._keep(linked, Origin(self._instance, (), self._shared))
         return len(values)
 
-    def _keep(self, values: list[tuple[str, float, str]]) -> None:
-        linked = [
-            Value(self._events[channel], value, time) for channel, value, time in values if channel in self._events
-        ]
-        if linked and self._buffer is not None:
-            self._buffer.add(linked)
-            self._send(kept=[[channel, time] for channel, _, time in values])
+    # Devices that send.
+
+    async def _take_always(self, plugin: PushPlugin) -> None:
+        while True:
+            deliveries = await plugin.next_deliveries(self._most_at_once)
+            new = [one for one in deliveries if one.message is None or not self._ledger.has(one.message)]
+            values = self._values(plugin, new)
+            messages = [one.message for one in deliveries if one.message is not None]
+            origin = Origin(self._instance, tuple((one.number, one.digest) for one in messages), self._shared)
+            # Unacknowledged messages stay with their sender until there is room.
+            while not self._keep(values, origin, only_if_room=bool(messages)):
+                self._is_full = True
+                await asyncio.sleep(_STATUS_SECONDS)
+            self._is_full = False
+            self._newest |= {value.event: (value.time, value.value) for value in values}
+            await plugin.acknowledge(messages)
+
+    def _values(self, plugin: PushPlugin, deliveries: list[Delivery]) -> list[Value]:
+        """The values of readings, without repetitions: devices send their present values after each connection."""
+        arrival, newest, found = datetime.now(UTC), dict[str, tuple[str, float]](), list[Value]()
+        for reading in (reading for delivery in deliveries for reading in delivery.readings):
+            event, value = self._events.get(reading.channel), plugin.displayed(reading.channel, reading.value)
+            if event is None or value is None:
+                continue
+            time = (reading.time or arrival).astimezone(UTC).isoformat()
+            if newest.get(event, self._newest.get(event)) != (time, value):
+                newest[event] = (time, value)
+                found.append(Value(event, value, time))
+        return found
+
+    async def _write_always(self, plugin: DevicePlugin) -> None:
+        while True:
+            await self._write(plugin)
+            await self._changed.wait()
+
+    # Both kinds.
+
+    def _keep(self, values: list[Value], origin: Origin, only_if_room: bool = False) -> bool:
+        """Adds values to the buffer; False if they have no room."""
+        if (values or origin.messages) and not self._buffer.add(values, origin, only_if_room):
+            return False
+        if values:
+            self._send(kept=len(values))
+        return True
 
     async def _write(self, plugin: DevicePlugin) -> None:
         self._changed.clear()
@@ -128,13 +217,67 @@ class Host:
             value = self._requested[channel]
             await plugin.write(channel, value)
             self._written[channel] = value
-            # Kept until it was written, so that a lost device gets it later.
+            # Only now, so that a lost device gets the value after the next connection.
             if self._requested.get(channel) == value:
                 del self._requested[channel]
+
+    def _to_restore(self, plugin: DevicePlugin) -> dict[str, float]:
+        """The last written values of outputs that a lost connection has put into their safe state. Other readable
+        outputs keep their value, which may have been changed at the device since."""
+        channels = plugin.channels
+        return {
+            id: value
+            for id, value in self._written.items()
+            if channels[id].safe_value is not None or not channels[id].is_readable
+        }
+
+    # Status.
+
+    async def _report_always(self, plugin: DevicePlugin) -> None:
+        for check in itertools.count():
+            if check % _CHECKS_PER_NOTE == 0:
+                self._ledger.remember("connected", _now())
+            await asyncio.sleep(_STATUS_SECONDS)
+            self._report_status(plugin)
+
+    def _report_status(self, plugin: DevicePlugin) -> None:
+        if plugin.is_demo_mode:
+            self._report("demo", None)
+        elif self._is_full:
+            self._report("error", "the controller's buffer is full: the broker keeps further values")
+        elif plugin.problem is not None:
+            self._report("error", plugin.problem)
+        else:
+            parts = [plugin.remark, self._shown_gap()]
+            self._report("connected", "; ".join(part for part in parts if part) or None)
+
+    def _note_gap(self, plugin: DevicePlugin) -> None:
+        """Records the time without a connection, for the status."""
+        last, now = self._ledger.recall("connected"), datetime.now(UTC)
+        if last is None or plugin.is_demo_mode or plugin.keeps_values:
+            return
+        begun = datetime.fromisoformat(last)
+        if now - begun > _LEAST_GAP:
+            text = f"values between {begun:%Y-%m-%d %H:%M:%S} and {now:%Y-%m-%d %H:%M:%S} UTC may be missing"
+            self._gap = (f"{text}: there was no connection", now)
+
+    def _shown_gap(self) -> str | None:
+        if self._gap is not None and datetime.now(UTC) - self._gap[1] > _SHOWN_GAP:
+            self._gap = None
+        return self._gap[0] if self._gap is not None else None
+
+    def _report(self, status: str, error: str | None) -> None:
+        if self._reported != (status, error):
+            self._reported = (status, error)
+            self._send(status=status, error=error)
 
     def _send(self, **message: Any) -> None:
         self._out.write(json.dumps(message) + "\n")
         self._out.flush()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
 
 
 def _load(first: dict[str, Any]) -> DevicePlugin:

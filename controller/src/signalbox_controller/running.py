@@ -8,7 +8,6 @@ import logging
 import os
 import random
 import sys
-from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +20,6 @@ _LOG = logging.getLogger("signalbox.controller")
 _LONGEST_LINE = 8 << 20
 _STOP_SECONDS = 10.0
 _MAX_DELAY = 60.0
-_OWN = 1000
 
 
 class Running:
@@ -39,24 +37,22 @@ class Running:
         self._settings = settings
         self._arrived = arrived
         self._obeyed: dict[str, tuple[float, datetime]] = {}
-        # Values that the instance itself has sent for bidirectional channels are not orders.
-        self._own: dict[str, deque[datetime]] = {}
         self._process: asyncio.subprocess.Process | None = None
         self._task = asyncio.create_task(self._run())
 
-    def obey(self, latest: dict[str, Latest]) -> None:
-        """Passes on what outputs are to be, as far as that is new."""
-        orders = {}
+    def obey(self, orders: dict[str, Latest]) -> None:
+        """Passes on new orders, given by event."""
+        values = {}
         for channel in self.instance.channels:
-            newest = latest.get(channel.event) if channel.event else None
+            newest = orders.get(channel.event) if channel.event else None
             if not channel.is_output or newest is None:
                 continue
             order = (newest.value, datetime.fromisoformat(newest.time))
-            if self._obeyed.get(channel.id) != order and order[1] not in self._own.get(channel.id, ()):
-                orders[channel.id] = newest.value
+            if self._obeyed.get(channel.id) != order:
+                values[channel.id] = newest.value
                 self._obeyed[channel.id] = order
-        if orders:
-            self._say({"write": orders})
+        if values:
+            self._say({"write": values})
 
     async def stop(self) -> None:
         """Lets the instance bring its outputs into their safe state, and ends its process."""
@@ -110,6 +106,7 @@ class Running:
         config = json.loads(instance.config) if instance.config else {}
         config = {**config, "demo_mode": instance.demo, "instance_name": instance.name}
         return {
+            "instance": instance.id,
             "plugin": instance.plugin,
             "folder": str(self.folder) if self.folder else None,
             "config": config,
@@ -125,8 +122,6 @@ class Running:
         if "status" in message:
             self._note(message["status"], message["error"])
             return
-        for channel, time in message["kept"]:
-            self._own.setdefault(channel, deque(maxlen=_OWN)).append(datetime.fromisoformat(time))
         self._arrived()
 
     def _note(self, status: str, error: str | None) -> None:

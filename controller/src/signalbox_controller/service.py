@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import email.utils
 import http.client
 import json
 import threading
 import urllib.parse
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from .buffer import Batch
 
 _PAGE = 100
+_MOST_PAGES = 10
 _MAX_WHEEL = 50 << 20
 
 
@@ -38,6 +41,7 @@ class Channel:
     id: str
     is_output: bool
     event: str | None
+    is_input: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,10 +106,21 @@ class Service:
         """The wheel of a package."""
         return self._call("GET", f"/api/v1/plugins/packages/{package.id}/wheel", most=_MAX_WHEEL)
 
-    def latest(self) -> dict[str, Latest]:
-        """The newest value of every event."""
+    def latest(self) -> tuple[dict[str, Latest], datetime]:
+        """The newest value of every event, and the service's time."""
         answer = self._json("GET", "/api/v1/datapoints/latest")
-        return {item["event_public_id"]: Latest(float(item["value"]), item["timestamp"]) for item in answer}
+        return {item["event_public_id"]: _latest(item) for item in answer}, self._connections.time
+
+    def since(self, event: str, time: datetime) -> list[Latest]:
+        """The values of an event from `time` on, newest first, up to a limit."""
+        found: list[Latest] = []
+        query = urllib.parse.urlencode({"event_public_id": event, "from": time.isoformat(), "page_size": _PAGE})
+        for page in range(1, _MOST_PAGES + 1):
+            answer = self._json("GET", f"/api/v1/datapoints?{query}&page={page}")
+            found += [_latest(item) for item in answer["data"]]
+            if len(answer["data"]) < _PAGE:
+                break
+        return found
 
     def send(self, batch: Batch) -> list[str]:
         """Sends values; gives back why some were not taken, at most a few words each."""
@@ -155,6 +170,7 @@ class Service:
             raise Away(f"{answer.status} {_detail(content)}", _seconds(answer.getheader("Retry-After")))
         if answer.status >= 400:
             raise Refused(answer.status, _detail(content))
+        self._connections.time = _time(answer.getheader("Date"))
         return content
 
     def _connection(self) -> http.client.HTTPConnection:
@@ -172,6 +188,17 @@ class Service:
             self._connections.open = None
 
 
+def _latest(item: dict[str, Any]) -> Latest:
+    return Latest(float(item["value"]), item["timestamp"])
+
+
+def _time(date: str | None) -> datetime:
+    try:
+        return email.utils.parsedate_to_datetime(date or "")
+    except ValueError:
+        return datetime.now(UTC)
+
+
 def points(batch: Batch) -> list[dict[str, Any]]:
     """The values of a batch as Signalbox reads them."""
     return [{"event_public_id": value.event, "value": value.value, "timestamp": value.time} for value in batch.values]
@@ -179,7 +206,12 @@ def points(batch: Batch) -> list[dict[str, Any]]:
 
 def _instance(item: dict[str, Any]) -> Instance:
     channels = tuple(
-        Channel(mapping["channel_id"], mapping["direction"] != "input", mapping["event_public_id"])
+        Channel(
+            mapping["channel_id"],
+            mapping["direction"] != "input",
+            mapping["event_public_id"],
+            mapping["direction"] != "output",
+        )
         for mapping in item["channel_mappings"]
     )
     return Instance(

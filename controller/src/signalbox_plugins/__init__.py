@@ -16,6 +16,7 @@ from .errors import (
     PluginTimeoutError,
 )
 from .plugin import ChannelValue, DevicePlugin, HealthReport, PluginState, SyncDevicePlugin
+from .push import Delivery, Ledger, Message, PushPlugin, Reading
 
 __all__ = [
     "CapabilityNotFoundError",
@@ -23,9 +24,12 @@ __all__ = [
     "ChannelDirection",
     "ChannelValue",
     "ConversionSpec",
+    "Delivery",
     "DevicePlugin",
     "Field",
     "HealthReport",
+    "Ledger",
+    "Message",
     "PluginConfigError",
     "PluginConnectionError",
     "PluginError",
@@ -35,6 +39,8 @@ __all__ = [
     "PluginState",
     "PluginStateError",
     "PluginTimeoutError",
+    "PushPlugin",
+    "Reading",
     "RetryPolicy",
     "SimulationSpec",
     "SyncDevicePlugin",

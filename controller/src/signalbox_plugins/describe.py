@@ -1,8 +1,8 @@
 """Describes plugins to a program that does not run them: `python -m signalbox_plugins.describe`.
 
 Reads one JSON object from standard input and writes one to standard output. `{"folder": …}` asks for all classes of the
-package there, and with `"plugin_id"` and `"config"` for the channels that this class has with this configuration;
-without `folder`, for the classes that come with Signalbox.
+package there, without `folder` for those that come with Signalbox; `"plugin_id"` and `"config"` beside it ask for the
+channels that this class has with this configuration.
 """
 
 from __future__ import annotations
@@ -58,9 +58,8 @@ def _channel(channel: ChannelDescriptor) -> dict[str, Any]:
 
 def answer(question: dict[str, Any]) -> dict[str, Any]:
     """The answer to one question."""
-    if "folder" not in question:
-        return {"classes": [describe_class(plugin) for plugin in built_in_plugins().values()]}
-    plugins = discover_plugins([Path(question["folder"])])
+    folder = question.get("folder")
+    plugins = built_in_plugins() if folder is None else discover_plugins([Path(folder)])
     if "plugin_id" not in question:
         return {"classes": [describe_class(plugin) for plugin in plugins.values()]}
     return {"channels": describe_channels(plugins[question["plugin_id"]], question["config"])}

@@ -17,11 +17,15 @@ GROUPS = ("signalbox.plugins", "webmacs.plugins")
 
 
 def built_in_plugins() -> dict[str, type[DevicePlugin]]:
-    """The classes that need no package, by id."""
+    """The classes that need no package, by id. They import the libraries of their protocols when they connect."""
+    from .builtin.modbus import ModbusPlugin
+    from .builtin.mqtt import MqttPlugin
+    from .builtin.opcua import OpcUaPlugin
     from .builtin.simulated import SimulatedPlugin
     from .builtin.system import SystemPlugin
 
-    return {plugin.meta.id: plugin for plugin in (SimulatedPlugin, SystemPlugin)}
+    plugins = (SimulatedPlugin, SystemPlugin, MqttPlugin, OpcUaPlugin, ModbusPlugin)
+    return {plugin.meta.id: plugin for plugin in plugins}
 
 
 def discover_plugins(folders: Iterable[Path] | None = None) -> dict[str, type[DevicePlugin]]:

@@ -58,6 +58,8 @@ class DevicePlugin(ABC):
     config_schema: ClassVar[type[PluginInstanceConfig]] = PluginInstanceConfig
 
     def __init__(self) -> None:
+        # Names the instance to the outside, where it must be the same after every start; hosts set it.
+        self.instance_id = ""
         self._state = PluginState.DISCOVERED
         self._config: Any = None
         self._channels: dict[str, ChannelDescriptor] = {}
@@ -89,7 +91,15 @@ class DevicePlugin(ABC):
     async def _do_write(self, channel_id: str, value: ChannelValue) -> None:
         """Writes a raw value to the device."""
 
+    async def _begin_reading(self) -> None:  # noqa: B027 # most need nothing
+        """Called before all channels are read: the place to fetch many values at once."""
+
     # Used by hosts.
+
+    async def begin_reading(self) -> None:
+        """Prepares the reading of all channels."""
+        if self._state in _CONNECTED and not self.is_demo_mode:
+            await self._begin_reading()
 
     @property
     def state(self) -> PluginState:
@@ -113,6 +123,21 @@ class DevicePlugin(ABC):
         return dict(self._channels)
 
     @property
+    def problem(self) -> str | None:
+        """Why parts of a connected device cannot be used; the status of the instance is `error` then."""
+        return None
+
+    @property
+    def remark(self) -> str | None:
+        """A note for people, shown with the status `connected`."""
+        return None
+
+    @property
+    def keeps_values(self) -> bool:
+        """Whether the sender has queued values while there was no connection, so that none is missing."""
+        return False
+
+    @property
     def error_count(self) -> int:
         return self._error_count
 
@@ -127,7 +152,10 @@ class DevicePlugin(ABC):
             self._config = self.config_schema.model_validate(values)
         except ValueError as error:
             raise PluginConfigError(self.meta.id, str(error)) from error
-        self._channels = {channel.id: channel for channel in self.get_channels()}
+        try:
+            self._channels = {channel.id: channel for channel in self.get_channels()}
+        except ConfigError as error:
+            raise PluginConfigError(self.meta.id, str(error)) from error
         self._state = PluginState.CONFIGURED
 
     async def connect(self) -> None:
@@ -142,6 +170,8 @@ class DevicePlugin(ABC):
             except Exception as error:
                 self._state = PluginState.ERROR
                 self._note(error)
+                if isinstance(error, PluginConnectionError):
+                    raise
                 raise PluginConnectionError(self.meta.id, str(error) or type(error).__name__) from error
         self._state = PluginState.CONNECTED
 
@@ -169,11 +199,15 @@ class DevicePlugin(ABC):
             return self._simulate(channel)
         try:
             raw = await self._do_read(channel_id)
-            value = None if raw is None else channel.read_conversion.convert(float(raw))
+            return None if raw is None else self.displayed(channel_id, raw)
         except Exception as error:
             self._note(error)
             return None
-        return value if value is not None and math.isfinite(value) else None
+
+    def displayed(self, channel_id: str, raw: ChannelValue) -> float | None:
+        """The value for people of a raw one; none if it is not finite."""
+        value = self._channel(channel_id).read_conversion.convert(float(raw))
+        return value if math.isfinite(value) else None
 
     async def read_all_inputs(self) -> dict[str, float]:
         """The values of all channels that can be read now."""

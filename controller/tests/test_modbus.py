@@ -1,0 +1,142 @@
+"""The Modbus plugin against a server of pymodbus."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import tty
+from typing import Any
+
+from peers import DeviceTest, Proxy, free_port
+from pymodbus import FramerType
+from pymodbus.datastore import ModbusDeviceContext, ModbusSequentialDataBlock, ModbusServerContext
+from pymodbus.server import ModbusSerialServer, ModbusTcpServer
+
+REGISTERS = [
+    {"channel": "speed", "address": 0, "type": "int16", "scale": 0.1, "writable": True, "max_value": 300},
+    {"channel": "flow", "address": 2, "type": "float32", "writable": True},
+    {"channel": "total", "address": 4, "type": "uint32", "word_order": "little"},
+    {"channel": "alarm", "address": 6, "type": "bit", "bit": 3},
+    {"channel": "pump", "table": "coil", "address": 5, "writable": True},
+    {"channel": "door", "table": "discrete", "address": 1},
+    {"channel": "raw", "table": "input", "address": 9},
+]
+
+
+def device() -> ModbusDeviceContext:
+    # The first address of a block of pymodbus is that of the protocol plus one.
+    holding = [65286, 0, 0x4148, 0, 2, 1, 0b1000, *[0] * 13]
+    return ModbusDeviceContext(
+        hr=ModbusSequentialDataBlock(1, holding),
+        ir=ModbusSequentialDataBlock(1, [7] * 20),
+        co=ModbusSequentialDataBlock(1, [False] * 20),
+        di=ModbusSequentialDataBlock(1, [False, True] * 10),
+    )
+
+
+class SilentUnit(Proxy):
+    """Discards requests to the unit 9."""
+
+    def accepts(self, data: bytes) -> bool:
+        return data[6] != 9
+
+
+class ModbusTest(DeviceTest):
+    async def asyncSetUp(self) -> None:
+        await super().asyncSetUp()
+        self.port = free_port()
+        self.server: Any = None
+        self.addAsyncCleanup(self.stop_server)
+
+    async def start_server(self) -> None:
+        context = ModbusServerContext(devices={1: device(), 2: device()}, single=False)
+        self.server = ModbusTcpServer(context, address=("127.0.0.1", self.port))
+        await self.server.serve_forever(background=True)
+
+    async def stop_server(self) -> None:
+        if self.server is not None:
+            server, self.server = self.server, None
+            await server.shutdown()
+
+    def run_modbus(self, registers: list[dict[str, Any]], **config: Any) -> None:
+        channels = [one["channel"] + ("!" if one.get("writable") else "") for one in registers]
+        settings = {"port": self.port, "poll_interval_ms": 50, "timeout_ms": 500, "registers": registers, **config}
+        self.run_plugin("modbus", settings, channels)
+
+    def newest(self) -> dict[str, float]:
+        channels = [one["channel"] for one in self.registers]
+        return {channel: rows[-1] for channel in channels if (rows := self.values(channel))}
+
+    async def test_types_are_decoded_and_commands_return(self) -> None:
+        await self.start_server()
+        self.registers = REGISTERS
+        self.run_modbus(REGISTERS)
+        expected = {"speed": -25.0, "flow": 12.5, "total": 65538.0, "alarm": 1.0, "pump": 0.0, "door": 1.0, "raw": 7.0}
+        await self.until(lambda: len(self.newest()) == len(REGISTERS))
+        self.assertEqual(self.newest(), expected)
+        self.order("speed", 999)
+        self.order("flow", 3.25)
+        self.order("pump", 1)
+        await self.until(lambda: self.newest() == {**expected, "speed": 300.0, "flow": 3.25, "pump": 1.0})
+
+    async def test_a_refused_address_fails_alone_and_is_named(self) -> None:
+        await self.start_server()
+        self.registers = [REGISTERS[0], {"channel": "beyond", "address": 21}, {"channel": "far", "address": 500}]
+        self.run_modbus(self.registers)
+        await self.until(lambda: "holding 500" in (self.running.error or "") and self.values("speed"))
+        self.assertIn("does not have the address", self.running.error or "")
+        self.assertEqual(set(self.newest()), {"speed"})
+
+    async def test_a_silent_unit_does_not_stop_the_others(self) -> None:
+        await self.start_server()
+        proxy = SilentUnit(self.port)
+        await proxy.start()
+        self.addAsyncCleanup(proxy.stop)
+        other = {**REGISTERS[0], "channel": "other", "device_id": 2}
+        gone = {**REGISTERS[0], "channel": "gone", "device_id": 9}
+        self.registers = [REGISTERS[0], gone, other]
+        self.run_modbus(self.registers, port=proxy.port)
+        await self.until(lambda: set(self.newest()) == {"speed", "other"} and "device 9" in (self.running.error or ""))
+        self.assertIn("does not answer", self.running.error or "")
+
+    async def test_a_lost_device_is_an_error_and_is_read_again(self) -> None:
+        await self.start_server()
+        self.registers = REGISTERS
+        self.run_modbus(REGISTERS)
+        await self.until(lambda: self.values("raw"))
+        await self.stop_server()
+        await self.until(lambda: self.running.status == "error")
+        known = len(self.values("raw"))
+        await self.start_server()
+        await self.until(lambda: len(self.values("raw")) > known)
+        await self.connected()
+
+    async def test_a_killed_process_reads_on(self) -> None:
+        await self.start_server()
+        self.registers = REGISTERS
+        self.run_modbus(REGISTERS)
+        await self.until(lambda: self.values("raw"))
+        await self.kill_host()
+        known = self.rows("raw")
+        await self.until(lambda: len(self.values("raw")) > len(known))
+        self.assertEqual(self.rows("raw")[: len(known)], known)
+
+    async def test_a_serial_line_is_read_and_written(self) -> None:
+        # Two pseudo terminals whose masters are joined: a null-modem cable.
+        (near, near_end), (far, far_end) = pty.openpty(), pty.openpty()
+        for end in (near, near_end, far, far_end):
+            tty.setraw(end)
+            self.addCleanup(os.close, end)
+        loop = asyncio.get_running_loop()
+        for source, target in ((near, far), (far, near)):
+            loop.add_reader(source, lambda source=source, target=target: os.write(target, os.read(source, 4096)))
+            self.addCleanup(loop.remove_reader, source)
+        context = ModbusServerContext(devices={1: device()}, single=False)
+        self.server = ModbusSerialServer(context, framer=FramerType.RTU, port=os.ttyname(far_end), baudrate=19200)
+        await self.server.serve_forever(background=True)
+        self.registers = REGISTERS[:2]
+        self.run_modbus(self.registers, transport="rtu", serial_port=os.ttyname(near_end), parity="N")
+        await self.until(lambda: self.newest() == {"speed": -25.0, "flow": 12.5})
+        self.order("flow", 1.5)
+        await self.until(lambda: self.newest()["flow"] == 1.5)
