@@ -250,6 +250,20 @@ async fn further_series_than_allowed_are_refused_and_known_ones_taken() {
 }
 
 #[tokio::test]
+async fn series_with_wrong_times_only_make_no_channels() {
+    let world = World::start().await;
+    // Milliseconds, sent as seconds.
+    let message = write(&world.admin, "m a=1 1772357400000\nm b=1 -1\nm c=1 1772357400").await.error(400);
+    assert!(message.contains("line 1: timestamp is more than 10 minutes in the future"), "{message}");
+    let made = events(&world.admin, &["_measurement:m"]).await;
+    let names: Vec<_> = made.iter().map(|event| event["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["m.c"]);
+    assert_eq!(write(&world.admin, "m a=1 1772357400").await.status, 204);
+    assert_eq!(events(&world.admin, &["_measurement:m"]).await.len(), 2);
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn series_without_a_channel_are_refused_where_none_is_made() {
     let world = World::with(|config| config.ingest.create_channels = false).await;
     let labels = json!({"_measurement": "m", "_field": "known"});

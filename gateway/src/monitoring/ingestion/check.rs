@@ -19,6 +19,14 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
+    /// Why no channel takes a value of `time` that arrives at `now`; `None` if some may.
+    pub(super) fn of_time(time: DateTime<Utc>, now: DateTime<Utc>) -> Option<Self> {
+        if time > now + AHEAD {
+            return Some(Self::TooFarAhead);
+        }
+        (time < DateTime::UNIX_EPOCH).then_some(Self::BeforeTheEpoch)
+    }
+
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::UnknownEvent => "unknown event",
@@ -56,11 +64,10 @@ fn check_with(catalog: &Catalog, items: &[Item], living: &HashSet<Uuid>, now: Da
         let id = item.channel.filter(|id| living.contains(id));
         let channel = id.and_then(|id| catalog.live_channel(id));
         let time = item.time.unwrap_or(now);
-        match channel {
-            _ if time > now + AHEAD => checked.refused.push((index, Refusal::TooFarAhead)),
-            _ if time < DateTime::UNIX_EPOCH => checked.refused.push((index, Refusal::BeforeTheEpoch)),
-            None => checked.refused.push((index, Refusal::UnknownEvent)),
-            Some(channel) => {
+        match (Refusal::of_time(time, now), channel) {
+            (Some(refusal), _) => checked.refused.push((index, refusal)),
+            (None, None) => checked.refused.push((index, Refusal::UnknownEvent)),
+            (None, Some(channel)) => {
                 checked.points.push(Point { channel: channel.number, time: micros(time), value: item.value })
             }
         }

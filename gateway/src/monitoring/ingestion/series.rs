@@ -53,7 +53,8 @@ pub(crate) struct SeriesValue {
 pub(crate) type RefusedValues = BTreeMap<usize, String>;
 
 /// Records `values` of `series`, each of which is recognised when it is sent again. The values of series without a channel and
-/// those with wrong times are left out.
+/// those with wrong times are left out, and a series that has no other values gets no channel: a sender that counts in another
+/// unit of time would fill the installation with empty ones.
 pub(crate) async fn take_series(
     state: &State,
     user: &CurrentUser,
@@ -63,9 +64,21 @@ pub(crate) async fn take_series(
 ) -> Result<RefusedValues, Problem> {
     // Once for all attempts, so that values without a time are recognised.
     let arrived = state.server_clock.now();
+    let (mut wrong, mut possible) = (RefusedValues::new(), Vec::with_capacity(values.len()));
+    let mut is_measured = vec![false; series.len()];
+    for (index, value) in values.iter().enumerate() {
+        match value.time.and_then(|time| Refusal::of_time(time, arrived)) {
+            Some(refusal) => drop(wrong.insert(index, refusal.reason().to_owned())),
+            None => {
+                is_measured[value.series] = true;
+                possible.push((index, value));
+            }
+        }
+    }
     for _ in 0..ATTEMPTS {
-        let found = channels(state, user, context, series).await?;
-        if let Some(refused) = take_found(state, user, &found, values, arrived).await? {
+        let found = channels(state, user, context, series, &is_measured).await?;
+        if let Some(mut refused) = take_found(state, user, &found, &possible, arrived).await? {
+            refused.append(&mut wrong);
             return Ok(refused);
         }
         state.catalogs.newest().await?;
@@ -81,12 +94,12 @@ async fn take_found(
     state: &State,
     user: &CurrentUser,
     found: &[Found],
-    values: &[SeriesValue],
+    values: &[(usize, &SeriesValue)],
     arrived: DateTime<Utc>,
 ) -> Result<Option<RefusedValues>, Problem> {
     let mut refused = RefusedValues::new();
     let (mut items, mut indexes) = (Vec::with_capacity(values.len()), Vec::with_capacity(values.len()));
-    for (index, value) in values.iter().enumerate() {
+    for &(index, value) in values {
         match &found[value.series] {
             Ok(channel) => {
                 let time = value.time.or(Some(arrived));
@@ -138,20 +151,23 @@ impl NotTaken {
 
 type Found = Result<Uuid, NotTaken>;
 
-/// The channel of each of `series`.
+/// The channel of each of `series`; a new one only for those that are `measured`.
 async fn channels(
     state: &State,
     user: &CurrentUser,
     context: &RequestContext,
     series: &[Series],
+    measured: &[bool],
 ) -> Result<Vec<Found>, Problem> {
     let mut found: Vec<Option<Found>> =
         series.iter().map(|one| label_fault(&one.labels).map(|fault| Err(NotTaken::Labels(fault)))).collect();
     let catalog = state.catalogs.fresh().await?;
     let mut missing = look_up(&catalog, series, &mut found);
+    missing.retain(|index| measured[*index]);
     if !missing.is_empty() {
         let catalog = state.catalogs.newest().await?;
         missing = look_up(&catalog, series, &mut found);
+        missing.retain(|index| measured[*index]);
     }
     if state.config.ingest.create_channels {
         for part in missing.chunks(MADE_AT_ONCE) {

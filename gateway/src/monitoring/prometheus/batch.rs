@@ -154,7 +154,17 @@ fn as_promql(labels: &Labels) -> String {
     for (index, (name, value)) in others.enumerate() {
         let begin = if index == 0 { "{" } else { ", " };
         // Writing to a text does not fail.
-        let _ = write!(text, "{begin}{name}={value:?}");
+        let _ = write!(text, "{begin}{name}=\"");
+        for letter in value.chars() {
+            let _ = match letter {
+                '\\' => text.write_str("\\\\"),
+                '"' => text.write_str("\\\""),
+                '\n' => text.write_str("\\n"),
+                control if control.is_control() => write!(text, "\\u{:04x}", u32::from(control)),
+                plain => text.write_char(plain),
+            };
+        }
+        text.push('"');
     }
     if labels.len() > 1 {
         text.push('}');
