@@ -116,12 +116,17 @@ impl Offered {
         state: &Gateway,
         config: Map<String, Value>,
     ) -> Result<Vec<PluginChannel>, Problem> {
-        let Some(package) = self.package.as_ref().filter(|_| !config.is_empty()) else {
+        // A built-in class that has channels without a configuration has the same ones with any.
+        let is_fixed = self.package.is_none() && !self.class.channels.is_empty();
+        if is_fixed || config.is_empty() {
             return Ok(self.class.channels.clone());
+        }
+        let sha256 = match &self.package {
+            Some(package) => Some(unpacked(state, package).await?),
+            None => None,
         };
-        let sha256 = unpacked(state, package).await?;
         let question = Question::Channels { plugin_id: self.class.id.clone(), config };
-        let told = state.plugins.describe(&sha256, &question).await;
+        let told = state.plugins.describe(sha256.as_ref(), &question).await;
         let told = told.map_err(|error| match error {
             signalbox_plugins::DescribeError::Plugin(why) => {
                 Problem::field("config_json", format!("is refused by the plugin: {why}"))

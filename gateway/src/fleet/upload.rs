@@ -268,7 +268,7 @@ async fn unpack(state: &Gateway, received: Received) -> Result<(File, String, St
 }
 
 async fn describe(state: &Gateway, sha256: &Sha256Hex) -> Result<Vec<PluginClass>, Problem> {
-    let told = state.plugins.describe(sha256, &Question::Classes {}).await.map_err(packages::failed)?;
+    let told = state.plugins.describe(Some(sha256), &Question::Classes {}).await.map_err(packages::failed)?;
     let unreadable = |_| {
         packages::failed(DescribeError::Plugin("it describes itself in a way that cannot be read".to_owned()))
     };

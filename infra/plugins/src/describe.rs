@@ -109,7 +109,8 @@ struct About {
 
 #[derive(Debug, Serialize)]
 struct Asked<'a> {
-    folder: &'a Path,
+    /// `None` for the classes that come with the SDK.
+    folder: Option<&'a Path>,
     #[serde(flatten)]
     question: &'a Question,
 }
@@ -177,21 +178,25 @@ impl Plugins {
         Ok(())
     }
 
-    /// Asks the package that was unpacked with this digest.
+    /// Describes the package that was unpacked with this digest; `None`: the built-in classes.
     ///
     /// # Errors
     /// [`DescribeError`].
     #[boxed]
-    pub async fn describe(&self, sha256: &Sha256Hex, question: &Question) -> Result<Value, DescribeError> {
+    pub async fn describe(
+        &self,
+        sha256: Option<&Sha256Hex>,
+        question: &Question,
+    ) -> Result<Value, DescribeError> {
         let place = timeout(QUEUE_TIMEOUT, self.0.place.acquire()).await;
         let _place = place.map_err(|_| DescribeError::Busy)?.map_err(|_| DescribeError::Busy)?;
         let interpreter = self.0.interpreter.get_or_try_init(|| self.find_interpreter()).await?;
         // Each time: what runs first in the confined process must be what was compiled in.
         let sdk = sdk::write(&self.0.folder)?.canonicalize()?;
-        let environment = self.environment(sha256);
-        let asked =
-            serde_json::to_vec(&Asked { folder: &environment, question }).map_err(io::Error::other)?;
-        let mut child = self.start(interpreter, &sdk, &environment)?;
+        let environment = sha256.map(|sha256| self.environment(sha256));
+        let folder = environment.as_deref();
+        let asked = serde_json::to_vec(&Asked { folder, question }).map_err(io::Error::other)?;
+        let mut child = self.start(interpreter, &sdk, folder.unwrap_or(&sdk))?;
         match timeout(WALL, ask(&mut child, &asked)).await {
             Ok(answer) => read(&answer?),
             Err(_) => {

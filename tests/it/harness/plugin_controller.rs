@@ -18,7 +18,8 @@ impl PluginController {
     /// below `state`.
     pub fn start(url: &str, token: &str, state: &Path, options: &[&str]) -> Self {
         let top = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let path = std::env::join_paths([top.join("controller/src"), top.join(".tools/python")]).unwrap();
+        let path = ["controller/src", ".tools/python", ".tools/devices"].map(|folder| top.join(folder));
+        let path = std::env::join_paths(path).unwrap();
         let mut command = Command::new("python3");
         command.args(["-m", "signalbox_controller", "--url", url, "--poll", "0.1", "--sync", "0.3"]);
         command.args(options).arg("--state").arg(state).env("PYTHONPATH", path).env("SIGNALBOX_TOKEN", token);

@@ -1,5 +1,6 @@
 //! Plugins: packages of them, instances, and the channels that these feed and obey.
 
+mod broker;
 mod controller;
 mod hostile;
 mod instances;
