@@ -126,7 +126,7 @@ async fn what_happens_within_ten_seconds_is_one_message() {
     until_noticed(&world, 3).await;
     world.clock.advance(TimeDelta::seconds(6));
     let got = receiver.until_got(1).await;
-    assert_eq!(lines(&got[0]), [line("fired_and_cleared", "boiler"), line("firing", "vat")]);
+    assert_eq!(lines(&got[0]), [line("firing", "vat"), line("fired_and_cleared", "boiler")]);
     world.finish().await;
 }
 
