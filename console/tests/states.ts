@@ -186,6 +186,7 @@ export async function otherUser(stage: Stage, name: string, password: string): P
     await second.getByRole('button', { name: 'Log in', exact: true }).click();
     await first.page.getByRole('button', { name: `Account: ${name}` }).waitFor();
     check((await first.page.getByRole('dialog').count()) === 0, 'the form of the former user is gone');
+    await first.page.getByText('Needs the role admin', { exact: true }).waitFor();
   });
   await first.context.close();
   return first.faults;

@@ -298,6 +298,7 @@ async fn a_silence_holds_back_waiting_notices_and_drops_those_of_cleared_alarms(
     until_noticed(&world, 2).await;
     silence(&world, &hot, 600).await;
     silence(&world, &other, 600).await;
+    world.clock.advance(TimeDelta::seconds(1));
     send(&world.admin, &boiler, [9.0]).await;
     until_noticed(&world, 1).await;
     world.clock.advance(TimeDelta::seconds(60));
