@@ -109,7 +109,7 @@ pub async fn due_batches(
           CROSS JOIN LATERAL (
                 SELECT consignment_id AS id, min(due_at) AS due_at, row_number() OVER (ORDER BY min(due_at)) AS turn
                   FROM (SELECT consignment_id, due_at FROM read.deliveries d
-                         WHERE d.webhook_id = w.id AND d.due_at <= $1 AND d.consignment_id NOT IN (SELECT unnest($2)) AND d.id NOT IN (SELECT unnest($2))
+                         WHERE d.webhook_id = w.id AND d.due_at <= $1 AND d.consignment_id NOT IN (SELECT unnest($2::uuid[])) AND d.id NOT IN (SELECT unnest($2::uuid[]))
                          ORDER BY d.due_at, d.position LIMIT $5) d
                  GROUP BY consignment_id) due
           WHERE w.id <> ALL($3)
@@ -117,7 +117,7 @@ pub async fn due_batches(
          SELECT c.id, c.webhook_id, c.url, c.sealed_secret, NULL, NULL, 'default', c.no_loopback, NULL, d.attempts > 0,
                 row_number() OVER (PARTITION BY c.webhook_id ORDER BY d.due_at, d.position), d.due_at
            FROM (SELECT consignment_id, attempts, due_at, position FROM read.deliveries
-                  WHERE is_callback AND due_at <= $1 AND consignment_id NOT IN (SELECT unnest($2)) AND id NOT IN (SELECT unnest($2))
+                  WHERE is_callback AND due_at <= $1 AND consignment_id NOT IN (SELECT unnest($2::uuid[])) AND id NOT IN (SELECT unnest($2::uuid[]))
                     AND webhook_id <> ALL($3)
                   ORDER BY due_at, position LIMIT $5) d
            JOIN read.consignments c ON c.id = d.consignment_id
@@ -146,7 +146,7 @@ pub async fn due_deliveries(
 ) -> Result<Vec<DueDelivery>, sqlx::Error> {
     sqlx::query_as(
         "SELECT id, consignment_id, event_id, event_type, attempts, position FROM read.deliveries
-          WHERE consignment_id = ANY($2) AND due_at <= $1 AND id NOT IN (SELECT unnest($3)) ORDER BY due_at, position, id",
+          WHERE consignment_id = ANY($2) AND due_at <= $1 AND id NOT IN (SELECT unnest($3::uuid[])) ORDER BY due_at, position, id",
     )
     .bind(now)
     .bind(batches)
