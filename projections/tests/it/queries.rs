@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
+use chrono::{DateTime, Utc};
 use futures::future::join_all;
 use signalbox_domain::{
     identity::{ApiToken, ApiTokenCommand, NewApiToken, Role, Session, SessionCommand},
@@ -103,6 +104,13 @@ async fn a_live_api_token_names_its_user() {
     assert_eq!(identity::api_token_expiry(pool, digest(2).as_str()).await.unwrap(), None);
     assert_eq!(identity::api_token(pool, token).await.unwrap().unwrap().name, "Press");
     assert_eq!(identity::api_token(pool, STRANGER).await.unwrap(), None);
+    // Of several gateways, one may note its uses late.
+    for used in [30, 20] {
+        identity::note_token_uses(pool, &[token], &[at(used)]).await.unwrap();
+    }
+    let last_used = "SELECT last_used FROM ops.token_uses WHERE token_id = $1";
+    let last_used: DateTime<Utc> = sqlx::query_scalar(last_used).bind(token).fetch_one(pool).await.unwrap();
+    assert_eq!(last_used, at(30));
     let names = identity::token_names(pool, [token, STRANGER]).await.unwrap();
     assert_eq!(names.into_iter().collect::<Vec<_>>(), [(token, "Press".to_owned())]);
     for (user, name, expected) in
