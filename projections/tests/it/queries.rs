@@ -169,6 +169,23 @@ async fn note_presence(world: &World, agent: AgentRef, session: Uuid, second: i6
 }
 
 #[tokio::test]
+async fn presence_is_noted_for_present_sessions_only() {
+    let world = World::start().await;
+    let [press, store] = two_agents(&world).await;
+    connect(&world, store, STRANGER).await;
+    world.fold().await;
+    let pool = world.pool();
+    let (heard, late) =
+        ([(store.id.0, STRANGER, 5.0), (press.id.0, STRANGER, 5.0)], [(store.id.0, STRANGER, 60.0)]);
+    transfer::note_presences(pool, &heard).await.unwrap();
+    transfer::note_presences(pool, &late).await.unwrap();
+    let noted = "SELECT agent_id, last_seen > now() - interval '30 s' FROM ops.agent_presence";
+    let noted: Vec<(Uuid, bool)> = sqlx::query_as(noted).fetch_all(pool).await.unwrap();
+    assert_eq!(noted, [(store.id.0, true)]);
+    world.servers.finish().await;
+}
+
+#[tokio::test]
 async fn presence_of_the_present_session_counts_as_a_sign_of_life() {
     let world = World::start().await;
     let [press, store] = two_agents(&world).await;
