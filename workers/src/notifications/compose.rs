@@ -80,12 +80,12 @@ fn summary(facts: &AlarmFacts, channel: &str, now: DateTime<Utc>) -> String {
         facts.value.map(|value| format!("{value} {}", unit.unwrap_or_default()).trim_end().to_owned());
     if facts.reason == "no_data" {
         // A rule's sentence is about its limit.
-        let (state, word) = match facts.cleared_on {
-            None => ("sends no values", "the last one was "),
-            Some(_) => ("sends values again", ""),
-        };
-        let value = value.map(|value| format!(" ({word}{value})")).unwrap_or_default();
-        return format!("{}: {channel} {state}{value}", facts.rule_name);
+        if facts.cleared_on.is_some() {
+            // By a value, or because the rule was changed, disabled or deleted.
+            return format!("{}: {channel} sent no values", facts.rule_name);
+        }
+        let value = value.map(|value| format!(" (the last one was {value})")).unwrap_or_default();
+        return format!("{}: {channel} sends no values{value}", facts.rule_name);
     }
     if let Some(template) = &facts.summary {
         let duration = facts.cleared_on.unwrap_or(now) - facts.started_on;
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(text(silent.clone()), expected);
         assert_eq!(text(AlarmFacts { value: None, ..silent.clone() }), "too hot: boiler sends no values");
         let cleared = AlarmFacts { cleared_on: Some(at(60)), ..silent };
-        assert_eq!(text(cleared), "too hot: boiler sends values again (81.5 °C)");
+        assert_eq!(text(cleared), "too hot: boiler sent no values");
     }
 
     #[test]
