@@ -1,15 +1,17 @@
 //! Contacts: the people and programs that are notified of alarms.
 
+mod events;
 mod spec;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub use self::events::{ContactCommand, ContactEvent, ContactEventKind};
 pub use self::spec::{
     ChatFormat, ContactChanges, ContactSpec, Destination, DestinationChanges, MAX_CONTACT_NAME,
     MAX_MAIL_ADDRESS, SealedAddress,
 };
-use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId, event_kinds};
+use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId};
 
 /// A new contact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,36 +26,6 @@ pub struct NewContact {
 pub struct Contact {
     spec: Option<ContactSpec>,
 }
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "snake_case")]
-pub enum ContactCommand {
-    Create(NewContact),
-    /// Change the fields that are present.
-    Change(ContactChanges),
-    /// Remove it; it is notified no more.
-    Delete,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum ContactEvent {
-    ContactCreated(NewContact),
-    ContactUpdated {
-        from: ContactSpec,
-        to: ContactSpec,
-    },
-    ContactDeleted {
-        /// Its name, which is free again.
-        name: String,
-    },
-}
-
-event_kinds!(ContactEvent, ContactEventKind {
-    ContactCreated = "contact_created", "1";
-    ContactUpdated = "contact_updated", "1";
-    ContactDeleted = "contact_deleted", "1";
-});
 
 const NAME_CLAIM: &str = "contact.name";
 /// Others may require that the contact exists.

@@ -1,7 +1,10 @@
+mod events;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Decider, Rejection, Sha256Hex, UserId, event_kinds, required_text};
+pub use self::events::{ApiTokenCommand, ApiTokenEvent, ApiTokenEventKind};
+use crate::kernel::{Decider, Rejection, Sha256Hex, UserId, required_text};
 
 /// Longest name, in characters.
 pub const MAX_NAME: usize = 255;
@@ -29,34 +32,6 @@ pub struct NewApiToken {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<bool>,
 }
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "snake_case")]
-pub enum ApiTokenCommand {
-    /// Create the token.
-    Create(NewApiToken),
-    /// Note that a token of an earlier version is a controller's; no change for others.
-    NoteController,
-    /// Make it void.
-    Revoke,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum ApiTokenEvent {
-    /// A token exists now.
-    ApiTokenCreated(NewApiToken),
-    /// The token, which is of an earlier version, is a controller's.
-    ApiTokenControllerNoted,
-    /// The token is void.
-    ApiTokenRevoked,
-}
-
-event_kinds!(ApiTokenEvent, ApiTokenEventKind {
-    ApiTokenCreated = "api_token_created", "1";
-    ApiTokenControllerNoted = "api_token_controller_noted", "1";
-    ApiTokenRevoked = "api_token_revoked", "1";
-});
 
 impl Decider for ApiToken {
     const TYPE: &'static str = "api_token";

@@ -1,15 +1,18 @@
+mod events;
+
 use std::ops::RangeInclusive;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub use self::events::{JobCommand, JobEvent, JobEventKind};
 use super::{
     agent::{AGENT_CLAIM, jobs_of_agent, optional_text, unknown_agent},
     path::valid_path,
     schedule::{Schedule, validate_timezone},
 };
-use crate::kernel::{AgentId, Claim, ClaimOp, Decider, Rejection, UserId, event_kinds, required_text};
+use crate::kernel::{AgentId, Claim, ClaimOp, Decider, Rejection, UserId, required_text};
 
 /// Longest name, in characters.
 pub const MAX_NAME: usize = 255;
@@ -137,58 +140,6 @@ pub enum SkipReason {
     /// The firing was noticed too late, after the service had been down.
     TooLate,
 }
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "snake_case")]
-pub enum JobCommand {
-    /// Create the job.
-    Create(NewJob),
-    /// Replace its settings.
-    Update(JobSpec),
-    /// Remove it; its transfers stay.
-    Delete,
-    /// A firing makes no transfer.
-    SkipFiring {
-        /// The firing.
-        scheduled_for: DateTime<Utc>,
-        /// Why.
-        reason: SkipReason,
-    },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "an event is made, written and dropped; it is not kept in numbers"
-)]
-pub enum JobEvent {
-    /// A job exists now.
-    JobCreated(NewJob),
-    /// It moves something else, or at other times.
-    JobUpdated {
-        /// Before.
-        from: JobSpec,
-        /// Now.
-        to: JobSpec,
-    },
-    /// The job is gone.
-    JobDeleted { spec: JobSpec },
-    /// A firing made no transfer.
-    JobFiringSkipped {
-        /// The firing.
-        scheduled_for: DateTime<Utc>,
-        /// Why.
-        reason: SkipReason,
-    },
-}
-
-event_kinds!(JobEvent, JobEventKind {
-    JobCreated = "job_created", "1";
-    JobUpdated = "job_updated", "1";
-    JobDeleted = "job_deleted", "1";
-    JobFiringSkipped = "job_firing_skipped", "1";
-});
 
 impl Decider for Job {
     const TYPE: &'static str = "job";

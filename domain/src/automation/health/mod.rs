@@ -1,9 +1,12 @@
+mod events;
+
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Decider, Rejection, event_kinds};
+pub use self::events::{HealthCommand, HealthEvent, HealthEventKind};
+use crate::kernel::{Decider, Rejection};
 
 /// Whether the service works.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,31 +46,6 @@ pub struct Health {
     status: HealthStatus,
     since: Option<DateTime<Utc>>,
 }
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "snake_case")]
-pub enum HealthCommand {
-    /// Report the current health. A report that is older than the newest one has no effect, whichever process sends
-    /// it.
-    Report(HealthReport),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum HealthEvent {
-    /// The service became worse or better.
-    HealthChanged {
-        /// How it was.
-        previous: HealthStatus,
-        /// How it is.
-        #[serde(flatten)]
-        report: HealthReport,
-    },
-}
-
-event_kinds!(HealthEvent, HealthEventKind {
-    HealthChanged = "health_changed", "1";
-});
 
 impl Decider for Health {
     const TYPE: &'static str = "health";

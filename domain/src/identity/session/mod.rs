@@ -1,7 +1,9 @@
-use chrono::{DateTime, Utc};
+mod events;
+
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Decider, Rejection, UserId, event_kinds};
+pub use self::events::{SessionCommand, SessionEvent, SessionEventKind};
+use crate::kernel::{Decider, Rejection, UserId};
 
 /// One login and the JWTs that were renewed from it.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -9,48 +11,6 @@ pub struct Session {
     user: Option<UserId>,
     ended: bool,
 }
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "snake_case")]
-pub enum SessionCommand {
-    /// A user has logged in.
-    Start {
-        user: UserId,
-        /// When the first JWT expires.
-        expires_at: DateTime<Utc>,
-    },
-    /// A new JWT is given out.
-    Renew {
-        /// When it expires.
-        expires_at: DateTime<Utc>,
-    },
-    /// Log out.
-    End,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum SessionEvent {
-    /// A user has logged in.
-    SessionStarted {
-        user: UserId,
-        /// When the first JWT expires.
-        expires_at: DateTime<Utc>,
-    },
-    /// A new JWT was given out.
-    SessionRenewed {
-        /// When it expires.
-        expires_at: DateTime<Utc>,
-    },
-    /// Logged out; all JWTs of the session are void.
-    SessionEnded,
-}
-
-event_kinds!(SessionEvent, SessionEventKind {
-    SessionStarted = "session_started", "1";
-    SessionRenewed = "session_renewed", "1";
-    SessionEnded = "session_ended", "1";
-});
 
 impl Decider for Session {
     const TYPE: &'static str = "session";
@@ -88,6 +48,7 @@ impl Decider for Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chrono::DateTime;
 
     #[test]
     fn an_ended_session_is_not_renewed() {

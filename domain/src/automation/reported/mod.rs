@@ -1,8 +1,11 @@
+mod events;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
+pub use self::events::{ReadingCommand, ReadingEvent, ReadingEventKind};
 use super::{DatapointPlace, Reading, report_window::is_interval_over};
-use crate::kernel::{Decider, Rejection, event_kinds};
+use crate::kernel::{Decider, Rejection};
 
 /// Least time between two reports of a channel.
 pub const REPORT_INTERVAL: TimeDelta = TimeDelta::seconds(5);
@@ -12,35 +15,6 @@ pub const REPORT_INTERVAL: TimeDelta = TimeDelta::seconds(5);
 pub struct ReportedReading {
     last: Option<(DatapointPlace, DateTime<Utc>)>,
 }
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "snake_case")]
-pub enum ReadingCommand {
-    /// Report a value, unless it is not newer than the last one, or follows it too soon.
-    Report {
-        /// The value.
-        reading: Reading,
-        /// The present time.
-        at: DateTime<Utc>,
-    },
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum ReadingEvent {
-    /// A value was reported.
-    ReadingReported {
-        /// The value.
-        #[serde(flatten)]
-        reading: Reading,
-        /// Later than its arrival if other values arrived just before.
-        reported_at: DateTime<Utc>,
-    },
-}
-
-event_kinds!(ReadingEvent, ReadingEventKind {
-    ReadingReported = "reading_reported", "1";
-});
 
 impl Decider for ReportedReading {
     const TYPE: &'static str = "reading";

@@ -1,7 +1,10 @@
+mod events;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId, event_kinds, required_text};
+pub use self::events::{ExperimentCommand, ExperimentEvent, ExperimentEventKind};
+use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId, required_text};
 
 /// Longest name, in characters.
 pub const MAX_NAME: usize = 255;
@@ -25,50 +28,6 @@ pub struct NewExperiment {
     /// Unique name, 1–255 characters.
     pub name: String,
 }
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "snake_case")]
-pub enum ExperimentCommand {
-    /// Create it, running; refused while another one runs.
-    Start(NewExperiment),
-    /// Give it another name.
-    Rename {
-        /// The new name.
-        name: String,
-    },
-    /// End its time.
-    Stop,
-    /// Remove it, and stop it before if it runs. Its datapoints stay.
-    Delete,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum ExperimentEvent {
-    /// An experiment exists now, and runs.
-    ExperimentStarted(NewExperiment),
-    /// It has another name.
-    ExperimentRenamed {
-        /// Old name.
-        from: String,
-        /// New name.
-        to: String,
-    },
-    /// Its time has ended.
-    ExperimentStopped,
-    /// It is gone.
-    ExperimentDeleted {
-        /// Its name, which is free again.
-        name: String,
-    },
-}
-
-event_kinds!(ExperimentEvent, ExperimentEventKind {
-    ExperimentStarted = "experiment_started", "1";
-    ExperimentRenamed = "experiment_renamed", "1";
-    ExperimentStopped = "experiment_stopped", "1";
-    ExperimentDeleted = "experiment_deleted", "1";
-});
 
 const NAME_CLAIM: &str = "experiment.name";
 /// There is one key of this kind, which the running experiment holds.

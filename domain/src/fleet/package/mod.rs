@@ -1,14 +1,17 @@
+mod events;
+
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub use self::events::{PluginPackageCommand, PluginPackageEvent, PluginPackageEventKind};
 use super::{
     Direction,
     mapping::{MAX_ID, MAX_NAME, MAX_UNIT},
 };
 use crate::kernel::{
-    Claim, ClaimOp, Decider, Rejection, Sha256Hex, TextError, UserId, clean_text, event_kinds, non_empty_text,
+    Claim, ClaimOp, Decider, Rejection, Sha256Hex, TextError, UserId, clean_text, non_empty_text,
 };
 
 /// Longest text in the description of a class, in characters.
@@ -81,34 +84,6 @@ pub struct PluginPackage {
     /// Name and ids of classes.
     installed: Option<(String, Vec<String>)>,
 }
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "snake_case")]
-pub enum PluginPackageCommand {
-    /// Make its classes available.
-    Install(NewPackage),
-    /// Take them away.
-    Uninstall,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum PluginPackageEvent {
-    /// Its classes are available now.
-    PluginPackageInstalled(NewPackage),
-    /// They no longer are. Instances of them stay.
-    PluginPackageUninstalled {
-        /// Its name, which is free again.
-        name: String,
-        /// The classes, whose ids are free again.
-        class_ids: Vec<String>,
-    },
-}
-
-event_kinds!(PluginPackageEvent, PluginPackageEventKind {
-    PluginPackageInstalled = "plugin_package_installed", "1";
-    PluginPackageUninstalled = "plugin_package_uninstalled", "1";
-});
 
 const NAME_CLAIM: &str = "plugin_package.name";
 /// Taken as long as the class is available; instances of it require it.

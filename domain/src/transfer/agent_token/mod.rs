@@ -1,12 +1,15 @@
+mod events;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub use self::events::{AgentTokenCommand, AgentTokenEvent, AgentTokenEventKind};
 use super::{
     agent::{AGENT_CLAIM, optional_text, unknown_agent},
     job::AgentRef,
 };
-use crate::kernel::{Claim, ClaimOp, Decider, Rejection, Sha256Hex, event_kinds, required_text};
+use crate::kernel::{Claim, ClaimOp, Decider, Rejection, Sha256Hex, required_text};
 
 /// Longest name, in characters.
 pub const MAX_NAME: usize = 255;
@@ -33,29 +36,6 @@ pub struct NewAgentToken {
     /// When it stops working; `None` for never.
     pub expires_at: Option<DateTime<Utc>>,
 }
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "snake_case")]
-pub enum AgentTokenCommand {
-    /// Create the token.
-    Create(NewAgentToken),
-    /// Make it void.
-    Revoke,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum AgentTokenEvent {
-    /// A token exists now.
-    AgentTokenCreated(NewAgentToken),
-    /// The token is void.
-    AgentTokenRevoked,
-}
-
-event_kinds!(AgentTokenEvent, AgentTokenEventKind {
-    AgentTokenCreated = "agent_token_created", "1";
-    AgentTokenRevoked = "agent_token_revoked", "1";
-});
 
 impl Decider for AgentToken {
     const TYPE: &'static str = "agent_token";
