@@ -26,7 +26,7 @@ use sqlx::{FromRow, PgPool};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use crate::{Context, Worker, WorkerError, rules::device::Devices};
+use crate::{Context, Worker, WorkerError, automation::rules::device::Devices};
 
 /// Channels that are reported at the same time.
 const CONCURRENT: usize = 64;

@@ -24,7 +24,7 @@ use signalbox_projections::{
 use uuid::Uuid;
 
 use super::Alarms;
-use crate::{Context, Worker, WorkerError, rules::device::Devices};
+use crate::{Context, Worker, WorkerError, automation::rules::device::Devices};
 
 /// Notes that are sent before they are removed.
 const NOTES: i64 = 1000;

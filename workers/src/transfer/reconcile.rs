@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use crate::{
     Context, Worker, WorkerError,
-    dispatch::{post_request, requested_leg},
+    transfer::dispatch::{post_request, requested_leg},
 };
 
 /// Transfers looked at together.

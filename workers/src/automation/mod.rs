@@ -1,0 +1,15 @@
+//! Rules, alarms with their notifications, and webhooks: work that values and events cause.
+
+mod alarms;
+mod notifications;
+mod readings;
+mod rules;
+mod webhooks;
+
+pub use self::{
+    alarms::Alarms,
+    notifications::Notifications,
+    readings::Readings,
+    rules::{RuleEvaluation, RuleLog},
+    webhooks::{DeliveryRemoval, WebhookDelivery, WebhookFanOut, WebhookReplay},
+};

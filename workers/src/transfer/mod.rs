@@ -1,0 +1,21 @@
+//! Transfers from their start to their end: by schedule, through the agents, to the removal of what is not needed.
+
+mod absence;
+mod cleanup;
+mod dispatch;
+mod presence;
+mod reconcile;
+mod scheduler;
+mod staged;
+mod stall;
+
+pub use self::{
+    absence::AbsenceReporter,
+    cleanup::{BlobSweep, Cleanup},
+    dispatch::Dispatcher,
+    presence::PresenceSweep,
+    reconcile::Reconciler,
+    scheduler::Scheduler,
+    staged::StagedSweep,
+    stall::StallSweep,
+};
