@@ -35,6 +35,7 @@ mod target;
 mod tasks;
 mod throttle;
 mod transfer;
+mod watching;
 
 use self::{
     http::{

@@ -5,6 +5,7 @@
 //! remaining files against the log. Files that certainly belong to no command are deleted at once. Why:
 //! docs/adr/0026-files-before-their-events.md.
 
+use signalbox_database::{note_staged, offer_staged};
 use signalbox_domain::kernel::{Decider, ErrorKind, Metadata, Rejection};
 use signalbox_event_store::mentions;
 use uuid::Uuid;
@@ -26,13 +27,7 @@ impl Staged {
     /// Notes a file that is about to come, so that it is found again whatever happens.
     pub(crate) async fn begin(state: &AppState) -> Result<Self, Problem> {
         let id = state.clock.new_id();
-        sqlx::query(
-            "INSERT INTO ops.staged_files (id, noted_at) VALUES ($1, coalesce($2, clock_timestamp()))",
-        )
-        .bind(id)
-        .bind(state.clock.manual_time())
-        .execute(&state.pool)
-        .await?;
+        note_staged(&state.pool, id, state.clock.manual_time()).await?;
         Ok(Self { state: state.clone(), id, is_kept: false })
     }
 
@@ -61,17 +56,8 @@ impl Staged {
 
     /// From now on the log may refer to the file.
     async fn offer<D: Decider>(&mut self, aggregate: Uuid) -> Result<(), Problem> {
-        let noted = sqlx::query(
-            "UPDATE ops.staged_files SET aggregate_type = $2, aggregate_id = $3, noted_at = coalesce($4, clock_timestamp())
-              WHERE id = $1 AND NOT given_up",
-        )
-        .bind(self.id)
-        .bind(D::TYPE)
-        .bind(aggregate)
-        .bind(self.state.clock.manual_time())
-        .execute(&self.state.pool)
-        .await?;
-        if noted.rows_affected() == 0 {
+        let (aggregate, now) = ((D::TYPE, aggregate), self.state.clock.manual_time());
+        if !offer_staged(&self.state.pool, self.id, aggregate, now).await? {
             let message = "The file took more than a day to come and was given up: send it again.";
             return Err(Problem::unavailable(message));
         }

@@ -34,7 +34,8 @@ pub(crate) struct RotateSecretIn {
 
 /// Replace the secret by a new one, which the answer shows this once, and the key pair of a subscription that signs by `v1a`.
 /// For a while deliveries are signed with both: `webhook-signature` carries both, the new one first; `X-Webhook-Signature` is by
-/// the old secret until then, and by the new one afterwards.
+/// the old secret until then, and by the new one afterwards. Only one old secret is kept: while it still signs, rotate with
+/// `keep_old_seconds` 0 or wait, else 409.
 #[utoipa::path(post, path = "/api/v1/webhooks/{id}/rotate-secret", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), request_body = Option<RotateSecretIn>, operation_id = "rotate_webhook_secret",
     responses((status = 200, body = WebhookChangedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
@@ -50,14 +51,12 @@ pub(crate) async fn rotate(
         return Err(Problem::field("keep_old_seconds", format!("must be at most {MAX_KEEP_SECONDS}")));
     }
     let webhook = find::<WebhookRow>(&state, &id).await?.id;
-    let keep_until = match seconds {
-        0 => None,
-        seconds => Some(state.server_time().await? + TimeDelta::seconds(seconds.into())),
-    };
+    let now = state.server_time().await?;
+    let keep_until = (seconds > 0).then(|| now + TimeDelta::seconds(seconds.into()));
     let secret = NewSecret::of(&state, &context, webhook, None, true).await?;
     let sealed_secret = secret.as_ref().map(|secret| secret.sealed.clone()).unwrap_or_default();
     let key = new_key(&state, &context, webhook).await?;
-    let command = WebhookCommand::RotateSecret { sealed_secret, key, keep_until };
+    let command = WebhookCommand::RotateSecret { sealed_secret, key, keep_until, at: Some(now) };
     let metadata = context.metadata(user.actor(), "rotate webhook secret");
     let written = state.write::<Webhook>(webhook, None, &metadata, &command).await?;
     let row = find_at::<WebhookRow>(&state, &id, written.unseen).await?;

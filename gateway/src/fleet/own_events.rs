@@ -5,15 +5,12 @@ use std::collections::HashSet;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 use signalbox_domain::{
-    automation::{Rule, RuleChanges, RuleCommand},
     fleet::{PluginInstance, PluginInstanceEvent},
-    kernel::{Decider, ErrorKind, Rejection},
+    kernel::{Decider, Rejection},
     monitoring::{Channel, ChannelCommand},
 };
 use signalbox_event_store::read_stream_from;
-use signalbox_projections::{
-    automation::rules::enabled_rules_on, fleet::queries::unshared_events, register::At,
-};
+use signalbox_projections::{fleet::queries::unshared_events, register::At};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -22,11 +19,9 @@ use crate::{
     auth::CurrentUser,
     context::RequestContext,
     problem::Problem,
-    state::{State, Written},
+    state::State,
+    watching::{CONCURRENT, Disabled, disable_rules_on, if_still_there},
 };
-
-/// Commands that are sent at the same time.
-const CONCURRENT: usize = 16;
 
 /// Something that an answer names.
 #[derive(Debug, Serialize, ToSchema)]
@@ -55,22 +50,13 @@ pub(super) async fn remove(
     let created = created_by(state, instance).await?;
     let events = unshared_events(&state.pool, instance, &created).await?;
     let ids: Vec<_> = events.iter().map(|(id, _)| *id).collect();
-    let rules = enabled_rules_on(&state.pool, &ids).await?;
-    // A rule cannot be changed any more when its event is gone.
-    let disabled = stream::iter(rules.clone()).map(|(rule, _)| async move {
-        let metadata = context.metadata(user.actor(), &format!("disable rule {rule}"));
-        let changes = RuleChanges { enabled: Some(false), ..RuleChanges::default() };
-        if_still_there(
-            state.write::<Rule>(rule, None, &metadata, &RuleCommand::Change { changes, after: 0 }).await,
-        )
-    });
-    let disabled: Vec<_> = disabled.buffer_unordered(CONCURRENT).try_collect().await?;
+    let Disabled { rules, written: disabled } = disable_rules_on(state, user, context, &ids).await?;
     let deleted = stream::iter(ids).map(|event| async move {
         let metadata = context.metadata(user.actor(), &format!("delete channel {event}"));
         if_still_there(state.write::<Channel>(event, None, &metadata, &ChannelCommand::Delete).await)
     });
     let deleted: Vec<_> = deleted.buffer_unordered(CONCURRENT).try_collect().await?;
-    let unseen = disabled.into_iter().chain(deleted).flatten().find_map(|written| written.unseen);
+    let unseen = disabled.into_iter().chain(deleted.into_iter().flatten()).find_map(|written| written.unseen);
     Ok(Removed { events: named(events), rules: named(rules), unseen })
 }
 
@@ -97,15 +83,6 @@ async fn created_by(state: &State, instance: Uuid) -> Result<Vec<Uuid>, Problem>
         }
     }
     Ok(channels.iter().map(|channel| event_id(instance, channel)).collect())
-}
-
-/// What somebody else has deleted meanwhile need not be changed.
-fn if_still_there(written: Result<Written, Rejection>) -> Result<Option<Written>, Problem> {
-    match written {
-        Ok(written) => Ok(Some(written)),
-        Err(rejection) if rejection.kind == ErrorKind::NotFound => Ok(None),
-        Err(rejection) => Err(rejection.into()),
-    }
 }
 
 fn named(rows: Vec<(Uuid, String)>) -> Vec<NamedOut> {

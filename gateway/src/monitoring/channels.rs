@@ -26,6 +26,7 @@ use crate::{
     resource::{Found, Shown, changed, find, find_at, shown},
     services::replica::Database,
     state::{AppState, State as Gateway},
+    watching::disable_rules_on,
 };
 
 /// A channel, which clients call an event.
@@ -206,7 +207,7 @@ pub(crate) async fn update(
     changed::<ChannelRow>(&state, &id, written).await
 }
 
-/// Delete an event; its datapoints stay.
+/// Delete an event; its datapoints stay. Rules on it are disabled, which clears their alarms.
 #[utoipa::path(delete, path = "/api/v1/events/{id}", tag = "events", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_event",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
@@ -217,6 +218,10 @@ pub(crate) async fn delete(
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find::<ChannelRow>(&state, &id).await?;
+    // Before any rule is touched.
+    if version.is_none_or(|version| version == row.version) {
+        disable_rules_on(&state, &user, &context, &[row.id]).await?;
+    }
     let metadata = context.metadata(user.actor(), "delete channel");
     let written = state.write::<Channel>(row.id, version, &metadata, &ChannelCommand::Delete).await?;
     Ok(answer::success(written, "Event successfully deleted."))

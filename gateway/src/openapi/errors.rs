@@ -290,6 +290,10 @@ fn conflicts(id: &str) -> Vec<Cause> {
             ("replay_running", "Past events are being delivered already: try again when they are."),
             ("webhook_disabled", "The webhook is disabled: enable it first."),
         ],
+        "rotate_webhook_secret" => vec![(
+            "rotation_running",
+            "The secret before the present one still signs: rotate when that has passed, or with `keep_old_seconds` 0.",
+        )],
         "test_webhook" => vec![("webhook_disabled", "The webhook is disabled: enable it first.")],
         _ => Vec::new(),
     };

@@ -15,6 +15,7 @@ mod own;
 mod pool;
 mod refusal;
 mod server_time;
+mod staged_files;
 mod steps;
 mod sweep_clock;
 mod watch;
@@ -36,6 +37,9 @@ pub use migrating::migrate_by;
 pub use own::{BY_KEY, OwnConnection, within};
 pub use refusal::{is_lock_conflict, is_refusal};
 pub use server_time::{ServerClock, SharedServerClock, server_time};
+pub use staged_files::{
+    StagedFile, forget_staged, give_up_staged, note_staged, offer_staged, postpone_staged,
+};
 pub use steps::{RunningStep, Steps};
 pub use sweep_clock::{LEAP, LEAP_INTERVAL, MAX_DIFFERENCE, newest_recorded, sweep_time};
 

@@ -78,6 +78,15 @@ pub async fn live_claims(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<LiveCl
     .await
 }
 
+/// The contacts who are notified by mail.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn contacts_by_mail(pool: &PgPool) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar("SELECT id FROM read.contacts WHERE kind = 'email'").fetch_all(pool).await
+}
+
 /// Batches of enabled subscriptions, of contacts, and callbacks, with attempts that are due at `now`, at most `limit`; without
 /// those that are `busy` or whose due deliveries are, and without those of subscriptions that are `full`. Of each
 /// subscription the first `looked_at` deliveries are examined. Ordered by

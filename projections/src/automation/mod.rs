@@ -13,6 +13,7 @@ pub mod outgoing;
 mod past;
 pub mod readings;
 pub(crate) mod removed;
+pub mod rule_shards;
 pub mod rules;
 pub mod webhooks;
 

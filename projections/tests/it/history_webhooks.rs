@@ -80,6 +80,7 @@ pub(crate) async fn webhooks(writer: &Writer, number: i64) {
         sealed_secret: "sealed".to_owned(),
         key: key("two"),
         keep_until: Some(at),
+        at: None,
     };
     writer.run::<Webhook>(webhook, rotate).await;
     let id = Uuid::from_u128(5);

@@ -3,30 +3,17 @@
 
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use signalbox_database::{StagedFile, forget_staged, give_up_staged, postpone_staged};
 use signalbox_event_store::mentions;
-use sqlx::FromRow;
-use uuid::Uuid;
 
 use crate::{Context, Worker, WorkerError, worker::REMOVAL};
 
-/// No upload takes this long.
-const LONGEST_REQUEST: TimeDelta = TimeDelta::days(1);
-/// No command is carried out as late.
-const LONGEST_COMMAND: TimeDelta = TimeDelta::hours(1);
 /// Files of one step.
 const BATCH: i64 = 100;
 
 /// The sweep of files of requests.
 #[derive(Debug)]
 pub struct StagedSweep;
-
-#[derive(Debug, FromRow)]
-struct StagedRow {
-    id: Uuid,
-    aggregate_type: Option<String>,
-    aggregate_id: Option<Uuid>,
-}
 
 impl Worker for StagedSweep {
     const NAME: &'static str = "staged-sweep";
@@ -40,7 +27,8 @@ impl Worker for StagedSweep {
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        let rows = give_up(context).await?;
+        let Some(now) = context.sweep_time().await? else { return Ok(false) };
+        let rows = give_up_staged(&context.pool, now, BATCH).await?;
         let mut is_getting_on = false;
         for row in &rows {
             match judge(context, row).await {
@@ -48,7 +36,7 @@ impl Worker for StagedSweep {
                 // One file that cannot be removed does not keep the others: it is due again after an hour.
                 Err(error) => {
                     tracing::warn!(%error, id = %row.id, "a file that was given up stays for now");
-                    postpone(context, row.id).await?;
+                    postpone_staged(&context.pool, row.id, context.clock.manual_time()).await?;
                 }
             }
         }
@@ -56,42 +44,16 @@ impl Worker for StagedSweep {
     }
 }
 
-/// Files that no gateway may send a command about any more.
-async fn give_up(context: &Context) -> Result<Vec<StagedRow>, sqlx::Error> {
-    let Some(now) = context.sweep_time().await? else { return Ok(Vec::new()) };
-    sqlx::query_as(
-        "UPDATE ops.staged_files SET given_up = true WHERE id IN (
-            SELECT id FROM ops.staged_files
-             WHERE noted_at < $1 AND (aggregate_id IS NOT NULL OR noted_at < $2)
-             ORDER BY noted_at LIMIT $3 FOR UPDATE SKIP LOCKED)
-         RETURNING id, aggregate_type, aggregate_id",
-    )
-    .bind(now - LONGEST_COMMAND)
-    .bind(now - LONGEST_REQUEST)
-    .bind(BATCH)
-    .fetch_all(&context.pool)
-    .await
-}
-
-async fn postpone(context: &Context, id: Uuid) -> Result<(), sqlx::Error> {
-    sqlx::query("UPDATE ops.staged_files SET noted_at = coalesce($2, clock_timestamp()) WHERE id = $1")
-        .bind(id)
-        .bind(context.clock.manual_time())
-        .execute(&context.pool)
-        .await?;
-    Ok(())
-}
-
 /// Removes the file unless the log refers to it.
-async fn judge(context: &Context, row: &StagedRow) -> Result<(), WorkerError> {
+async fn judge(context: &Context, row: &StagedFile) -> Result<(), WorkerError> {
     if !is_referred_to(context, row).await? {
         context.blobs.delete_transfer(row.id).await?;
     }
-    sqlx::query("DELETE FROM ops.staged_files WHERE id = $1").bind(row.id).execute(&context.pool).await?;
+    forget_staged(&context.pool, row.id).await?;
     Ok(())
 }
 
-async fn is_referred_to(context: &Context, row: &StagedRow) -> Result<bool, sqlx::Error> {
+async fn is_referred_to(context: &Context, row: &StagedFile) -> Result<bool, sqlx::Error> {
     match (&row.aggregate_type, row.aggregate_id) {
         (Some(kind), Some(id)) => mentions(&context.pool, kind, id, row.id).await,
         _ => Ok(false),

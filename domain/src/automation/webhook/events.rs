@@ -20,6 +20,9 @@ pub enum WebhookCommand {
         key: SigningKey,
         /// How long the present ones sign too.
         keep_until: Option<DateTime<Utc>>,
+        /// The present time.
+        #[serde(default)]
+        at: Option<DateTime<Utc>>,
     },
     /// The receiver at `url` answered 410 Gone: send it nothing more.
     DisableGone { url: String },

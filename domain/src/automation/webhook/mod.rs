@@ -113,7 +113,16 @@ impl Decider for Webhook {
                 Err(Rejection::conflict("webhook_exists", "This webhook exists already."))
             }
             WebhookCommand::Change(changes) => Ok(updated(present, present.with(changes)?, false)),
-            WebhookCommand::RotateSecret { sealed_secret, key, keep_until } => {
+            // Receivers may rely until then on the one that was replaced, and only one can be kept.
+            WebhookCommand::RotateSecret { keep_until: Some(_), at: Some(at), .. }
+                if present.previous.as_ref().is_some_and(|previous| previous.until > at) =>
+            {
+                Err(Rejection::conflict(
+                    "rotation_running",
+                    "The secret before the present one still signs, until `old_secret_until`: rotate when that has passed, or with `keep_old_seconds` 0, which voids both at once.",
+                ))
+            }
+            WebhookCommand::RotateSecret { sealed_secret, key, keep_until, .. } => {
                 Ok(updated(present, present.rotated(sealed_secret, key, keep_until), false))
             }
             // The address was changed meanwhile, and that receiver has not answered.
@@ -197,9 +206,10 @@ fn without_spelling(url: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use chrono::{DateTime, TimeDelta, Utc};
+
     use super::*;
     use crate::{automation::Severity, kernel::ChannelId};
-    use chrono::{DateTime, Utc};
 
     fn spec(events: &[EventType]) -> WebhookSpec {
         WebhookSpec {
@@ -261,7 +271,19 @@ mod tests {
 
     fn rotate(number: u32, keep_until: Option<DateTime<Utc>>) -> WebhookCommand {
         let (sealed_secret, key) = (format!("secret {number}"), key(&number.to_string()));
-        WebhookCommand::RotateSecret { sealed_secret, key, keep_until }
+        WebhookCommand::RotateSecret { sealed_secret, key, keep_until, at: Some(DateTime::UNIX_EPOCH) }
+    }
+
+    #[test]
+    fn a_secret_that_is_kept_for_a_while_is_not_replaced_before() {
+        let mut webhook = created();
+        let until = DateTime::UNIX_EPOCH + TimeDelta::days(1);
+        after(&mut webhook, rotate(1, Some(until)));
+        let refused = webhook.decide(rotate(2, Some(until + TimeDelta::days(1)))).unwrap_err();
+        assert_eq!(refused.code, "rotation_running");
+        let void = after(&mut webhook, rotate(2, None));
+        assert_eq!((void.sealed_secret.as_deref(), void.previous), (Some("secret 2"), None));
+        assert!(webhook.decide(rotate(3, Some(until))).is_ok());
     }
 
     #[test]

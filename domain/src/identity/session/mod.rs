@@ -47,8 +47,9 @@ impl Decider for Session {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use chrono::DateTime;
+
+    use super::*;
 
     #[test]
     fn an_ended_session_is_not_renewed() {

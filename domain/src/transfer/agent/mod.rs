@@ -209,8 +209,9 @@ pub(super) fn optional_text(field: &str, text: Option<String>) -> Result<Option<
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use chrono::DateTime;
+
+    use super::*;
 
     fn agent() -> Agent {
         let mut agent = Agent::default();

@@ -111,7 +111,8 @@ async fn write_lines(
 }
 
 fn is_zipped(headers: &HeaderMap) -> Result<bool, Problem> {
-    match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+    let coding = headers.get(header::CONTENT_ENCODING).map(|coding| coding.as_bytes().to_ascii_lowercase());
+    match coding.as_deref() {
         None | Some(b"" | b"identity") => Ok(false),
         Some(b"gzip" | b"x-gzip") => Ok(true),
         Some(_) => Err(Problem::malformed("Content-Encoding must be gzip or identity")),

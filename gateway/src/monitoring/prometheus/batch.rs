@@ -124,7 +124,7 @@ pub(super) fn decompressed(body: &[u8]) -> Result<Vec<u8>, Problem> {
 }
 
 /// The labels that `refs` names in pairs.
-fn resolved(symbols: &[String], refs: &[u32]) -> Result<Vec<(String, String)>, &'static str> {
+fn resolved(symbols: &[Vec<u8>], refs: &[u32]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, &'static str> {
     let symbol = |place: &u32| symbols.get(*place as usize).cloned();
     let pair = |pair: &[u32]| match pair {
         [name, value] => symbol(name).zip(symbol(value)),
@@ -134,17 +134,27 @@ fn resolved(symbols: &[String], refs: &[u32]) -> Result<Vec<(String, String)>, &
 }
 
 /// Labels from `pairs`. A label with an empty value is left out, as everywhere in Prometheus.
-fn labels_of(pairs: impl IntoIterator<Item = (String, String)>) -> Result<Labels, &'static str> {
+fn labels_of(pairs: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<Labels, &'static str> {
+    let text = |bytes| String::from_utf8(bytes).map_err(|_| "its labels are not UTF-8");
     let mut labels = Labels::new();
     for (name, value) in pairs {
+        let (name, value) = (text(name)?, text(value)?);
         if !value.is_empty() && labels.insert(name, value).is_some() {
             return Err("two of its labels have the same name");
         }
     }
-    match labels.contains_key(NAME) {
-        true => Ok(labels),
-        false => Err("it has no label __name__"),
+    match labels.get(NAME) {
+        Some(name) if is_metric_name(name) => Ok(labels),
+        Some(_) => Err("its label __name__ is not the name of a metric"),
+        None => Err("it has no label __name__"),
     }
+}
+
+/// Whether Prometheus takes `name` for a metric: `[a-zA-Z_:][a-zA-Z0-9_:]*`. It refuses a whole answer that has another one.
+pub(super) fn is_metric_name(name: &str) -> bool {
+    let is_first = |letter: u8| letter.is_ascii_alphabetic() || letter == b'_' || letter == b':';
+    name.as_bytes().first().is_some_and(|first| is_first(*first))
+        && name.bytes().all(|letter| is_first(letter) || letter.is_ascii_digit())
 }
 
 /// The series as PromQL writes it: `name{label="value", …}`.
@@ -229,14 +239,19 @@ mod tests {
             series(&[("job", "a")], &[(1.0, 1)]),
             series(&[("__name__", "a"), ("x", "1"), ("x", "2")], &[(1.0, 1)]),
             series(&[("__name__", "a")], &[(1.0, i64::MAX), (2.0, 2)]),
+            series(&[("__name__", "a b")], &[(1.0, 1)]),
+            TimeSeries {
+                labels: vec![Label { name: NAME.into(), value: vec![0xff] }],
+                ..series(&[], &[(1.0, 1)])
+            },
         ]);
-        assert_eq!(batch.faults.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(batch.faults.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
         assert_eq!((batch.values.len(), batch.places[0]), (1, 2));
     }
 
     #[test]
     fn version_2_names_labels_by_symbols() {
-        let symbols = ["", "__name__", "up", "job", "a"].map(str::to_owned).to_vec();
+        let symbols = ["", "__name__", "up", "job", "a"].map(Vec::from).to_vec();
         let one = |labels_refs: &[u32]| TimeSeriesV2 {
             labels_refs: labels_refs.to_vec(),
             samples: vec![Sample { value: 1.0, timestamp: 1000 }],

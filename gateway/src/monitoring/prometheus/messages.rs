@@ -20,12 +20,13 @@ pub(super) struct TimeSeries {
     pub(super) histograms: Vec<NotTaken>,
 }
 
+/// Texts are bytes here and among `symbols`, so that one that is not UTF-8 spoils its series and not the whole request.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(super) struct Label {
-    #[prost(string, tag = "1")]
-    pub(super) name: String,
-    #[prost(string, tag = "2")]
-    pub(super) value: String,
+    #[prost(bytes = "vec", tag = "1")]
+    pub(super) name: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(super) value: Vec<u8>,
 }
 
 /// A value, in both versions.
@@ -45,8 +46,8 @@ pub(super) struct NotTaken {}
 /// `io.prometheus.write.v2.Request`, version 2.0. Labels are pairs of places in `symbols`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct RequestV2 {
-    #[prost(string, repeated, tag = "4")]
-    pub(super) symbols: Vec<String>,
+    #[prost(bytes = "vec", repeated, tag = "4")]
+    pub(super) symbols: Vec<Vec<u8>>,
     #[prost(message, repeated, tag = "5")]
     pub(super) timeseries: Vec<TimeSeriesV2>,
 }

@@ -182,8 +182,10 @@ impl Piece {
             let own = channels.iter().filter_map(|channel| points.remove(channel)).flatten();
             let samples = samples(own.collect());
             if !samples.is_empty() {
-                let label =
-                    |(name, value): (&String, &String)| Label { name: name.clone(), value: value.clone() };
+                let label = |(name, value): (&String, &String)| Label {
+                    name: name.clone().into_bytes(),
+                    value: value.clone().into_bytes(),
+                };
                 found.push((labels.iter().map(label).collect(), samples));
             }
         }

@@ -6,7 +6,7 @@ use regex::{Regex, RegexBuilder};
 use signalbox_domain::monitoring::Labels;
 
 use super::{
-    batch::NAME,
+    batch::{NAME, is_metric_name},
     messages::{LabelMatcher, MatchType},
 };
 use crate::{
@@ -90,10 +90,11 @@ pub(super) fn selected(catalog: &Catalog, matchers: &[Matcher]) -> Vec<(Labels, 
 
 /// The labels that `channel` was written with by Prometheus, or those that stand for it there.
 fn series_labels(channel: &KnownChannel) -> Labels {
-    if channel.labels.contains_key(NAME) {
+    if channel.labels.get(NAME).is_some_and(|name| is_metric_name(name)) {
         return without_empty(Labels::clone(&channel.labels));
     }
-    let own = channel.labels.iter().map(|(name, value)| match name.as_str() {
+    let own = channel.labels.iter().filter(|(name, _)| *name != NAME);
+    let own = own.map(|(name, value)| match name.as_str() {
         "channel" | "unit" => (format!("exported_{name}"), value.clone()),
         _ => (name.clone(), value.clone()),
     });
@@ -142,6 +143,10 @@ mod tests {
             (
                 channel(Some(""), &[("channel", "a"), ("unit", "b"), ("empty", "")]),
                 &[(NAME, VALUE), ("channel", "boiler"), ("exported_channel", "a"), ("exported_unit", "b")],
+            ),
+            (
+                channel(None, &[(NAME, "bad name"), ("line", "2")]),
+                &[(NAME, VALUE), ("channel", "boiler"), ("line", "2")],
             ),
             (channel(Some("bar"), &[(NAME, "up"), ("unit", "x")]), &[(NAME, "up"), ("unit", "x")]),
         ] {

@@ -18,13 +18,16 @@ use std::time::{Duration, Instant};
 use signalbox_datapoint_log::{head, read_points_after};
 use signalbox_messaging::Wakeup;
 use signalbox_projections::{
-    Projection, automation::AutomationProjection, monitoring::MonitoringProjection, progress,
+    Projection,
+    automation::{AutomationProjection, rule_shards::Mark},
+    monitoring::MonitoringProjection,
+    progress,
 };
 use tokio::sync::Mutex;
 
 use super::{
     firings::{Judged, Row},
-    shards::{Mark, Shards},
+    shards::Shards,
     watches::Watches,
 };
 use crate::{Context, Worker, WorkerError, failures::Failures};

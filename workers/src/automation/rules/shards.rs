@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
-use chrono::NaiveDate;
-use sqlx::{FromRow, postgres::types::PgInterval};
+use signalbox_projections::automation::rule_shards::{Mark, SHARDS, Shard, advance_shards, claim_shards};
+use sqlx::postgres::types::PgInterval;
 use uuid::Uuid;
 
 use crate::{Context, WorkerError};
@@ -10,34 +10,12 @@ use crate::{Context, WorkerError};
 const RENEWAL: Duration = Duration::from_secs(1);
 /// How long a claim lasts without being renewed: the longest interruption after a crash of its process.
 const LEASE: PgInterval = PgInterval { months: 0, days: 0, microseconds: 3_000_000 };
-/// Shards that there are, as in the migration that makes them.
-const COUNT: i32 = 16;
-
-/// Where shards are in the datapoint log.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Mark {
-    /// Row that was judged last.
-    pub(super) position: i64,
-    /// Its day, or an earlier one.
-    pub(super) day: NaiveDate,
-    /// Points up to it.
-    pub(super) total: i64,
-}
-
 /// The shards that this process holds, and how far they are.
 #[derive(Debug, Default)]
 pub(super) struct Shards {
     me: Option<Uuid>,
     renewed: Option<Instant>,
     held: Vec<Shard>,
-}
-
-#[derive(Debug, Clone, FromRow)]
-struct Shard {
-    shard: i32,
-    position: i64,
-    day: NaiveDate,
-    total: i64,
 }
 
 /// Shards that are equally far.
@@ -53,7 +31,7 @@ pub(super) struct Reach {
 impl Reach {
     /// Whether the channel with this integer is in one of the shards.
     pub(super) fn holds(&self, channel: i32) -> bool {
-        self.shards.contains(&channel.rem_euclid(COUNT))
+        self.shards.contains(&channel.rem_euclid(SHARDS))
     }
 }
 
@@ -64,12 +42,7 @@ impl Shards {
             return Ok(false);
         }
         let me = *self.me.get_or_insert_with(|| context.clock.new_id());
-        let held: Vec<Shard> =
-            sqlx::query_as("SELECT shard, position, day, total FROM ops.claim_rule_shards($1, $2)")
-                .bind(me)
-                .bind(LEASE)
-                .fetch_all(&context.pool)
-                .await?;
+        let held = claim_shards(&context.pool, me, LEASE).await?;
         let numbers = |held: &[Shard]| held.iter().map(|shard| shard.shard).collect::<Vec<_>>();
         let is_other = numbers(&held) != numbers(&self.held);
         if is_other {
@@ -98,20 +71,8 @@ impl Shards {
         from: &Reach,
         to: Mark,
     ) -> Result<(), WorkerError> {
-        // Does not wait for the disk: values that are judged again fire nothing again.
-        let moved = sqlx::query(
-            "UPDATE ops.rule_shards SET position = $3, day = $4, total = $5
-               FROM (SELECT set_config('synchronous_commit', 'off', true)) AS setting
-              WHERE shard = ANY($1) AND position = $2",
-        )
-        .bind(&from.shards)
-        .bind(from.mark.position)
-        .bind(to.position)
-        .bind(to.day)
-        .bind(to.total)
-        .execute(&context.pool)
-        .await?;
-        if moved.rows_affected() < from.shards.len() as u64 {
+        let moved = advance_shards(&context.pool, &from.shards, from.mark.position, to).await?;
+        if moved < from.shards.len() as u64 {
             self.renewed = None;
         }
         for shard in self.held.iter_mut().filter(|shard| from.shards.contains(&shard.shard)) {

@@ -15,7 +15,7 @@
 //! use up all.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
@@ -36,7 +36,7 @@ use signalbox_projections::{
     automation::{
         AutomationProjection,
         deliveries::Bodies,
-        due::{DueBatch, DueDelivery, LiveClaim, due_batches, due_deliveries, live_claims},
+        due::{DueBatch, DueDelivery, LiveClaim, contacts_by_mail, due_batches, due_deliveries, live_claims},
     },
     checkpoint,
 };
@@ -108,13 +108,14 @@ impl Worker for WebhookDelivery {
         let time = context.server_clock().await?;
         let (now, begun) = (time.now(), Instant::now());
         let live = live_claims(&context.pool, now).await?;
+        let by_mail: HashSet<_> = contacts_by_mail(&context.pool).await?.into_iter().collect();
         let (mut slots, mut busy) = match holder {
             Some(_) => {
                 let reservations = reservations(&context.pool, now).await?;
                 let busy = reservations.iter().map(|reservation| reservation.batch_id).collect();
-                (slots_of(limits, &reservations, &live), busy)
+                (slots_of(Slots::new(limits, by_mail.clone()), &reservations, &live), busy)
             }
-            None => (self.own_slots(limits, &live), Vec::new()),
+            None => (self.own_slots(Slots::new(limits, by_mail.clone()), &live), Vec::new()),
         };
         if slots.free() == 0 {
             return Ok(false);
@@ -126,7 +127,7 @@ impl Worker for WebhookDelivery {
         let due = due_batches(&context.pool, now, &busy, &slots.full(), most as i64, examined).await?;
         let mut due: Vec<_> = due.into_iter().filter(|due| slots.try_take(due)).collect();
         if let Some(holder) = holder.filter(|_| !due.is_empty()) {
-            due = reserve(&context.pool, holder, limits, now, &live, due).await?;
+            due = reserve(&context.pool, holder, Slots::new(limits, by_mail), now, &live, due).await?;
         }
         let has_taken_all = due.len() == most;
         let ids: Vec<_> = due.iter().map(|due| due.id).collect();
@@ -180,8 +181,7 @@ impl WebhookDelivery {
     }
 
     /// The slots that this process and claims of others take.
-    fn own_slots(&self, limits: Limits, live: &[LiveClaim]) -> Slots {
-        let mut slots = Slots::new(limits);
+    fn own_slots(&self, mut slots: Slots, live: &[LiveClaim]) -> Slots {
         self.with_lanes(|lanes| {
             let foreign = live.iter().filter(|claim| !lanes.0.contains_key(&claim.batch_id));
             foreign.for_each(|claim| slots.take(claim.webhook_id));

@@ -149,33 +149,38 @@ async fn about_deliveries(
     if dead.is_empty() {
         return Ok(Vec::new());
     }
-    let url: Option<String> = sqlx::query_scalar("SELECT url FROM read.webhooks WHERE id = $1 UNION ALL SELECT 'contact ' || name FROM read.contacts WHERE id = $1")
+    // Everybody reads the entries, and only admins may see the addresses, which can hold secrets.
+    let receiver: Option<String> = sqlx::query_scalar("SELECT 'webhook ' || id FROM read.webhooks WHERE id = $1 UNION ALL SELECT 'contact ' || name FROM read.contacts WHERE id = $1")
         .bind(webhook.0)
         .fetch_optional(&context.pool)
         .await?;
-    let url = url.unwrap_or_else(|| format!("receiver {webhook}"));
-    Ok(dead.into_iter().map(|ended| (key(ended.result.id.0, ended.round), given_up(ended, &url))).collect())
+    let receiver = receiver.unwrap_or_else(|| format!("receiver {webhook}"));
+    Ok(dead
+        .into_iter()
+        .map(|ended| (key(ended.result.id.0, ended.round), given_up(ended, &receiver)))
+        .collect())
 }
 
-fn given_up(ended: &Ended, url: &str) -> NewLogEntry {
+fn given_up(ended: &Ended, receiver: &str) -> NewLogEntry {
     let error = ended.result.error.as_deref().unwrap_or_default();
     // Both are external input; an entry has 500 characters.
-    let (url, error): (String, String) = (url.chars().take(200).collect(), error.chars().take(150).collect());
+    let (receiver, error): (String, String) =
+        (receiver.chars().take(200).collect(), error.chars().take(150).collect());
     let attempts = ended.attempt;
     let content = format!(
-        "Delivery {} to {url} was given up after {attempts} attempts: {error}. It can be delivered again.",
+        "Delivery {} to {receiver} was given up after {attempts} attempts: {error}. It can be delivered again.",
         ended.result.id
     );
     NewLogEntry { kind: LogType::Error, content, source: "webhooks".to_owned(), user: None }
 }
 
 fn about_webhook(recorded: &RecordedEvent) -> Result<Option<NewLogEntry>, WorkerError> {
-    let WebhookEvent::WebhookUpdated { to, gone: true, .. } = recorded.decode::<Webhook>()? else {
+    let WebhookEvent::WebhookUpdated { gone: true, .. } = recorded.decode::<Webhook>()? else {
         return Ok(None);
     };
-    let url: String = to.url.chars().take(200).collect();
     let content = format!(
-        "Webhook {url} was disabled: its receiver answered HTTP 410, so it wants no more events. It can be enabled again."
+        "Webhook {} was disabled: its receiver answered HTTP 410, so it wants no more events. It can be enabled again.",
+        recorded.aggregate_id
     );
     Ok(Some(NewLogEntry { kind: LogType::Error, content, source: "webhooks".to_owned(), user: None }))
 }

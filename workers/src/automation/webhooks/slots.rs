@@ -53,28 +53,34 @@ impl Limits {
     }
 }
 
-/// The slots of each subscription.
+/// The slots of each subscription. Contacts who are notified by mail share one server, so together they get as many as one
+/// subscription: a server that hangs must not stop the rest.
 #[derive(Debug)]
 pub(super) struct Slots {
     limits: Limits,
     taken: usize,
     of: HashMap<Uuid, usize>,
+    by_mail: HashSet<Uuid>,
+    taken_by_mail: usize,
 }
 
 impl Slots {
-    pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, taken: 0, of: HashMap::new() }
+    /// No slot is taken; the contacts `by_mail` share theirs.
+    pub(super) fn new(limits: Limits, by_mail: HashSet<Uuid>) -> Self {
+        Self { limits, taken: 0, of: HashMap::new(), by_mail, taken_by_mail: 0 }
     }
 
     pub(super) fn take(&mut self, webhook: Uuid) {
         self.taken += 1;
         *self.of.entry(webhook).or_default() += 1;
+        self.taken_by_mail += usize::from(self.by_mail.contains(&webhook));
     }
 
     pub(super) fn try_take(&mut self, due: &DueBatch) -> bool {
         let most = if due.is_failing { FAILING } else { self.limits.each };
         let has = self.of.get(&due.webhook_id).copied().unwrap_or_default();
-        let may = self.free() > 0 && has < most;
+        let is_mail_full = self.is_mail_full() && self.by_mail.contains(&due.webhook_id);
+        let may = self.free() > 0 && has < most && !is_mail_full;
         if may {
             self.take(due.webhook_id);
         }
@@ -87,7 +93,14 @@ impl Slots {
 
     /// Those that get no more.
     pub(super) fn full(&self) -> Vec<Uuid> {
-        self.of.iter().filter(|(_, taken)| **taken >= self.limits.each).map(|(webhook, _)| *webhook).collect()
+        let full =
+            self.of.iter().filter(|(_, taken)| **taken >= self.limits.each).map(|(webhook, _)| webhook);
+        let by_mail = self.by_mail.iter().filter(|_| self.is_mail_full());
+        full.chain(by_mail).copied().collect()
+    }
+
+    fn is_mail_full(&self) -> bool {
+        self.taken_by_mail >= self.limits.each
     }
 }
 
@@ -107,9 +120,8 @@ pub(super) async fn reservations(pool: &PgPool, now: DateTime<Utc>) -> Result<Ve
         .await
 }
 
-/// The slots that `reservations` take, and `claims` of batches that are not reserved.
-pub(super) fn slots_of(limits: Limits, reservations: &[Reservation], claims: &[LiveClaim]) -> Slots {
-    let mut slots = Slots::new(limits);
+/// Takes the slots of `reservations`, and of `claims` of batches that are not reserved.
+pub(super) fn slots_of(mut slots: Slots, reservations: &[Reservation], claims: &[LiveClaim]) -> Slots {
     let reserved: HashSet<_> = reservations.iter().map(|reservation| reservation.batch_id).collect();
     reservations.iter().filter(|reservation| reservation.is_sending).for_each(|reservation| {
         slots.take(reservation.webhook_id);
@@ -124,7 +136,7 @@ pub(super) fn slots_of(limits: Limits, reservations: &[Reservation], claims: &[L
 pub(super) async fn reserve(
     pool: &PgPool,
     holder: Uuid,
-    limits: Limits,
+    free: Slots,
     now: DateTime<Utc>,
     claims: &[LiveClaim],
     due: Vec<DueBatch>,
@@ -141,7 +153,7 @@ pub(super) async fn reserve(
         sqlx::query_as("SELECT batch_id, webhook_id, is_sending FROM ops.webhook_slots")
             .fetch_all(&mut *transaction)
             .await?;
-    let mut slots = slots_of(limits, &present, claims);
+    let mut slots = slots_of(free, &present, claims);
     let taken: HashSet<_> = present.iter().map(|reservation| reservation.batch_id).collect();
     let fits: Vec<_> =
         due.into_iter().filter(|due| !taken.contains(&due.id) && slots.try_take(due)).collect();
@@ -208,7 +220,7 @@ mod tests {
 
     #[test]
     fn slots_are_limited_in_all_and_for_each_subscription() {
-        let mut slots = Slots::new(limits(10, 3));
+        let mut slots = Slots::new(limits(10, 3), HashSet::new());
         let mut take = |webhook, is_failing| slots.try_take(&due(webhook, is_failing));
         assert_eq!(
             [take(1, false), take(1, false), take(1, false), take(1, false)],
@@ -218,6 +230,16 @@ mod tests {
         let others = (3..=12).filter(|webhook| take(*webhook, false)).count();
         assert_eq!((others, slots.free()), (6, 0));
         assert_eq!(slots.full(), [Uuid::from_u128(1)]);
+    }
+
+    #[test]
+    fn contacts_by_mail_share_the_slots_of_one_subscription() {
+        let by_mail: HashSet<_> = (1..=20).map(Uuid::from_u128).collect();
+        let mut slots = Slots::new(limits(10, 3), by_mail);
+        assert!(slots.try_take(&due(1, true)) && !slots.try_take(&due(1, true)), "one message at a time");
+        let mails = (2..=20).filter(|contact| slots.try_take(&due(*contact, true))).count();
+        assert_eq!((mails, slots.free(), slots.full().len()), (2, 7, 20));
+        assert!(slots.try_take(&due(21, false)));
     }
 
     #[test]
@@ -239,7 +261,8 @@ mod tests {
             |batch_id, is_sending| Reservation { batch_id, webhook_id: Uuid::nil(), is_sending };
         let claim = |batch_id| LiveClaim { batch_id, webhook_id: Uuid::nil() };
         let reservations = [reservation(one, true), reservation(two, false)];
-        let slots = slots_of(limits(20, 3), &reservations, &[one, two, three].map(claim));
+        let slots =
+            slots_of(Slots::new(limits(20, 3), HashSet::new()), &reservations, &[one, two, three].map(claim));
         assert_eq!(slots.free(), 18, "of the second one the requests have ended");
     }
 }
