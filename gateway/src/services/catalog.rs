@@ -5,12 +5,12 @@
 //! knows. An unknown channel is looked up before it is refused.
 
 use std::{
-    collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
+use rpds::HashTrieMapSync;
 use signalbox_clock::Clock;
 use signalbox_domain::monitoring::Labels;
 use signalbox_projections::{
@@ -25,7 +25,7 @@ use sqlx::PgPool;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use crate::services::consistency::ReadGate;
+use crate::services::{consistency::ReadGate, series_ids::is_made_for_series};
 
 /// Without a wake-up it is brought up to date so often.
 const MAX_AGE: Duration = Duration::from_secs(1);
@@ -42,15 +42,20 @@ pub(crate) struct KnownChannel {
     pub(crate) labels: Arc<Labels>,
     /// Whether it takes no more values.
     pub(crate) is_deleted: bool,
+    /// Whether it counts against `ingest.max_channels`.
+    pub(crate) is_made_for_series: bool,
 }
 
-/// All channels and experiments at one moment.
+/// All channels and experiments at one moment. Its maps share what has not changed with those of the moment before, so that a new
+/// channel among very many costs no copy of all of them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Catalog {
-    by_id: HashMap<Uuid, Arc<KnownChannel>>,
-    by_number: HashMap<i32, Arc<KnownChannel>>,
+    by_id: HashTrieMapSync<Uuid, Arc<KnownChannel>>,
+    by_number: HashTrieMapSync<i32, Arc<KnownChannel>>,
     /// Numbers of channels with labels, but deleted ones, by all of their labels.
-    by_labels: HashMap<Arc<Labels>, Vec<i32>>,
+    by_labels: HashTrieMapSync<Arc<Labels>, Vec<i32>>,
+    /// Channels that were made for series, but deleted ones.
+    made_for_series: usize,
     /// By start.
     experiments: Vec<ExperimentSpan>,
     /// Newest event of a channel that is known.
@@ -102,11 +107,9 @@ impl Catalog {
         self.numbered(*oldest)
     }
 
-    /// Channels that have the labels of a series of another system.
+    /// Channels that were made for series; those of users are not counted, whatever their labels.
     pub(crate) fn count_series(&self) -> usize {
-        let is_series = |labels: &Labels| labels.contains_key("_field") || labels.contains_key("__name__");
-        let series = self.by_labels.iter().filter(|(labels, _)| is_series(labels));
-        series.map(|(_, numbers)| numbers.len()).sum()
+        self.made_for_series
     }
 
     /// The experiment that ran at `time`; only one does. One that is running contains what was measured until `now`.
@@ -127,35 +130,44 @@ impl Catalog {
     }
 
     fn take_in(&mut self, row: ChannelRow) {
+        let (labels, is_deleted) = (row.labels.0, row.deleted_at.is_some());
         let channel = Arc::new(KnownChannel {
             id: row.id,
             public_id: row.id.to_string(),
             number: row.number,
             name: row.name,
             unit: row.unit,
-            labels: Arc::new(row.labels.0),
-            is_deleted: row.deleted_at.is_some(),
+            is_made_for_series: !is_deleted && is_made_for_series(row.id, &labels),
+            labels: Arc::new(labels),
+            is_deleted,
         });
         self.newest = self.newest.max(row.position);
-        self.index_labels(&channel);
-        self.by_number.insert(channel.number, channel.clone());
-        self.by_id.insert(channel.id, channel);
+        let before = self.by_id.get(&channel.id).cloned();
+        self.index_labels(&channel, before.as_deref());
+        let counted = |channel: &KnownChannel| usize::from(channel.is_made_for_series);
+        self.made_for_series += counted(&channel);
+        self.made_for_series -= before.as_deref().map_or(0, counted);
+        self.by_number.insert_mut(channel.number, channel.clone());
+        self.by_id.insert_mut(channel.id, channel);
     }
 
-    /// Has `channel` found by its labels, and no longer by those that it had.
-    fn index_labels(&mut self, channel: &KnownChannel) {
+    /// Has `channel` found by its labels, and no longer by those that it had `before`.
+    fn index_labels(&mut self, channel: &KnownChannel, before: Option<&KnownChannel>) {
         let number = channel.number;
-        let before = self.by_id.get(&channel.id).map(|before| Arc::clone(&before.labels));
         if let Some(before) = before
-            && let Some(numbers) = self.by_labels.get_mut(&before)
+            && let Some(numbers) = self.by_labels.get_mut(&before.labels)
         {
             numbers.retain(|known| *known != number);
             if numbers.is_empty() {
-                self.by_labels.remove(&before);
+                self.by_labels.remove_mut(&before.labels);
             }
         }
-        if !channel.is_deleted && !channel.labels.is_empty() {
-            self.by_labels.entry(Arc::clone(&channel.labels)).or_default().push(number);
+        if channel.is_deleted || channel.labels.is_empty() {
+            return;
+        }
+        match self.by_labels.get_mut(&channel.labels) {
+            Some(numbers) => numbers.push(number),
+            None => self.by_labels.insert_mut(Arc::clone(&channel.labels), vec![number]),
         }
     }
 }
@@ -213,5 +225,93 @@ impl Catalogs {
         let next = Arc::new(next);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = (next.clone(), begun);
         Ok(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use sqlx::types::Json;
+
+    use super::*;
+    use crate::services::series_ids::series_ids;
+
+    fn labels(value: &str) -> Labels {
+        [("_measurement".to_owned(), "m".to_owned()), ("_field".to_owned(), value.to_owned())].into()
+    }
+
+    fn id_of(labels: &Labels) -> Uuid {
+        series_ids(labels).unwrap().next().unwrap()
+    }
+
+    fn row(number: i32, id: Uuid, labels: &Labels) -> ChannelRow {
+        let now = DateTime::UNIX_EPOCH;
+        ChannelRow {
+            id,
+            number,
+            owner_id: Uuid::nil(),
+            name: number.to_string(),
+            channel_type: "sensor".to_owned(),
+            unit: None,
+            min_value: None,
+            max_value: None,
+            labels: Json(labels.clone()),
+            description: None,
+            deleted_at: None,
+            version: 1,
+            position: number.into(),
+            created_at: now,
+            updated_at: now,
+        }
+    }
+
+    /// How long the catalog takes to know 100 more channels, one after the other, when it has `channels`.
+    fn time_of_growth(channels: i32) -> Duration {
+        let new = |number: i32| {
+            let labels = labels(&number.to_string());
+            row(number, id_of(&labels), &labels)
+        };
+        let mut catalog = Catalog::default();
+        (0..channels).for_each(|number| catalog.take_in(new(number)));
+        let rows: Vec<_> = (channels..channels + 100).map(new).collect();
+        let mut held = Arc::new(catalog);
+        let begun = Instant::now();
+        for row in rows {
+            let mut next = Catalog::clone(&held);
+            next.take_in(row);
+            assert_eq!(next.count_series(), usize::try_from(next.newest).unwrap() + 1);
+            held = Arc::new(next);
+        }
+        begun.elapsed()
+    }
+
+    #[test]
+    fn a_new_channel_among_many_costs_what_it_costs_among_few() {
+        let best = |channels| (0..3).map(|_| time_of_growth(channels)).min().unwrap();
+        let (few, many) = (best(500), best(50_000));
+        eprintln!("100 new channels: {few:?} among 500, {many:?} among 50,000");
+        assert!(many < few * 10, "100 new channels: {few:?} among 500, {many:?} among 50,000");
+    }
+
+    #[test]
+    fn channels_of_series_are_counted_as_they_come_and_go() {
+        let mut catalog = Catalog::default();
+        let (a, b) = (labels("a"), labels("b"));
+        catalog.take_in(row(1, id_of(&a), &a));
+        catalog.take_in(row(2, id_of(&b), &b));
+        catalog.take_in(row(3, Uuid::from_u128(0x018f_0000_0000_7000_8000_0000_0000_0001), &b));
+        assert_eq!(catalog.count_series(), 2, "one of a user has the labels of a series");
+        let earlier = catalog.clone();
+        catalog.take_in(row(1, id_of(&a), &a));
+        assert_eq!(catalog.count_series(), 2);
+        catalog.take_in(row(1, id_of(&a), &labels("c")));
+        assert_eq!(catalog.count_series(), 1, "a user gave it other labels");
+        assert!(catalog.labelled(&a).is_none() && catalog.labelled(&labels("c")).is_some());
+        catalog.take_in(ChannelRow { deleted_at: Some(DateTime::UNIX_EPOCH), ..row(2, id_of(&b), &b) });
+        assert_eq!(catalog.count_series(), 0);
+        assert_eq!(catalog.labelled(&b).map(|channel| channel.number), Some(3));
+        assert_eq!(earlier.count_series(), 2);
+        assert!(earlier.labelled(&a).is_some(), "an earlier catalog stays as it was");
     }
 }

@@ -17,5 +17,6 @@ pub(crate) mod open_sockets;
 pub(crate) mod pulse;
 pub(crate) mod readiness;
 pub(crate) mod replica;
+pub(crate) mod series_ids;
 pub(crate) mod shares;
 pub(crate) mod sso;

@@ -9,6 +9,7 @@ mod description;
 mod docs;
 mod faults;
 mod files;
+mod foreign;
 mod health;
 mod idempotency;
 mod jobs;

@@ -24,7 +24,7 @@ impl RealGateway {
     pub async fn start_at(config: &Config, address: SocketAddr) -> Self {
         let mut command = program(config);
         command.args(["serve", "--role", "gateway"]).env("SIGNALBOX_SERVER__ADDRESS", address.to_string());
-        let process = command.stdin(Stdio::null()).spawn().unwrap();
+        let process = command.stdin(Stdio::null()).kill_on_drop(true).spawn().unwrap();
         eventually(seconds(60), async || TcpStream::connect(address).await.is_ok()).await;
         let client = Client::new(address);
         eventually(seconds(60), async || client.get("/readyz").await.status == 200).await;

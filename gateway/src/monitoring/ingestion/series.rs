@@ -3,7 +3,7 @@
 //! A series belongs to the channel that has exactly its labels. One that no channel has becomes a channel, as far as the
 //! settings allow. Its id follows from its labels, so that gateways that see it at the same time make one.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
@@ -19,15 +19,17 @@ use uuid::Uuid;
 
 use super::{Item, Refusal, Repetition, Source, Taken, take};
 use crate::{
-    auth::CurrentUser, context::RequestContext, problem::Problem, services::catalog::Catalog, state::State,
+    auth::CurrentUser,
+    context::RequestContext,
+    problem::Problem,
+    services::{catalog::Catalog, series_ids::series_ids},
+    state::State,
 };
 
 /// How often values are taken anew because their channels have changed.
 const ATTEMPTS: usize = 3;
 /// Channels that one request makes at the same time; others may make theirs in between.
 const MADE_AT_ONCE: usize = 32;
-/// Names the ids of channels that are made for series.
-const SERIES_IDS: Uuid = Uuid::from_u128(0x7e0c_2f6b_2d0f_5a53_9a39_0b6f_5d5c_61d4);
 /// Characters of a digest at the end of a name.
 const DIGEST: usize = 16;
 
@@ -161,17 +163,25 @@ async fn channels(
 ) -> Result<Vec<Found>, Problem> {
     let mut found: Vec<Option<Found>> =
         series.iter().map(|one| label_fault(&one.labels).map(|fault| Err(NotTaken::Labels(fault)))).collect();
-    let catalog = state.catalogs.fresh().await?;
+    let mut catalog = state.catalogs.fresh().await?;
     let mut missing = look_up(&catalog, series, &mut found);
     missing.retain(|index| measured[*index]);
     if !missing.is_empty() {
-        let catalog = state.catalogs.newest().await?;
+        catalog = state.catalogs.newest().await?;
         missing = look_up(&catalog, series, &mut found);
         missing.retain(|index| measured[*index]);
     }
     if state.config.ingest.create_channels {
+        let most = state.config.ingest.max_channels;
         for part in missing.chunks(MADE_AT_ONCE) {
-            make(state, user, context, series, part, &mut found).await?;
+            // No request waits for its turn to make channels that cannot be made: a flood of new series would hold up all other senders.
+            if catalog.count_series() >= most as usize {
+                for index in look_up_some(&catalog, series, part, &mut found) {
+                    found[index] = Some(Err(NotTaken::TooMany { most }));
+                }
+            } else {
+                catalog = make(state, user, context, series, part, &mut found).await?;
+            }
         }
     }
     Ok(found.into_iter().map(|found| found.unwrap_or(Err(NotTaken::Unknown))).collect())
@@ -179,19 +189,28 @@ async fn channels(
 
 /// Adds to `found` the channels that `catalog` knows; returns the indexes of the others.
 fn look_up(catalog: &Catalog, series: &[Series], found: &mut [Option<Found>]) -> Vec<usize> {
+    let unknown: Vec<_> = (0..series.len()).filter(|index| found[*index].is_none()).collect();
+    look_up_some(catalog, series, &unknown, found)
+}
+
+/// The same for those of `series` that `unknown` names.
+fn look_up_some(
+    catalog: &Catalog,
+    series: &[Series],
+    unknown: &[usize],
+    found: &mut [Option<Found>],
+) -> Vec<usize> {
     let mut missing = Vec::new();
-    for (index, one) in series.iter().enumerate() {
-        if found[index].is_none() {
-            found[index] = catalog.labelled(&one.labels).map(|channel| Ok(channel.id));
-        }
-        if found[index].is_none() {
-            missing.push(index);
+    for &index in unknown {
+        match catalog.labelled(&series[index].labels) {
+            Some(channel) => found[index] = Some(Ok(channel.id)),
+            None => missing.push(index),
         }
     }
     missing
 }
 
-/// Makes channels for those of `series` that `missing` names.
+/// Makes channels for those of `series` that `missing` names. Returns the catalog by which it counted.
 async fn make(
     state: &State,
     user: &CurrentUser,
@@ -199,30 +218,22 @@ async fn make(
     series: &[Series],
     missing: &[usize],
     found: &mut [Option<Found>],
-) -> Result<(), Problem> {
+) -> Result<Arc<Catalog>, Problem> {
     let _making = state.catalogs.making.lock().await;
     let catalog = state.catalogs.newest().await?;
     let most = state.config.ingest.max_channels;
-    let mut room = (most as usize).saturating_sub(catalog.count_series());
-    let mut new = Vec::new();
-    for index in missing {
-        // Another request may have made it meanwhile.
-        found[*index] = match catalog.labelled(&series[*index].labels) {
-            Some(channel) => Some(Ok(channel.id)),
-            None if room == 0 => Some(Err(NotTaken::TooMany { most })),
-            None => {
-                room -= 1;
-                new.push(*index);
-                None
-            }
-        };
+    let room = (most as usize).saturating_sub(catalog.count_series());
+    // Another request may have made some meanwhile.
+    let mut new = look_up_some(&catalog, series, missing, found);
+    for index in new.split_off(room.min(new.len())) {
+        found[index] = Some(Err(NotTaken::TooMany { most }));
     }
     let made: Vec<_> =
         new.iter().map(|index| make_one(state, user, context, &catalog, &series[*index])).collect();
     for (index, made) in new.iter().zip(join_all(made).await) {
         found[*index] = Some(made?);
     }
-    Ok(())
+    Ok(catalog)
 }
 
 async fn make_one(
@@ -233,7 +244,10 @@ async fn make_one(
     series: &Series,
 ) -> Result<Found, Problem> {
     let labels = serde_json::to_vec(&series.labels).map_err(|error| Problem::internal(&error))?;
-    let id = free_id(catalog, &labels).unwrap_or_else(|| state.clock.new_id());
+    // An id that a channel has is that of one that was deleted, or that has other labels now.
+    let mut ids = series_ids(&series.labels).map_err(|error| Problem::internal(&error))?;
+    let free = ids.find(|id| catalog.channel(*id).is_none());
+    let id = free.unwrap_or_else(|| state.clock.new_id());
     let mut refusal = String::new();
     // Different labels may make the same name, and users choose names, too.
     for name in [fitting(&series.name, &labels), with_digest(&series.name, &labels)] {
@@ -264,16 +278,6 @@ async fn make_one(
     Ok(Err(NotTaken::Refused(refusal)))
 }
 
-/// The id of a new channel with `labels`: the first that no channel has. Those before it were deleted, or have other labels now.
-fn free_id(catalog: &Catalog, labels: &[u8]) -> Option<Uuid> {
-    let id = |generation: u32| {
-        let mut name = labels.to_vec();
-        name.extend_from_slice(&generation.to_le_bytes());
-        Uuid::new_v5(&SERIES_IDS, &name)
-    };
-    (0..u32::MAX).map(id).find(|id| catalog.channel(*id).is_none())
-}
-
 /// `name`, if it is short enough; else cut, with a digest of the labels.
 fn fitting(name: &str, labels: &[u8]) -> String {
     if name.chars().count() <= CHANNEL_TEXT { name.to_owned() } else { with_digest(name, labels) }
@@ -298,12 +302,5 @@ mod tests {
         assert_eq!(cut.chars().count(), 255);
         assert!(cut.starts_with(&"ä".repeat(238)) && cut.is_char_boundary(cut.len() - DIGEST));
         assert_ne!(cut, fitting(&"ä".repeat(256), b"y"));
-    }
-
-    #[test]
-    fn the_id_of_a_channel_follows_from_its_labels() {
-        let catalog = Catalog::default();
-        assert_eq!(free_id(&catalog, b"a"), free_id(&catalog, b"a"));
-        assert_ne!(free_id(&catalog, b"a"), free_id(&catalog, b"b"));
     }
 }

@@ -132,6 +132,7 @@ mod tests {
             unit: unit.map(str::to_owned),
             labels: Arc::new(labels(own)),
             is_deleted: false,
+            is_made_for_series: false,
         }
     }
 

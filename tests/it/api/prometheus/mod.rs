@@ -2,9 +2,11 @@
 
 mod promql;
 mod reading;
+mod second_judge;
 mod writing;
 
 use prost::Message;
+pub use reading::{EQUAL, query, samples};
 use reqwest::Method;
 
 use crate::harness::{Answer, Client};

@@ -61,7 +61,7 @@ fn openmetrics(all: &[Written]) -> String {
     text + "# EOF\n"
 }
 
-fn one_of<'a>(rng: &mut StdRng, choices: &[&'a str]) -> &'a str {
+pub fn one_of<'a>(rng: &mut StdRng, choices: &[&'a str]) -> &'a str {
     choices[rng.random_range(0..choices.len())]
 }
 
@@ -129,10 +129,10 @@ fn expression(rng: &mut StdRng) -> String {
     }
 }
 
-type Values = Result<Vec<(String, Vec<(f64, f64)>)>, String>;
+pub type Values = Result<Vec<(String, Vec<(f64, f64)>)>, String>;
 
 /// The values of an answer by series, with their times; its error if the expression makes series with the same labels.
-fn values(answer: &Value) -> Values {
+pub fn values(answer: &Value) -> Values {
     // A remote read that fails is a warning there.
     assert!(answer.get("warnings").is_none(), "{answer}");
     if answer["errorType"] == "execution" {
@@ -158,7 +158,7 @@ fn is_same(one: f64, other: f64) -> bool {
         || (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
 }
 
-fn is_all_same(expected: &Values, found: &Values) -> bool {
+pub fn is_all_same(expected: &Values, found: &Values) -> bool {
     let (Ok(expected), Ok(found)) = (expected, found) else { return expected == found };
     expected.len() == found.len()
         && expected.iter().zip(found).all(|((name, values), (other, others))| {
@@ -169,10 +169,23 @@ fn is_all_same(expected: &Values, found: &Values) -> bool {
         })
 }
 
+pub fn seed() -> u64 {
+    std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(SEED)
+}
+
+/// A Prometheus without samples, which reads those of `world`.
+pub async fn reading_from(world: &World) -> Prometheus {
+    let (url, token) = (world.admin.url("/api/v1/prometheus/read"), world.admin.token.clone().unwrap());
+    let settings = format!(
+        "remote_read:\n  - url: {url}\n    read_recent: true\n    authorization: {{ credentials: {token:?} }}\n"
+    );
+    Prometheus::start("", &settings).await
+}
+
 #[tokio::test]
 async fn queries_have_the_answers_that_prometheus_gives_from_its_own_storage() {
     let world = World::start().await;
-    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(SEED);
+    let seed = seed();
     println!("seed {seed}");
     let mut rng = StdRng::seed_from_u64(seed);
     // Whole hours, of which blocks are made.
@@ -198,11 +211,7 @@ async fn queries_have_the_answers_that_prometheus_gives_from_its_own_storage() {
     all.push((labels.map(|(name, value)| (name, value.to_owned())).to_vec(), samples));
 
     let own = Prometheus::start(&openmetrics(&all), "{}").await;
-    let (url, token) = (world.admin.url("/api/v1/prometheus/read"), world.admin.token.clone().unwrap());
-    let settings = format!(
-        "remote_read:\n  - url: {url}\n    read_recent: true\n    authorization: {{ credentials: {token:?} }}\n"
-    );
-    let ours = Prometheus::start("", &settings).await;
+    let ours = reading_from(&world).await;
     let mut answered = 0;
     for number in 0..QUERIES {
         let query = expression(&mut rng);

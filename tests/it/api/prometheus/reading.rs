@@ -14,7 +14,7 @@ use crate::{
 const READ: &str = "/api/v1/prometheus/read";
 const SAMPLES: i32 = 0;
 const CHUNKS: i32 = 1;
-const EQUAL: i32 = 0;
+pub const EQUAL: i32 = 0;
 const REGEX: i32 = 2;
 
 #[derive(Clone, PartialEq, Message)]
@@ -26,7 +26,7 @@ struct ReadRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Query {
+pub struct Query {
     #[prost(int64, tag = "1")]
     start: i64,
     #[prost(int64, tag = "2")]
@@ -86,9 +86,9 @@ struct Chunk {
 }
 
 /// Samples of each series of an answer, in its order: labels as PromQL writes them, times and values.
-type Read = Vec<(String, Vec<(i64, f64)>)>;
+pub type Read = Vec<(String, Vec<(i64, f64)>)>;
 
-fn query(matchers: &[(i32, &str, &str)], start: i64, end: i64) -> Query {
+pub fn query(matchers: &[(i32, &str, &str)], start: i64, end: i64) -> Query {
     let matcher = |(kind, name, value): &(i32, &str, &str)| Matcher {
         kind: *kind,
         name: (*name).to_owned(),
@@ -102,7 +102,7 @@ async fn ask(client: &Client, accepted: &[i32], queries: Vec<Query>) -> Answer {
 }
 
 /// The answers to queries as samples.
-async fn samples(client: &Client, queries: Vec<Query>) -> Vec<Read> {
+pub async fn samples(client: &Client, queries: Vec<Query>) -> Vec<Read> {
     let answer = ask(client, &[SAMPLES], queries).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.header("content-type"), Some("application/x-protobuf"));

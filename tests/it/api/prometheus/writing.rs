@@ -47,7 +47,12 @@ async fn bad_series_are_named_and_the_others_written() {
     let world = World::start().await;
     let far = world.clock.now().timestamp_millis() + 1_000_000;
     let long = "x".repeat(256);
+    let names: Vec<_> = (0..20).map(|number| format!("l{number}")).collect();
+    let mut many: Vec<_> = names.iter().map(|name| (name.as_str(), "x")).collect();
+    many.push(("__name__", "a"));
     for (bad, reason) in [
+        (series(&many, &[(1.0, 1)]), "labels must hold at most 20 pairs"),
+        (series(&[("__name__", "a"), (&long[..65], "x")], &[(1.0, 1)]), "labels must have keys"),
         (series(&[("job", "a")], &[(1.0, 1)]), "it has no label __name__"),
         (series(&[("__name__", "a"), ("x", long.as_str())], &[(1.0, 1)]), "labels must have values"),
         (series(&[("__name__", "a")], &[(1.0, far)]), "timestamp is more than 10 minutes"),
