@@ -171,10 +171,12 @@ function feed(client: Client<paths>, ids: string[], rate: number): () => Promise
   };
 }
 
-interface TraceEvent { name: string; ph: string; pid: number; tid: number; ts: number; dur?: number }
+interface TraceEvent { name: string; ph: string; pid: number; tid: number; ts: number; dur?: number; tdur?: number }
 
-/** Durations of the main thread's tasks in which a chart was drawn, in milliseconds. */
-async function redraws({ context, page }: Visitor, seconds: number): Promise<number[]> {
+/** A task of the main thread in which a chart was drawn, in milliseconds. On a busy machine it is interrupted: `cpu` is less than `whole`. */
+interface Redraw { whole: number; cpu: number }
+
+async function redraws({ context, page }: Visitor, seconds: number): Promise<Redraw[]> {
   const session = await context.newCDPSession(page);
   const events: TraceEvent[] = [];
   session.on('Tracing.dataCollected', ({ value }) => events.push(...(value as unknown as TraceEvent[])));
@@ -188,7 +190,7 @@ async function redraws({ context, page }: Visitor, seconds: number): Promise<num
   const marks = events.filter(({ name }) => name === 'redraw');
   const tasks = events.filter(({ name, ph }) => name === 'RunTask' && ph === 'X');
   const around = marks.map(({ pid, tid, ts }) => tasks.find((task) => task.pid === pid && task.tid === tid && task.ts <= ts && ts <= task.ts + (task.dur ?? 0)));
-  return [...new Set(around)].flatMap((task) => (task?.dur === undefined ? [] : [task.dur / 1000]));
+  return [...new Set(around)].flatMap((task) => (task?.dur === undefined ? [] : [{ whole: task.dur / 1000, cpu: (task.tdur ?? task.dur) / 1000 }]));
 }
 
 async function openCharts(stage: Stage, visitor: Visitor, ids: string[]): Promise<void> {
@@ -208,14 +210,16 @@ async function redraw(stage: Stage, visitor: Visitor, client: Client<paths>, ids
   });
   await openCharts(stage, visitor, ids);
   const stop = feed(client, ids, SERIES * 5);
-  const times = await redraws(visitor, REDRAW_SECONDS);
+  const found = await redraws(visitor, REDRAW_SECONDS);
   await stop();
+  const [times, cpu] = [found.map(({ whole }) => whole), found.map((one) => one.cpu)];
   const what = `redraw, ${SERIES} series x ${POINTS.toLocaleString('en')} points`;
   return [
     { what: `${what}: redraws`, value: times.length, unit: '' },
     { what: `${what}: median`, value: quantile(times, 0.5), unit: 'ms', aim: REDRAW_AIM_MS },
     { what: `${what}: 95 %`, value: quantile(times, 0.95), unit: 'ms', aim: REDRAW_AIM_MS },
     { what: `${what}: longest`, value: quantile(times, 1), unit: 'ms' },
+    { what: `${what}: 95 %, processor time`, value: quantile(cpu, 0.95), unit: 'ms', aim: REDRAW_AIM_MS },
   ];
 }
 
@@ -239,10 +243,11 @@ async function scroll(stage: Stage, visitor: Visitor, client: Client<paths>): Pr
   await rows.first().waitFor();
   const begun = performance.now();
   await page.waitForFunction((most) => {
-    const list = document.querySelectorAll('main ol > li');
-    if (list.length >= most) return true;
+    // Rows out of view are not in the document: the last one has the number of all of them.
+    const last = document.querySelector('main ol > li:last-of-type');
+    if (Number(last?.getAttribute('aria-posinset')) >= most) return true;
     // The end of the list, in view, loads the next page.
-    list[list.length - 1]?.scrollIntoView();
+    scrollTo(0, document.documentElement.scrollHeight);
     return false;
   }, ROWS, { timeout: 600_000, polling: 50 });
   const loading = (performance.now() - begun) / 1000;

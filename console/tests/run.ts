@@ -9,7 +9,7 @@ import { addUser, answerAlarm, guardSensor, makeContact, makeDashboard, moveFile
 import { sweep } from './pages.ts';
 import { sizes } from './sizes.ts';
 import { ADMIN, Stage, type Visitor } from './stage.ts';
-import { deletion, expiry, hostility, keyboard, live, otherUser, outage, roles, twoAtOnce, wrongClock } from './states.ts';
+import { deletion, expiry, german, hostility, keyboard, live, longLog, otherUser, outage, roles, twoAtOnce, wrongClock } from './states.ts';
 
 const VIEWER = 'grace';
 const stage = new Stage();
@@ -53,6 +53,8 @@ await step('roles', async () => {
   await viewer.context.close();
 });
 await step('other user', async () => faults.push(...(await otherUser(stage, VIEWER, ADMIN.password))));
+await step('long log', () => longLog(stage, admin), admin);
+await step('german', () => german(stage, admin), admin);
 await step('hostility', () => hostility(stage, admin), admin);
 await step('sizes', () => Promise.resolve(faults.push(...sizes())));
 await step('every page', async () => faults.push(...(await sweep(stage, admin))));

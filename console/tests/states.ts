@@ -99,6 +99,14 @@ export async function roles(stage: Stage, name: string, password: string): Promi
   await button.waitFor();
   await button.click({ force: true });
   check((await page.getByRole('dialog').count()) === 0, 'what a role does not allow does nothing');
+  // Links lead there all the same; what is refused is not even requested, which the browser would report.
+  for (const address of ['/admin/log', '/admin/log/1', '/admin/users', '/admin/verification', '/admin/health', '/fleet/firmware', '/rules', '/contacts', '/webhooks']) {
+    await stage.go(visitor, address);
+    await page.getByText('Needs the role admin', { exact: true }).waitFor();
+  }
+  await stage.go(visitor, '/admin/tokens');
+  await page.getByRole('button', { name: 'New token', exact: true }).waitFor();
+  check((await page.getByRole('link', { name: 'Event log' }).count()) === 0, 'pages for other roles are not offered');
   return visitor;
 }
 
@@ -130,6 +138,72 @@ async function ask({ page }: Visitor, method: string, path: string, body?: unkno
     if (!response.ok) throw new Error(`${method} ${path}: ${response.status}`);
     return response.status === 204 ? {} : ((await response.json()) as Record<string, string>);
   }, [method, path, body] as const);
+}
+
+const ENTRIES = 450;
+const BUSY = 8;
+
+/** Thousands of rows are a few in the document: keys, focus and the place that is read are as if all of them were there. */
+export async function longLog(stage: Stage, visitor: Visitor): Promise<void> {
+  const { page } = visitor;
+  const write = (content: string) => ask(visitor, 'POST', '/api/v1/logging', { content });
+  for (let made = 0; made < ENTRIES; made += BUSY) await Promise.all(Array.from({ length: BUSY }, () => write('Row')));
+  await stage.go(visitor, '/admin/log');
+  const list = page.getByRole('list', { name: 'Events' });
+  const rows = list.getByRole('listitem');
+  await rows.first().waitFor();
+  await page.waitForFunction((most) => {
+    scrollTo(0, document.documentElement.scrollHeight);
+    return Number(document.querySelector('main ol > li:last-of-type')?.getAttribute('aria-posinset')) >= most;
+  }, ENTRIES);
+  check((await rows.count()) < ENTRIES / 2, 'rows out of view are not in the document');
+  await page.evaluate(() => scrollTo(0, 0));
+  await list.locator('[aria-posinset="1"]').waitFor();
+  for (let pressed = 0; pressed < 40; pressed += 1) await page.keyboard.press('j');
+  const focused = () => page.evaluate(() => document.activeElement?.closest('li')?.getAttribute('aria-posinset'));
+  check((await focused()) === '40', `j moves to the next row, at last to ${await focused()}`);
+  await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+  await list.locator('[aria-posinset="41"]').waitFor();
+  await page.keyboard.press('j');
+  check((await focused()) === '41', `the focus stays while the page scrolls, and is at ${await focused()}`);
+  // The row in the middle of the window, and where it stands.
+  const middle = () => page.evaluate(() => {
+    const row = document.elementsFromPoint(innerWidth / 2, innerHeight / 2).find((element) => element.matches('li'));
+    return { name: row?.querySelector('a')?.textContent, top: row?.getBoundingClientRect().top ?? 0, size: Number(row?.getAttribute('aria-posinset')) };
+  });
+  const before = await middle();
+  await write('Fresh');
+  await page.waitForFunction((size) => {
+    const row = document.elementsFromPoint(innerWidth / 2, innerHeight / 2).find((element) => element.matches('li'));
+    return Number(row?.getAttribute('aria-posinset')) > size;
+  }, before.size);
+  const after = await middle();
+  check(before.name === after.name && Math.abs(before.top - after.top) < 2, `a new event moves what is read: ${JSON.stringify([before, after])}`);
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: 'Log entry written', level: 1 }).waitFor();
+
+  await stage.go(visitor, '/admin/journal');
+  for (const shown of ['100 of ', '200 of ']) {
+    await page.getByRole('button', { name: 'Show more' }).click();
+    await page.getByText(shown).waitFor();
+  }
+}
+
+/** Names and problems in German. */
+export async function german(stage: Stage, visitor: Visitor): Promise<void> {
+  const other = await stage.visitor(undefined, await visitor.context.storageState());
+  await other.page.addInitScript(() => localStorage.setItem('signalbox.language', 'de'));
+  await stage.go(other, '/admin/log');
+  await other.page.getByRole('combobox', { name: 'Ereignis' }).fill('Kanal angelegt');
+  await other.page.getByRole('combobox', { name: 'Ereignis' }).press('Enter');
+  await other.page.waitForURL(/type=channel_created/);
+  await other.page.getByRole('listitem').getByText('Kanal angelegt').first().waitFor();
+  await stage.excuse(async () => {
+    await stage.go(other, '/sensors/channels/00000000-0000-0000-0000-000000000000');
+    await other.page.getByText('Das gibt es nicht, oder es gehört jemand anderem.').waitFor();
+  });
+  visitor.faults.push(...other.faults);
+  await other.context.close();
 }
 
 /** Another user deletes what a page shows: the page says so, and keeps what it has. */

@@ -2,6 +2,7 @@
 //! can do; this test does for it what a browser cannot: run agents, record values, stop the gateway.
 
 use std::{
+    collections::BTreeSet,
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -162,4 +163,36 @@ async fn types_of_the_console_are_those_of_the_interface() {
     check.arg(generator).args(["openapi.json", "-o", "src/api/schema.d.ts", "--check"]);
     let check = check.current_dir(in_repository("console")).output().await.unwrap();
     assert!(check.status.success(), "console/src/api/schema.d.ts is stale: run make openapi");
+}
+
+/// Codes of problems in the texts of the description, each as `code`: what happened.
+fn documented_codes(description: &Value) -> BTreeSet<String> {
+    let operations = description["paths"]
+        .as_object()
+        .unwrap()
+        .values()
+        .flat_map(|path| path.as_object().unwrap().values());
+    let responses = operations.filter_map(|operation| operation["responses"].as_object()).flatten();
+    let errors = responses.filter(|(status, _)| status.starts_with(['4', '5']));
+    let texts = errors.filter_map(|(_, response)| response["description"].as_str());
+    texts
+        .flat_map(|text| text.split('`').collect::<Vec<_>>().windows(2).map(code_in).collect::<Vec<_>>())
+        .flatten()
+        .collect()
+}
+
+/// The first of two neighbouring pieces, if the second explains it.
+fn code_in(pieces: &[&str]) -> Option<String> {
+    let [code, text] = pieces else { return None };
+    let is_word = !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    (is_word && text.starts_with(": ")).then(|| (*code).to_owned())
+}
+
+#[tokio::test]
+async fn documented_problems_have_german_texts() {
+    let texts = fs::read_to_string(in_repository("console/src/lib/texts/problems.ts")).unwrap();
+    let codes = documented_codes(description());
+    assert!(codes.contains("last_admin"), "no codes were found in the description");
+    let missing: Vec<_> = codes.iter().filter(|code| !texts.contains(&format!("\n  {code}: '"))).collect();
+    assert!(missing.is_empty(), "console/src/lib/texts/problems.ts has no text for {missing:?}");
 }

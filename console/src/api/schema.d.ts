@@ -4261,20 +4261,25 @@ export interface components {
             /** @description Key of the aggregate. */
             stream_id: string;
             /** @description Kind of the aggregate that it happened to, e.g. `transfer`. */
-            stream_type: string;
+            stream_type: components["schemas"]["LogStreamType"];
             /**
              * Format: date-time
              * @description When it was recorded.
              */
             time: string;
             /** @description What happened, e.g. `transfer_failed`. */
-            type: string;
+            type: components["schemas"]["LogEventType"];
             /**
              * Format: int64
              * @description Place in the aggregate's stream, from 1; equals the aggregate's version after the event.
              */
             version: number;
         };
+        /**
+         * @description Kind of an event of the log. Kinds are added, and never removed.
+         * @enum {string}
+         */
+        LogEventType: "agent_connected" | "agent_created" | "agent_deleted" | "agent_described" | "agent_disconnected" | "agent_token_created" | "agent_token_revoked" | "agent_updated" | "agent_warning_changed" | "agent_went_offline" | "alarm_acknowledged" | "alarm_announced" | "alarm_cleared" | "alarm_fired" | "alarm_started" | "alarm_unacknowledged" | "api_token_controller_noted" | "api_token_created" | "api_token_revoked" | "attempts_begun" | "attempts_ended" | "callback_queued" | "channel_created" | "channel_deleted" | "channel_mapped" | "channel_mapping_removed" | "channel_mapping_updated" | "channel_updated" | "contact_created" | "contact_deleted" | "contact_updated" | "dashboard_created" | "dashboard_deleted" | "dashboard_restored" | "dashboard_updated" | "deliveries_queued" | "deliveries_requeued" | "experiment_deleted" | "experiment_renamed" | "experiment_started" | "experiment_stopped" | "extraction_advanced" | "extraction_begun" | "extraction_cancelled" | "extraction_completed" | "extraction_failed" | "extraction_given_back" | "extraction_input_removed" | "extraction_released" | "extraction_result_expired" | "extraction_retried" | "extraction_submitted" | "files_staged" | "firmware_apply_requested" | "firmware_bundle_added" | "firmware_claimed" | "firmware_completed" | "firmware_created" | "firmware_deleted" | "firmware_downloaded" | "firmware_failed" | "firmware_files_removed" | "firmware_rollback_failed" | "firmware_rollback_requested" | "firmware_rolled_back" | "firmware_verified" | "health_changed" | "job_created" | "job_deleted" | "job_firing_skipped" | "job_updated" | "late_report_received" | "log_entry_edited" | "log_entry_marked" | "log_entry_written" | "message_queued" | "plugin_instance_created" | "plugin_instance_deleted" | "plugin_instance_reported" | "plugin_instance_updated" | "plugin_package_installed" | "plugin_package_uninstalled" | "reading_reported" | "rule_created" | "rule_deleted" | "rule_silenced" | "rule_triggered" | "rule_updated" | "session_ended" | "session_renewed" | "session_started" | "staged_bytes_deleted" | "transfer_cancelled" | "transfer_completed" | "transfer_dispatched" | "transfer_failed" | "transfer_progressed" | "transfer_requested" | "transfer_requeued" | "transfer_staged" | "user_created" | "user_deleted" | "user_email_changed" | "user_identity_linked" | "user_identity_removed" | "user_password_changed" | "user_renamed" | "user_role_changed" | "webhook_created" | "webhook_deleted" | "webhook_replay_advanced" | "webhook_replay_requested" | "webhook_updated" | "widget_added" | "widget_removed" | "widget_updated";
         /** @description A piece of the log. */
         LogEventsOut: {
             /** @description Entries of this page. */
@@ -4313,8 +4318,8 @@ export interface components {
             state: Record<string, never>;
             /** @description Key of the aggregate. */
             stream_id: string;
-            /** @description Kind of the aggregate, e.g. `transfer`. */
-            stream_type: string;
+            /** @description Kind of an aggregate. */
+            stream_type: components["schemas"]["LogStreamType"];
             /**
              * Format: date-time
              * @description When that event was recorded.
@@ -4326,6 +4331,11 @@ export interface components {
              */
             version: number;
         };
+        /**
+         * @description Kind of an aggregate.
+         * @enum {string}
+         */
+        LogStreamType: "alarm" | "contact" | "delivery" | "health" | "reading" | "rule" | "webhook" | "extraction_job" | "firmware" | "plugin_instance" | "plugin_package" | "api_token" | "session" | "user" | "channel" | "dashboard" | "experiment" | "log_entry" | "agent" | "agent_token" | "job" | "transfer";
         /**
          * @description Severity of a log entry.
          * @enum {string}

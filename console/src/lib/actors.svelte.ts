@@ -3,8 +3,7 @@ import { SvelteMap } from 'svelte/reactivity';
 import { ask } from '../api/client';
 import { session } from '../api/session.svelte';
 import { t } from './i18n.svelte';
-
-const PAGE = 100;
+import { firstItems, MOST } from './paging';
 
 class Actors {
   private names = new SvelteMap<string, string>();
@@ -27,7 +26,7 @@ class Actors {
     if (this.asked || !session.can('admin')) return;
     this.asked = true;
     try {
-      const users = await ask((http) => http.GET('/api/v1/users', { params: { query: { page_size: PAGE } } }));
+      const users = await firstItems(MOST, (page) => ask((http) => http.GET('/api/v1/users', { params: { query: page } })));
       for (const { public_id, username } of users.data) this.names.set(public_id, username);
     } catch {
       this.asked = false;

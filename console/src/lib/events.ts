@@ -1,8 +1,15 @@
 import type { Schemas } from '../api/client';
 import type { Tone } from '../ui/Status.svelte';
 import { bytes } from './format';
+import { pick } from './i18n.svelte';
+import { eventTexts, streamTexts } from './texts/events';
 
 type LogEvent = Schemas['LogEventOut'];
+
+/** All kinds of events. */
+export const EVENTS = Object.keys(eventTexts);
+/** All kinds of resources that have events. */
+export const STREAMS = Object.keys(streamTexts);
 
 export interface EventGroup {
   first: LogEvent;
@@ -23,8 +30,26 @@ export function groups(events: LogEvent[]): EventGroup[] {
   return found;
 }
 
-/** `transfer_failed` is “Transfer failed”. */
+/** The name of a kind of events: `transfer_failed` is “Transfer failed”. */
 export function eventName(type: string): string {
+  return named(eventTexts, type);
+}
+
+/** The name of a kind of resources of the log. */
+export function streamName(type: string): string {
+  return named(streamTexts, type);
+}
+
+/** The kind of events that somebody has named, in the chosen language or as the interface does. */
+export function eventTypeOf(name: string): string {
+  const text = name.trim().toLowerCase();
+  return EVENTS.find((type) => eventName(type).toLowerCase() === text) ?? text.replaceAll(/[\s-]+/g, '_');
+}
+
+/** A server that is newer than the page may have kinds that it does not know. */
+function named(texts: Record<string, readonly [string, string]>, type: string): string {
+  const known = Object.hasOwn(texts, type) ? texts[type] : undefined;
+  if (known) return pick(known);
   const text = type.replaceAll('_', ' ');
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

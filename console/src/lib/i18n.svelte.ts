@@ -24,11 +24,15 @@ class I18n {
 export const i18n = new I18n();
 document.documentElement.lang = i18n.language;
 
+/** The text in the chosen language, of its English and its German form. */
+export function pick([english, german]: readonly string[]): string {
+  return (i18n.language === 'de' ? german : english) ?? '';
+}
+
 /** The text for `key` in the chosen language; a count of one has a text of its own where its key ends in `.one`. */
 export function t(key: TextKey, values: Record<string, string | number> = {}): string {
   const single = `${key}.one`;
-  const [english, german] = texts[values.count === 1 && single in texts ? (single as TextKey) : key];
-  const text: string = i18n.language === 'de' ? german : english;
+  const text = pick(texts[values.count === 1 && single in texts ? (single as TextKey) : key]);
   return text.replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? whole));
 }
 

@@ -1,3 +1,5 @@
+import { messageOf } from './problems';
+
 /** Short messages about what was done; a failure stays until it is closed. */
 export interface Notice {
   id: number;
@@ -17,7 +19,7 @@ class Notices {
   }
 
   failed(error: unknown): void {
-    this.add('bad', error instanceof Error ? error.message : String(error));
+    this.add('bad', messageOf(error));
   }
 
   close(id: number): void {

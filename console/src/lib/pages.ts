@@ -9,7 +9,10 @@ export interface Section {
   icon: IconName;
   /** The letter after `g`. */
   letter: string;
+  /** The lowest role that is offered it. */
   role: 'viewer' | 'operator' | 'admin';
+  /** Whether some of its pages are for every role: they say themselves which are not. */
+  isShared?: true;
   load: () => Promise<{ default: Component }>;
 }
 
@@ -24,5 +27,5 @@ export const sections: Section[] = [
   { path: 'webhooks', text: 'nav.webhooks', icon: 'webhooks', letter: 'w', role: 'admin', load: () => import('../pages/webhooks/Webhooks.svelte') },
   { path: 'documents', text: 'nav.documents', icon: 'documents', letter: 'c', role: 'viewer', load: () => import('../pages/documents/Documents.svelte') },
   { path: 'fleet', text: 'nav.fleet', icon: 'fleet', letter: 'l', role: 'viewer', load: () => import('../pages/fleet/Fleet.svelte') },
-  { path: 'admin', text: 'nav.admin', icon: 'admin', letter: 'a', role: 'admin', load: () => import('../pages/admin/Admin.svelte') },
+  { path: 'admin', text: 'nav.admin', icon: 'admin', letter: 'a', role: 'admin', isShared: true, load: () => import('../pages/admin/Admin.svelte') },
 ];

@@ -3,6 +3,7 @@ import { newKey } from '../api/client';
 import { toApiError } from '../api/errors';
 import { session } from '../api/session.svelte';
 import { t } from './i18n.svelte';
+import { messageOf } from './problems';
 
 export interface Upload {
   id: string;
@@ -61,7 +62,7 @@ export class Uploads<Options> {
       await this.send(file, upload, options);
       this.dismiss(id);
     } catch (error) {
-      upload.error = error instanceof Error ? error.message : String(error);
+      upload.error = messageOf(error);
     }
   }
 }

@@ -185,6 +185,10 @@ word_sets! {
     LogOrder = ["newest", "oldest"];
     /// Kind of a changed resource.
     ChangedResource = CHANGED_RESOURCES;
+    /// Kind of an aggregate.
+    LogStreamType = catalog::Aggregate::ALL.iter().map(|aggregate| aggregate.word()).collect::<Vec<_>>();
+    /// Kind of an event of the log. Kinds are added, and never removed.
+    LogEventType = catalog::Kind::words_where(|_| true);
     /// How an event of the log ends something.
     Outcome = ["succeeded", "failed", "cancelled", "retried"];
 }

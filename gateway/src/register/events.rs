@@ -24,12 +24,14 @@ pub struct LogEventOut {
     /// When it was recorded.
     pub time: DateTime<Utc>,
     /// Kind of the aggregate that it happened to, e.g. `transfer`.
+    #[schema(value_type = crate::words::LogStreamType)]
     pub stream_type: String,
     /// Key of the aggregate.
     pub stream_id: String,
     /// Place in the aggregate's stream, from 1; equals the aggregate's version after the event.
     pub version: i64,
     /// What happened, e.g. `transfer_failed`.
+    #[schema(value_type = crate::words::LogEventType)]
     pub r#type: String,
     /// Version of the shape of `data`.
     pub data_version: String,

@@ -17,6 +17,7 @@ use crate::{
 /// An aggregate as it was at a moment, and the events that led there.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LogStreamOut {
+    #[schema(value_type = crate::words::LogStreamType)]
     stream_type: String,
     stream_id: String,
     /// Its version then.

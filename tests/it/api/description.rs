@@ -39,7 +39,6 @@ const OPEN: &[&str] = &[
     "JobNotFoundOut.status",
     "JobNotFoundOut.type",
     "LogEventOut.actor",
-    "LogEventOut.type",
     "MessageInOut.type",
     "ProblemOut.type",
     "VersionOut.actor",

@@ -135,7 +135,6 @@ export const pages = {
   'sensors.choose.one': ['Choose {name}', '{name} wählen'],
   'sensors.chosen': ['{count} channels', '{count} Kanäle'],
   'sensors.chosen.one': ['1 channel', '1 Kanal'],
-  'sensors.rest': ['A list shows {shown} channels at most: filter by name to find the others.', 'Eine Liste zeigt höchstens {shown} Kanäle: Filtern Sie nach dem Namen, um die übrigen zu finden.'],
   'sensors.search': ['Search channels', 'Kanäle suchen'],
   'sensors.nothing': ['No channel fits the filter', 'Kein Kanal passt zum Filter'],
   'sensors.hour': ['Last hour', 'Letzte Stunde'],

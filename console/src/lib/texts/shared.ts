@@ -39,6 +39,7 @@ export const shared = {
   'filter.nothing': ['Nothing fits the filter', 'Nichts passt zum Filter'],
   'download': ['Download', 'Herunterladen'],
   'of': ['{shown} of {total}', '{shown} von {total}'],
+  'of.most': ['A list shows {shown} at most: use its filter to find the others.', 'Eine Liste zeigt höchstens {shown}: Nutzen Sie ihren Filter, um die übrigen zu finden.'],
   'value': ['Value', 'Wert'],
   'unit': ['Unit', 'Einheit'],
   'now': ['now', 'jetzt'],
@@ -47,6 +48,7 @@ export const shared = {
   'confirm.delete': ['Delete {name}?', '{name} löschen?'],
   'needs.operator': ['Needs the role operator', 'Erfordert die Rolle Operator'],
   'needs.admin': ['Needs the role admin', 'Erfordert die Rolle Admin'],
+  'needs.text': ['Your role is {role}. An admin can give you another one under Administration, Users.', 'Ihre Rolle ist {role}. Ein Admin kann Ihnen unter Verwaltung, Benutzer eine andere geben.'],
   'required': ['This field is required', 'Dieses Feld ist erforderlich'],
 
   // Shell
