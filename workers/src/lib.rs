@@ -40,7 +40,7 @@ pub use alarms::Alarms;
 pub use cleanup::{BlobSweep, Cleanup};
 pub use dispatch::Dispatcher;
 pub use error::WorkerError;
-pub use extraction::{ExtractionCleanup, ExtractionRunner, TextSweep};
+pub use extraction::{DocumentIndex, ExtractionCleanup, ExtractionRunner, TextSweep};
 pub use faults::FaultReporter;
 pub use firmware::FirmwareRunner;
 pub use hash_chain_writer::HashChainWriter;
