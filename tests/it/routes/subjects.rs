@@ -152,6 +152,8 @@ pub(super) async fn document(world: &World) -> Uuid {
         found.is_some_and(|document| document["searchable"] == true)
     };
     world.admin.until("/api/v1/documents".to_owned(), is_indexed).await;
+    // Its file is removed, so that nothing happens to it any more by itself.
+    world.admin.until(format!("/api/v1/jobs/{id}"), |job| job["input_kept"] == false).await;
     id
 }
 
