@@ -267,6 +267,7 @@ impl Trace<'_> {
             chunks: false,
             chunk_words: None,
             keep_input: false,
+            keep: false,
         };
         let new = NewExtractionJob {
             owner: Some(self.user),

@@ -50,6 +50,7 @@ export async function addresses({ page }: Visitor, base: string): Promise<[strin
     ['/webhooks', 'Webhooks'],
     [await first('/webhooks', '/webhooks/', 'http://127.0.0.1:9/hook'), 'http://127.0.0.1:9/hook'],
     ['/documents', 'Documents'],
+    ['/documents/search', 'Documents'],
     [await first('/documents', '/documents/', 'report.pdf'), 'report.pdf'],
     ['/fleet/plugins', 'Fleet'],
     ['/fleet/packages', 'Fleet'],

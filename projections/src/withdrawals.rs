@@ -204,5 +204,7 @@ pub(crate) const FLEET: Withdrawals = &[
     ),
 ];
 
-/// Nothing that happens to a document takes access away.
-pub(crate) const EXTRACTION: Withdrawals = &[];
+pub(crate) const EXTRACTION: Withdrawals = &[(
+    "extraction_discarded",
+    &["UPDATE {schema}.extraction_jobs SET kept = false, discarded = true WHERE id = $1 AND $2::bigint > 0"],
+)];

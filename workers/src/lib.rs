@@ -24,7 +24,7 @@ pub use automation::{
     WebhookFanOut, WebhookReplay,
 };
 pub use error::WorkerError;
-pub use extraction::{ExtractionCleanup, ExtractionRunner, TextSweep};
+pub use extraction::{DocumentIndex, ExtractionCleanup, ExtractionRunner, TextSweep};
 pub use fleet::FirmwareRunner;
 pub use monitoring::{Retention, oldest_kept, retention_entry};
 pub use operation::{

@@ -21,9 +21,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    AbsenceReporter, Alarms, BlobSweep, Cleanup, Context, DeliveryRemoval, Dispatcher, ExtractionCleanup,
-    ExtractionRunner, FaultReporter, FirmwareRunner, HashChainWriter, HealthReporter, HealthWatch,
-    Housekeeping, Indexer, Notifications, PresenceSweep, Readings, Reconciler, Relay, Retention,
+    AbsenceReporter, Alarms, BlobSweep, Cleanup, Context, DeliveryRemoval, Dispatcher, DocumentIndex,
+    ExtractionCleanup, ExtractionRunner, FaultReporter, FirmwareRunner, HashChainWriter, HealthReporter,
+    HealthWatch, Housekeeping, Indexer, Notifications, PresenceSweep, Readings, Reconciler, Relay, Retention,
     RuleEvaluation, RuleLog, Scheduler, StagedSweep, StallSweep, TextSweep, WebhookDelivery, WebhookFanOut,
     WebhookReplay, Worker, WorkerError,
 };
@@ -123,6 +123,7 @@ pub async fn run(context: Context, stop: CancellationToken) {
     workers.start_everywhere(extraction.clone());
     workers.start(ExtractionCleanup::default());
     workers.start(TextSweep);
+    workers.start(DocumentIndex::default());
     workers.start(FirmwareRunner::default());
     workers.run(&stop).await;
     extraction.give_back(&context).await;

@@ -1008,7 +1008,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List documents whose text is kept, newest first; with `q` those that have its words, the best match first. Users see their own,
+         *     admins all.
+         */
+        get: operations["list_documents"];
         put?: never;
         /** The same as a job; the name that goes with quick calls for documents. */
         post: operations["submit_document"];
@@ -1030,6 +1034,26 @@ export interface paths {
         /** The same as extract; the name that goes with background jobs for documents. */
         post: operations["extract_document"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/documents/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete a document of which the text is kept, for good: its text and what is left of the file are removed, and its job
+         *     has no result any more. Users delete their own, admins any.
+         */
+        delete: operations["delete_document"];
         options?: never;
         head?: never;
         patch?: never;
@@ -3148,6 +3172,20 @@ export interface components {
          * @enum {string}
          */
         Direction: "input" | "output" | "bidirectional";
+        /** @description A place of a document that matches the query. */
+        DocumentHitOut: {
+            /** @description Box of the block: left, top, right and bottom in points from the left upper corner of the page; null where it is not known. */
+            bbox?: number[] | null;
+            /**
+             * Format: int32
+             * @description From 1; null in documents without pages.
+             */
+            page?: number | null;
+            /** @description The snippet in pieces, so that what was found can be marked. */
+            parts: components["schemas"]["SnippetPartOut"][];
+            /** @description The words around the first ones that were found, as plain text. */
+            snippet: string;
+        };
         /** @description A document with options. */
         DocumentIn: {
             /**
@@ -3490,6 +3528,8 @@ export interface components {
             /** @description As in the query. */
             front_matter?: boolean | null;
             /** @description As in the query. */
+            keep?: boolean | null;
+            /** @description As in the query. */
             keep_input?: boolean | null;
             /** @description ISO 639-3 code of the text's language. */
             language?: string | null;
@@ -3542,6 +3582,8 @@ export interface components {
             id: string;
             /** @description Whether the document is kept, so that its pages can be looked at. */
             input_kept: boolean;
+            /** @description Whether the text is kept until its owner deletes the document, and can be searched. */
+            kept: boolean;
             /** @description ISO 639-3 code of the text's language. */
             language: string;
             /**
@@ -3586,7 +3628,7 @@ export interface components {
             result_content?: string | null;
             /**
              * Format: date-time
-             * @description Until when the text is kept; null when there is none.
+             * @description Until when the text is kept; null when there is none, or when it is `kept`.
              */
             result_expires_at?: string | null;
             /** @description Of the document, in hexadecimal. */
@@ -3628,6 +3670,8 @@ export interface components {
             files: string[];
             /** @description As in the query. */
             front_matter?: boolean | null;
+            /** @description As in the query. */
+            keep?: boolean | null;
             /** @description As in the query. */
             keep_input?: boolean | null;
             /** @description ISO 639-3 code of the text's language. */
@@ -4170,6 +4214,52 @@ export interface components {
          * @enum {string}
          */
         JobType: "push" | "pull";
+        /** @description A document whose text is kept. */
+        KeptDocumentOut: {
+            /**
+             * Format: date-time
+             * @description When it completed; null before.
+             */
+            completed_at?: string | null;
+            /**
+             * Format: date-time
+             * @description When it was created.
+             */
+            created_at: string;
+            /** @description Name of the file. */
+            filename: string;
+            /** @description With `q`, the places that match best, three at most; empty without. */
+            hits: components["schemas"]["DocumentHitOut"][];
+            /** @description Of its job, at `/api/v1/jobs/{id}`. */
+            id: string;
+            /** @description ISO 639-3 code of the text's language. */
+            language?: string | null;
+            /** @description Found from the bytes. */
+            mime_type?: string | null;
+            /** @description How a text is written. */
+            output_format?: components["schemas"]["OutputFormat"] | null;
+            /**
+             * Format: int32
+             * @description Null for documents without pages.
+             */
+            page_count?: number | null;
+            /**
+             * Format: float
+             * @description How well its text matches `q`; 0 without.
+             */
+            relevance: number;
+            /** @description Whether its text can be found: a moment after the job has completed. */
+            searchable: boolean;
+            /** @description Of the document, in hexadecimal. */
+            sha256: string;
+            /**
+             * Format: int64
+             * @description Size of the document in bytes.
+             */
+            size_bytes: number;
+            /** @description The user who submitted it. */
+            user_public_id?: string | null;
+        };
         /** @description A resource that changed. */
         LiveChangeOut: {
             /** @description Present, and true, if reads may not show the change yet. */
@@ -4754,6 +4844,28 @@ export interface components {
         Page_InstanceOut: {
             /** @description Entries of this page. */
             data: components["schemas"]["InstanceOut"][];
+            /**
+             * Format: int64
+             * @description From 1.
+             */
+            page: number;
+            /**
+             * Format: int64
+             * @description Entries of a page at most.
+             */
+            page_size: number;
+            /**
+             * Format: int64
+             * @description Rows on all pages.
+             */
+            total: number;
+            /** @description Present and true when `total` is an estimate. */
+            total_estimated?: boolean;
+        };
+        /** @description A page of a list in services 2 and 3. */
+        Page_KeptDocumentOut: {
+            /** @description Entries of this page. */
+            data: components["schemas"]["KeptDocumentOut"][];
             /**
              * Format: int64
              * @description From 1.
@@ -5423,6 +5535,13 @@ export interface components {
              * @description Null when the rule is not silenced.
              */
             silenced_until?: string | null;
+        };
+        /** @description A piece of a snippet. */
+        SnippetPartOut: {
+            /** @description Whether it is one of the words that were found. */
+            matched: boolean;
+            /** @description As plain text. */
+            text: string;
         };
         /** @description A code that the front end was given. */
         SsoCodeIn: {
@@ -14300,6 +14419,86 @@ export interface operations {
             };
         };
     };
+    list_documents: {
+        parameters: {
+            query?: {
+                /** @description Number of the page. 1 to 1000000; 1 if absent. */
+                page?: number;
+                /** @description Entries of a page at most. 1 to 100; 25 if absent. */
+                page_size?: number;
+                /** @description The order of the list: `newest` or `oldest` first, or by a field, ascending or, with `-` before it, descending. Equal entries are in the order of their creation, reversed when the order is descending. */
+                sort?: "newest" | "oldest" | "created_at" | "-created_at" | "relevance" | "-relevance";
+                /** @description Words that all stand on one page, as search engines take them: `"exact phrase"`, `or`, `-without`. At most 1000 characters. */
+                q?: string;
+                /** @description Part of the file's name, in any case of letters. */
+                filename?: string;
+                /** @description Submitted at or after, RFC 3339. */
+                from?: string;
+                /** @description Submitted before, RFC 3339. */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of a list in services 2 and 3. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_KeptDocumentOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
     submit_document: {
         parameters: {
             query?: {
@@ -14329,6 +14528,11 @@ export interface operations {
                 callback_secret?: string;
                 /** @description Whether the document is kept as long as its text, so that its pages can be looked at; `false` if absent. */
                 keep_input?: boolean;
+                /**
+                 * @description Whether the text is kept until it is deleted by DELETE /api/v1/documents/{id}, and found by GET /api/v1/documents; needs a login
+                 *     or token. `false` if absent.
+                 */
+                keep?: boolean;
             };
             header?: {
                 /** @description The same key makes a repetition the same request, for 24 h */
@@ -14379,6 +14583,15 @@ export interface operations {
             };
             /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `documents_full`: The texts that the caller keeps take all the room that they may: delete some documents, or leave keep out. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -14597,6 +14810,86 @@ export interface operations {
             };
             /** @description `time_limit`: Reading the document took longer than is allowed: submit it as a job. */
             504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    delete_document: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of the version that the change is meant for */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id of the resource. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A success without a resource. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatusOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `not_found`: The caller keeps no document with this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `version_mismatch`: The resource has changed since the version in If-Match: read it again and repeat the change. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -16671,6 +16964,11 @@ export interface operations {
                 callback_secret?: string;
                 /** @description Whether the document is kept as long as its text, so that its pages can be looked at; `false` if absent. */
                 keep_input?: boolean;
+                /**
+                 * @description Whether the text is kept until it is deleted by DELETE /api/v1/documents/{id}, and found by GET /api/v1/documents; needs a login
+                 *     or token. `false` if absent.
+                 */
+                keep?: boolean;
             };
             header?: {
                 /** @description The same key makes a repetition the same request, for 24 h */
@@ -16720,6 +17018,15 @@ export interface operations {
             };
             /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `documents_full`: The texts that the caller keeps take all the room that they may: delete some documents, or leave keep out. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -16812,6 +17119,11 @@ export interface operations {
                 callback_secret?: string;
                 /** @description Whether the document is kept as long as its text, so that its pages can be looked at; `false` if absent. */
                 keep_input?: boolean;
+                /**
+                 * @description Whether the text is kept until it is deleted by DELETE /api/v1/documents/{id}, and found by GET /api/v1/documents; needs a login
+                 *     or token. `false` if absent.
+                 */
+                keep?: boolean;
             };
             header?: {
                 /** @description The same key makes a repetition the same request, for 24 h */
@@ -16873,6 +17185,15 @@ export interface operations {
             };
             /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `documents_full`: The texts that the caller keeps take all the room that they may: delete some documents, or leave keep out. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

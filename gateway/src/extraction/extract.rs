@@ -14,9 +14,9 @@ use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 
 use super::{
-    Caller, documents,
+    Caller,
     options::{self, DocumentIn, OptionsIn, Pairs},
-    quota,
+    quota, sandbox,
     upload::{self, Upload},
 };
 use crate::{
@@ -139,7 +139,7 @@ pub(super) fn bare(format: OutputFormat, content: String) -> Response {
 }
 
 async fn read(state: &AppState, caller: &Caller, request: Request) -> Result<Read, Problem> {
-    let documents = documents(state)?;
+    let documents = sandbox(state)?;
     let query = query(&request)?;
     // Invalid options in the query are reported before the document is sent.
     options::read(&query, &Pairs::new())?;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use signalbox_documents::OutputFormat;
 use signalbox_domain::{
     extraction::{ExtractionJob, ExtractionJobCommand, MAX_ATTEMPTS},
+    identity::Role,
     kernel::Actor,
 };
 use signalbox_projections::{
@@ -92,8 +93,10 @@ pub(crate) struct ExtractionJobOut {
     /// When the last attempt began.
     started_at: Option<DateTime<Utc>>,
     completed_at: Option<DateTime<Utc>>,
-    /// Until when the text is kept; null when there is none.
+    /// Until when the text is kept; null when there is none, or when it is `kept`.
     result_expires_at: Option<DateTime<Utc>>,
+    /// Whether the text is kept until its owner deletes the document, and can be searched.
+    kept: bool,
     /// Whether the document is kept, so that its pages can be looked at.
     input_kept: bool,
 }
@@ -218,10 +221,11 @@ pub(super) async fn get(
 ) -> Result<Response, Problem> {
     let mut row = find(&state, user.as_ref(), &id).await?;
     if let Some(at) = at {
-        let is_kept = row.result_kept;
+        let is_kept = row.result_kept || row.kept;
         row = find_past(&state, row.id, at).await?;
         // A result removed since cannot be shown any more.
         row.result_kept &= is_kept;
+        row.kept &= is_kept;
     }
     let is_short = row.result_size.is_some_and(|size| size <= INLINE);
     let text = if is_short { text(&state, &row).await? } else { None };
@@ -316,7 +320,7 @@ pub(super) fn actor(user: Option<&CurrentUser>) -> Actor {
     user.map_or_else(|| Actor::system("anonymous"), CurrentUser::actor)
 }
 
-/// The job that a client calls `id`: its own, or one that was sent without a login.
+/// The job that a client calls `id`: its own, or one that was sent without a login. Admins find kept texts of all, and can read them.
 pub(super) async fn find(
     state: &Gateway,
     user: Option<&CurrentUser>,
@@ -324,8 +328,11 @@ pub(super) async fn find(
 ) -> Result<ExtractionJobRow, Problem> {
     let id = id(text).ok_or_else(job_not_found)?;
     let row = state.read(|pool| queries::job(pool, id)).await?;
-    let is_visible =
-        |row: &ExtractionJobRow| row.owner_id.is_none_or(|owner| user.is_some_and(|user| user.id.0 == owner));
+    let is_visible = |row: &ExtractionJobRow| {
+        let may_read =
+            |user: &CurrentUser, owner| user.id.0 == owner || (row.kept && user.role == Role::Admin);
+        row.owner_id.is_none_or(|owner| user.is_some_and(|user| may_read(user, owner)))
+    };
     row.filter(is_visible).ok_or_else(job_not_found)
 }
 
@@ -336,7 +343,7 @@ async fn find_past(state: &Gateway, id: Uuid, at: At) -> Result<ExtractionJobRow
 
 /// The text of a completed job, while it is kept.
 async fn text(state: &Gateway, row: &ExtractionJobRow) -> Result<Option<String>, Problem> {
-    let Some(id) = row.result_id.filter(|_| row.result_kept) else { return Ok(None) };
+    let Some(id) = row.result_id.filter(|_| row.result_kept || row.kept) else { return Ok(None) };
     let read = state.texts.read(id).await.map_err(|error| Problem::internal(&error))?;
     Ok(read.map(|extraction| extraction.content))
 }
@@ -392,6 +399,7 @@ impl ExtractionJobOut {
             completed_at,
             result_expires_at: completed_at.filter(|_| row.result_kept).map(|at| at + keep),
             input_kept: row.input_kept,
+            kept: row.kept,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Documents become text while the caller waits. What takes longer is a job.
 
+mod documents;
 mod extract;
 mod formats;
 mod jobs;
@@ -64,6 +65,8 @@ pub(crate) fn routes() -> Routes {
         .routes(routes!(jobs::retry))
         .routes(routes!(jobs::result))
         .routes(routes!(pages::page))
+        .routes(routes!(documents::list))
+        .routes(routes!(documents::delete))
 }
 
 /// A caller of extraction: anyone, unless anonymous access is closed. A presented credential has to be valid, and
@@ -169,7 +172,7 @@ impl Caller {
 }
 
 /// The document parsers, if they work here.
-fn documents(state: &Gateway) -> Result<&Documents, Problem> {
+fn sandbox(state: &Gateway) -> Result<&Documents, Problem> {
     state.documents.as_ref().ok_or_else(|| {
         Problem::unavailable("Documents cannot be read on this machine: the log of the service says why.")
     })

@@ -80,6 +80,9 @@ pub(super) struct JobOptionsIn {
     callback_secret: Option<String>,
     /// Whether the document is kept as long as its text, so that its pages can be looked at; `false` if absent.
     keep_input: Option<bool>,
+    /// Whether the text is kept until it is deleted by DELETE /api/v1/documents/{id}, and found by GET /api/v1/documents; needs a login
+    /// or token. `false` if absent.
+    keep: Option<bool>,
 }
 
 /// A document with options of its job.
@@ -107,6 +110,7 @@ pub(super) struct ExtractionJobIn {
     callback_url: Option<String>,
     callback_secret: Option<String>,
     keep_input: Option<bool>,
+    keep: Option<bool>,
 }
 
 /// Documents with options of their jobs.
@@ -134,6 +138,7 @@ pub(super) struct ExtractionJobsIn {
     callback_url: Option<String>,
     callback_secret: Option<String>,
     keep_input: Option<bool>,
+    keep: Option<bool>,
 }
 
 /// The values of `name` in `query`, or else in `form`.
@@ -203,6 +208,11 @@ pub(super) fn read(query: &Pairs, form: &Pairs) -> Result<Options, Problem> {
 /// Whether a job keeps its document as long as its text.
 pub(super) fn keeps_input(query: &Pairs, form: &Pairs) -> Result<bool, Problem> {
     Ok(flag(query, form, "keep_input")?.unwrap_or(false))
+}
+
+/// Whether a job's text is kept until its owner deletes it.
+pub(super) fn keeps_text(query: &Pairs, form: &Pairs) -> Result<bool, Problem> {
+    Ok(flag(query, form, "keep")?.unwrap_or(false))
 }
 
 fn flag(query: &Pairs, form: &Pairs, name: &str) -> Result<Option<bool>, Problem> {

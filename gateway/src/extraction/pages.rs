@@ -12,8 +12,9 @@ use tokio::fs::File;
 use utoipa::IntoParams;
 
 use super::{
-    Caller, documents,
+    Caller,
     jobs::{self, PageKey},
+    sandbox,
 };
 use crate::{
     extract::{Numeric, Params, digits, within},
@@ -63,7 +64,7 @@ pub(super) async fn page(
         Err(error) => return Err(Problem::internal(&error)),
     };
     let source = Source { bytes: File::from_std(file), length, name: &row.filename, share: caller.share() };
-    let drawn = documents(&state)?.draw(source, number, width as u32).await?;
+    let drawn = sandbox(&state)?.draw(source, number, width as u32).await?;
     let mut response = drawn.ok_or_else(no_page)?.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("image/png"));

@@ -22,6 +22,7 @@ use super::{
     jobs::actor,
     options::{self, ExtractionJobIn, ExtractionJobsIn, JobOptionsIn, OptionsIn, Pairs},
     receive::{Document, Form, receive},
+    sandbox,
 };
 use crate::{
     answer::{self, NotStored},
@@ -67,6 +68,7 @@ pub(super) struct ExtractionBatchOut {
 struct JobRequest {
     options: Options,
     keeps_input: bool,
+    keeps_text: bool,
     callback: Option<CallbackRequest>,
 }
 
@@ -84,7 +86,7 @@ struct CallbackRequest {
 /// Have a document read in the background.
 #[utoipa::path(post, path = "/api/v1/jobs", tag = "documents", security((), ("jwt" = [])), params(OptionsIn, JobOptionsIn), operation_id = "submit_extraction_job",
     request_body(content = ExtractionJobIn, content_type = "multipart/form-data"),
-    responses((status = 202, body = ExtractionSubmittedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
+    responses((status = 202, body = ExtractionSubmittedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(super) async fn submit(
     State(state): State<AppState>,
@@ -99,7 +101,7 @@ pub(super) async fn submit(
 /// The same as a job; the name that goes with quick calls for documents.
 #[utoipa::path(post, path = "/api/v1/documents", tag = "documents", security((), ("jwt" = [])), params(OptionsIn, JobOptionsIn), operation_id = "submit_document",
     request_body(content = ExtractionJobIn, content_type = "multipart/form-data"),
-    responses((status = 202, body = ExtractionSubmittedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
+    responses((status = 202, body = ExtractionSubmittedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(super) async fn submit_document(
     state: State<AppState>,
@@ -114,7 +116,7 @@ pub(super) async fn submit_document(
 /// Have up to 100 documents read in the background, all with the same options: all of them are taken in, or none.
 #[utoipa::path(post, path = "/api/v1/jobs/batch", tag = "documents", security((), ("jwt" = [])), params(OptionsIn, JobOptionsIn), operation_id = "submit_extraction_jobs",
     request_body(content = ExtractionJobsIn, content_type = "multipart/form-data"),
-    responses((status = 202, body = ExtractionBatchOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut),
+    responses((status = 202, body = ExtractionBatchOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(super) async fn submit_batch(
     State(state): State<AppState>,
@@ -139,12 +141,18 @@ async fn take_in(
     // Invalid options in the query are reported before the document is sent.
     options::read(&query, &Pairs::new())?;
     options::keeps_input(&query, &Pairs::new())?;
+    if options::keeps_text(&query, &Pairs::new())? {
+        documents::check_keeper(caller.user.as_ref())?;
+    }
     let place = caller.begin_upload(state, &request).await?;
     let form = receive(state, request, is_batch, caller.stranger).await?;
     drop(place);
     // The request itself has been counted as one.
     caller.count(state, form.documents.len() - 1)?;
     let job = job_request(state, &query, &form.fields, no_loopback).await?;
+    if job.keeps_text {
+        documents::check_keeper(caller.user.as_ref())?;
+    }
     check_types(state, &form, &job.options, is_batch)?;
     let Some(once) = once else {
         return submit_all(state, caller, &context, form, &job, is_batch).await;
@@ -162,7 +170,7 @@ async fn take_in(
 
 /// Refuses documents of unsupported types before a job is created.
 fn check_types(state: &Gateway, form: &Form, options: &Options, is_batch: bool) -> Result<(), Problem> {
-    let documents = documents(state)?;
+    let documents = sandbox(state)?;
     form.documents.iter().try_for_each(|document| {
         let checked = documents.check_type(&document.probe, options).map_err(Problem::from);
         checked.map_err(|problem| if is_batch { problem.of_file(&document.filename) } else { problem })
@@ -176,14 +184,15 @@ async fn job_request(
     no_loopback: bool,
 ) -> Result<JobRequest, Problem> {
     let options = options::read(query, form)?;
-    let documents = documents(state)?;
+    let documents = sandbox(state)?;
     documents.check(&options)?;
     let llm = Processor::Llm;
     if options.processors.contains(&llm) && !documents.offer().await.processors.contains(&llm.as_str()) {
         return Err(Problem::unavailable("the processor llm is not configured here: leave it out"));
     }
     let keeps_input = options::keeps_input(query, form)?;
-    Ok(JobRequest { options, keeps_input, callback: callback(state, query, form, no_loopback)? })
+    let keeps_text = options::keeps_text(query, form)?;
+    Ok(JobRequest { options, keeps_input, keeps_text, callback: callback(state, query, form, no_loopback)? })
 }
 
 /// `no_loopback` refuses the addresses of this machine itself, here when they are literal, else when the request is made.
@@ -230,6 +239,9 @@ async fn submit_all(
     };
     let ids: Vec<_> = (0..documents.len()).map(id).collect();
     check_room(state, &ids).await?;
+    if request.keeps_text {
+        documents::check_room(state, caller.user.as_ref()).await?;
+    }
     if let Some(coming) = form.coming {
         let sizes = documents.iter().map(|document| document.size);
         coming.note(&ids.iter().copied().zip(sizes).collect::<Vec<_>>()).await?;
@@ -303,7 +315,11 @@ async fn submit_one(
         size,
         sha256,
         input: input.id(),
-        options: ExtractionOptions { keep_input: request.keeps_input, ..words(&request.options)? },
+        options: ExtractionOptions {
+            keep_input: request.keeps_input,
+            keep: request.keeps_text,
+            ..words(&request.options)?
+        },
         callback,
     };
     let metadata = context.metadata(actor(user), &format!("submit {id}"));

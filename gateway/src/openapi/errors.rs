@@ -197,7 +197,8 @@ fn missing(operation: &Operation<'_>) -> &'static str {
         "webhooks" => "There is no such webhook, or no such delivery of it.",
         "firmware" => "There is no firmware update with this id.",
         "plugins" => "There is no such plugin, package, instance, channel mapping or event.",
-        "extraction jobs" | "documents" => "The caller has no extraction job with this id.",
+        "extraction jobs" => "The caller has no extraction job with this id.",
+        "documents" => "The caller keeps no document with this id.",
         "log" => "The log has nothing at this place.",
         _ => "There is nothing at this path.",
     }
@@ -224,6 +225,10 @@ fn conflicts(id: &str) -> Vec<Cause> {
         ],
         "update_experiment" => vec![("experiment_name_taken", NAME_TAKEN)],
         "stop_experiment" => vec![("experiment_stopped", "The experiment has been stopped already.")],
+        "submit_document" | "submit_extraction_job" | "submit_extraction_jobs" => vec![(
+            "documents_full",
+            "The texts that the caller keeps take all the room that they may: delete some documents, or leave keep out.",
+        )],
         "get_extraction_result" => {
             vec![("job_not_completed", "There is no text: the job has not completed.")]
         }

@@ -53,6 +53,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("filename", "Name of the file."),
     ("finished_at", "When it ended; null before."),
     ("front_matter", "As in the query."),
+    ("keep", "As in the query."),
     ("keep_input", "As in the query."),
     ("words", "As in the query."),
     ("chunks", "As in the query."),

@@ -18,6 +18,8 @@ pub struct Extraction {
     pub result_hours: u32,
     /// Hours that the document of a job is kept after its end.
     pub input_hours: u32,
+    /// Most that is kept for one user by `keep`, in MiB.
+    pub kept_mb_each: u32,
     /// Hours that a text answers for the same document; 0 for not at all.
     pub cache_hours: u32,
     /// Texts that do so, in MiB.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::write::Document;
+use crate::{passage::Passage, write::Document};
 
 /// The text of a document and how it was got.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -25,6 +25,9 @@ pub struct Extraction {
     pub processors_applied: Vec<String>,
     /// Notes for the reader.
     pub warnings: Vec<String>,
+    /// The text by blocks, in reading order, if it was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passages: Vec<Passage>,
 }
 
 /// A child's output: written already, or a document that is processed further before it is written.

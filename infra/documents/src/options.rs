@@ -84,6 +84,9 @@ pub struct Options {
     /// The most words of a chunk.
     #[serde(default = "default_chunk_words", skip_serializing_if = "is_default_chunk_words")]
     pub chunk_words: usize,
+    /// Whether the text is given in passages, too, by which it is searched.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub passages: bool,
 }
 
 /// The most words of a chunk if nothing else is asked for.
@@ -109,6 +112,7 @@ impl Default for Options {
             words: false,
             chunks: false,
             chunk_words: CHUNK_WORDS,
+            passages: false,
         }
     }
 }

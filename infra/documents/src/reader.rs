@@ -310,6 +310,7 @@ fn finish(mut reading: Reading, options: &Options, mime_type: &str, engine: &str
         confidence,
         processors_applied,
         warnings: reading.warnings,
+        passages: if options.passages { document.passages() } else { Vec::new() },
     };
     Parsed { extraction, document: waits.then_some(document) }
 }

@@ -250,6 +250,9 @@ impl Documents {
             document.blocks.iter_mut().for_each(|block| block.change_texts(cleanup));
         }
         extraction.content = document.write(options.output_format, options.front_matter);
+        if options.passages {
+            extraction.passages = document.passages();
+        }
         Ok(extraction)
     }
 

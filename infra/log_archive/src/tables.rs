@@ -85,18 +85,20 @@ mod tests {
     use super::*;
 
     /// Tables that are derived, or of use to the processes of one system alone.
-    const NOT_CARRIED: [&str; 23] = [
+    const NOT_CARRIED: [&str; 25] = [
         "log_chain",
         "log_index",
         "log_index_progress",
         "ops.agent_requests",
         "ops.anonymous_jobs",
         "ops.datapoint_traces",
+        "ops.document_sections",
         "ops.extraction_cache",
         "ops.fault_checks",
         "ops.fault_entries",
         "ops.faults",
         "ops.idempotent_requests",
+        "ops.indexed_documents",
         "ops.login_codes",
         "ops.plugin_claims",
         "ops.recent_values",

@@ -62,16 +62,40 @@ impl Texts {
     #[boxed]
     pub async fn recall(&self, key: &CacheKey) -> Result<Option<Extraction>, TextError> {
         let now = server_time(&self.pool, &self.clock).await?;
-        let id: Option<Uuid> =
-            sqlx::query_scalar("SELECT blob_id FROM ops.extraction_cache WHERE key = $1 AND created_at > $2")
-                .bind(&key.0)
-                .bind(self.expiry(now))
-                .fetch_optional(&self.pool)
-                .await?;
-        match id {
+        match self.cached(key, self.expiry(now)).await? {
             Some(id) => self.read(id).await,
             None => Ok(None),
         }
+    }
+
+    /// Removes the cached text of a document whose owner deletes it.
+    ///
+    /// # Errors
+    /// [`TextError`].
+    #[boxed]
+    pub async fn evict(&self, key: &CacheKey) -> Result<(), TextError> {
+        let Some(id) = self.cached(key, DateTime::UNIX_EPOCH).await? else { return Ok(()) };
+        self.drop_entry(&key.0, id).await
+    }
+
+    /// The blob of a text that was remembered after `since`.
+    async fn cached(&self, key: &CacheKey, since: DateTime<Utc>) -> Result<Option<Uuid>, sqlx::Error> {
+        sqlx::query_scalar("SELECT blob_id FROM ops.extraction_cache WHERE key = $1 AND created_at > $2")
+            .bind(&key.0)
+            .bind(since)
+            .fetch_optional(&self.pool)
+            .await
+    }
+
+    /// Removes the text `id`, and its entry: only this one, because the document may have been read again meanwhile.
+    async fn drop_entry(&self, key: &str, id: Uuid) -> Result<(), TextError> {
+        self.remove(id).await?;
+        sqlx::query("DELETE FROM ops.extraction_cache WHERE key = $1 AND blob_id = $2")
+            .bind(key)
+            .bind(id)
+            .execute(&self.pool)
+            .await?;
+        Ok(())
     }
 
     /// Remembers what the document gave, unless it lacks something that `options` ask for: another time it may not.
@@ -144,16 +168,9 @@ impl Texts {
         let mut failed = None;
         for (key, id) in forgotten {
             // One text that cannot be removed does not keep the others.
-            if let Err(error) = self.remove(id).await {
+            if let Err(error) = self.drop_entry(&key, id).await {
                 failed = Some(error);
-                continue;
             }
-            // Only this one: it may have been read again meanwhile.
-            sqlx::query("DELETE FROM ops.extraction_cache WHERE key = $1 AND blob_id = $2")
-                .bind(key)
-                .bind(id)
-                .execute(&self.pool)
-                .await?;
         }
         failed.map_or(Ok(()), Err)
     }

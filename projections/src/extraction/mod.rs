@@ -1,10 +1,13 @@
 //! Extraction jobs as rows, and queries about them.
 
 pub mod anonymous;
+pub mod documents;
 mod fold;
 mod past;
 pub mod queries;
 mod rows;
+mod snippet;
 
 pub use fold::{ExtractionProjection, ExtractionRows};
 pub use rows::ExtractionJobRow;
+pub use snippet::{START as MARK_START, STOP as MARK_STOP, SnippetPart};

@@ -22,7 +22,8 @@ impl Resource for ExtractionJobRow {
             | ExtractionJobEventKind::ExtractionCancelled
             | ExtractionJobEventKind::ExtractionRetried
             | ExtractionJobEventKind::ExtractionInputRemoved
-            | ExtractionJobEventKind::ExtractionResultExpired => false,
+            | ExtractionJobEventKind::ExtractionResultExpired
+            | ExtractionJobEventKind::ExtractionDiscarded => false,
         }
     }
 

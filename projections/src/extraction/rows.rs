@@ -64,8 +64,12 @@ pub struct ExtractionJobRow {
     pub milliseconds: Option<i64>,
     /// Whether the document is in the blob store.
     pub input_kept: bool,
-    /// Whether the text is.
+    /// Whether the text is, until results expire; false of a text that is `kept`.
     pub result_kept: bool,
+    /// Whether the text is kept until its owner deletes it, and can be searched.
+    pub kept: bool,
+    /// Whether its owner has deleted it and its files have not been removed yet.
+    pub discarded: bool,
     /// Version of the aggregate.
     pub version: i64,
     /// When it was submitted.
@@ -121,7 +125,8 @@ pub(super) fn fold(rows: &mut Table<ExtractionJobRow>, recorded: &RecordedEvent,
             (row.error, row.error_code) = (None, None);
         }
         ExtractionJobEvent::ExtractionInputRemoved => row.input_kept = false,
-        ExtractionJobEvent::ExtractionResultExpired => row.result_kept = false,
+        ExtractionJobEvent::ExtractionResultExpired => (row.result_kept, row.discarded) = (false, false),
+        ExtractionJobEvent::ExtractionDiscarded => (row.kept, row.discarded) = (false, true),
     }
 }
 
@@ -156,6 +161,8 @@ impl ExtractionJobRow {
             milliseconds: None,
             input_kept: true,
             result_kept: false,
+            kept: false,
+            discarded: false,
             version: recorded.sequence,
             created_at: at,
             started_at: None,
@@ -187,7 +194,8 @@ impl ExtractionJobRow {
         self.confidence = Some(result.confidence);
         self.cached = result.cached;
         self.milliseconds = i64::try_from(result.milliseconds).ok();
-        self.result_kept = true;
+        self.kept = self.options.keep;
+        self.result_kept = !self.kept;
     }
 
     fn wait(&mut self, due_at: DateTime<Utc>) {

@@ -16,6 +16,7 @@ use crate::world::{OWNER, Writer, digest};
 /// One of each outcome: completed and expired, failed and retried, cancelled, and one in progress.
 pub(crate) async fn jobs(writer: &Writer, number: i64) {
     let [completed, failed, cancelled, open] = [(); 4].map(|()| writer.clock.new_id());
+    keep(writer, number).await;
     for id in [completed, failed, cancelled, open] {
         run(writer, id, ExtractionJobCommand::Submit(new(number))).await;
     }
@@ -44,6 +45,20 @@ pub(crate) async fn jobs(writer: &Writer, number: i64) {
         begin(writer, open, 40).await;
         let at = writer.clock.now() + TimeDelta::seconds(60);
         run(writer, open, ExtractionJobCommand::GiveUp { at }).await;
+    }
+}
+
+/// Two kept texts, of which one is deleted.
+async fn keep(writer: &Writer, number: i64) {
+    for is_deleted in [true, false] {
+        let (id, mut kept) = (writer.clock.new_id(), new(number));
+        (kept.owner, kept.options.keep) = (Some(OWNER), true);
+        run(writer, id, ExtractionJobCommand::Submit(kept)).await;
+        let claim = begin(writer, id, 0).await;
+        run(writer, id, ExtractionJobCommand::Complete { claim, result: result(number) }).await;
+        if is_deleted {
+            run(writer, id, ExtractionJobCommand::Discard).await;
+        }
     }
 }
 
@@ -100,6 +115,7 @@ fn new(number: i64) -> NewExtractionJob {
             chunks: false,
             chunk_words: None,
             keep_input: false,
+            keep: false,
         },
         callback: (number % 2 == 0).then_some(callback),
     }

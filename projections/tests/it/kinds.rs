@@ -92,6 +92,7 @@ fn every_event_of_a_resource_is_passing_or_read_one_by_one() {
         "extraction_begun",
         "extraction_cancelled",
         "extraction_completed",
+        "extraction_discarded",
         "extraction_failed",
         "extraction_given_back",
         "extraction_input_removed",

@@ -44,6 +44,8 @@ pub enum Subject {
     Datapoint,
     /// Seen by its owner alone.
     Extraction,
+    /// Seen by its owner and by admins.
+    Document,
     PluginInstance,
     ChannelMapping,
     /// None is installed.
@@ -78,9 +80,9 @@ pub struct Route {
 fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
     use Access::{Admin, Agent, AnyUser, Everybody, Operator};
     use Subject::{
-        Alarm, ApiToken, ChannelMapping, Contact, Dashboard, Datapoint, Delivery, Event, Experiment,
-        Extraction, File, Firmware, Job, LogEntry, LogEvent, LogStream, Message, Nothing, PluginInstance,
-        PluginPackage, Rule, Token, Transfer, User, Webhook, Widget,
+        Alarm, ApiToken, ChannelMapping, Contact, Dashboard, Datapoint, Delivery, Document, Event,
+        Experiment, Extraction, File, Firmware, Job, LogEntry, LogEvent, LogStream, Message, Nothing,
+        PluginInstance, PluginPackage, Rule, Token, Transfer, User, Webhook, Widget,
     };
     let credentials = || Some(json!({"email": "nobody@example.org", "password": "not the password"}));
     let job = || {
@@ -322,6 +324,8 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         | "cancel_extraction_job"
         | "retry_extraction_job"
         | "get_extraction_result" => (Everybody, Extraction, None),
+        "list_documents" => (AnyUser, Nothing, None),
+        "delete_document" => (AnyUser, Document, None),
         "upload_content" => (Operator, Transfer, None),
         "upload_file" | "download_file" | "get_manifest" => (Agent, File, None),
         "agent_connect" => (Agent, Nothing, Some(json!({"system_info": {"hostname": "h"}}))),
@@ -381,6 +385,7 @@ impl Route {
             Subject::Extraction => {
                 return self.template.replace("{id}", &subjects.extraction.to_string()).replace("{n}", "1");
             }
+            Subject::Document => subjects.document.to_string(),
             Subject::PluginInstance => subjects.plugin_instance.clone(),
             Subject::ChannelMapping => {
                 let of_instance = self.template.replace("{public_id}", &subjects.plugin_instance);
@@ -443,6 +448,7 @@ impl Route {
                     | Subject::Dashboard
                     | Subject::Widget
                     | Subject::Extraction
+                    | Subject::Document
             ) =>
             {
                 &clients.admin

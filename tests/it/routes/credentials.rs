@@ -278,6 +278,7 @@ async fn no_route_shows_what_belongs_to_another() {
     for route in routes() {
         let strangers: &[&Client] = match route.subject {
             Subject::Job | Subject::Transfer | Subject::Extraction => &[&operator, &second_admin],
+            Subject::Document => &[&operator],
             Subject::File => &[&stranger],
             _ => continue,
         };

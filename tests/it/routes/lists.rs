@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     cases::{Route, routes},
-    subjects::{Clients, Subjects, alarm, extraction},
+    subjects::{Clients, Subjects, alarm, document, extraction},
 };
 use crate::harness::{Client, Receiver, World, eventually, seconds};
 
@@ -100,6 +100,7 @@ async fn fill(world: &World, subjects: &mut Subjects, receiver: &Receiver) {
         let plugin = json!({"plugin_id": "system", "instance_name": name, "auto_create_events": false});
         admin.post("/api/v1/plugins", plugin).await.expect(201);
         extraction(world).await;
+        document(world).await;
         alarm(world, &subjects.rule, &subjects.event).await;
     }
     for version in ["1.10.0", "1.9.0"] {

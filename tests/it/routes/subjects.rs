@@ -5,7 +5,9 @@ use signalbox_domain::{
     automation::{
         Alarm, AlarmCommand, AlarmMark, AlarmReason, Condition, NewAlarm, Operator, Severity, StepKind,
     },
-    extraction::{ExtractionJob, ExtractionJobCommand, ExtractionOptions, NewExtractionJob},
+    extraction::{
+        ExtractionJob, ExtractionJobCommand, ExtractionOptions, ExtractionResult, NewExtractionJob,
+    },
     kernel::Sha256Hex,
 };
 use signalbox_test_support::metadata;
@@ -33,6 +35,7 @@ pub struct Subjects {
     pub message: String,
     pub datapoint: String,
     pub extraction: Uuid,
+    pub document: Uuid,
     pub plugin_instance: String,
     pub channel_mapping: String,
     pub firmware: String,
@@ -113,6 +116,7 @@ impl Subjects {
             dashboard,
             widget,
             extraction: extraction(world).await,
+            document: document(world).await,
             plugin_instance,
             channel_mapping,
             firmware,
@@ -122,6 +126,38 @@ impl Subjects {
 
 /// A pending job: there are no document parsers here.
 pub(super) async fn extraction(world: &World) -> Uuid {
+    submitted(world, false).await
+}
+
+/// A document whose text is kept, without the text.
+pub(super) async fn document(world: &World) -> Uuid {
+    let (id, claim) = (submitted(world, true).await, world.clock.new_id());
+    let result = ExtractionResult {
+        mime_type: "text/plain".to_owned(),
+        size: 1,
+        sha256: Sha256Hex::from_bytes(&[2; 32]),
+        extractor_used: "native".to_owned(),
+        ocr_engine_used: None,
+        page_count: None,
+        confidence: 1.0,
+        cached: false,
+        milliseconds: 1,
+    };
+    let begin = ExtractionJobCommand::Begin { claim, at: world.clock.now() };
+    for command in [begin, ExtractionJobCommand::Complete { claim, result }] {
+        world.servers.bus.send::<ExtractionJob>(id, None, &metadata(), &command).await.unwrap();
+    }
+    let is_indexed = |list: &Value| {
+        let found = list["data"].as_array().into_iter().flatten().find(|one| one["id"] == id.to_string());
+        found.is_some_and(|document| document["searchable"] == true)
+    };
+    world.admin.until("/api/v1/documents".to_owned(), is_indexed).await;
+    // Its file is removed, so that nothing happens to it any more by itself.
+    world.admin.until(format!("/api/v1/jobs/{id}"), |job| job["input_kept"] == false).await;
+    id
+}
+
+async fn submitted(world: &World, keep: bool) -> Uuid {
     let admin = "SELECT id FROM read.users WHERE email = $1";
     let admin: Uuid = sqlx::query_scalar(admin).bind(ADMIN).fetch_one(&world.servers.pool).await.unwrap();
     let new = NewExtractionJob {
@@ -141,6 +177,7 @@ pub(super) async fn extraction(world: &World) -> Uuid {
             chunks: false,
             chunk_words: None,
             keep_input: false,
+            keep,
         },
         callback: None,
     };

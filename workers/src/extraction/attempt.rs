@@ -262,7 +262,8 @@ fn failure_of(cause: &Failure) -> ExtractionFailure {
     failure(cause.code(), &cause.to_string())
 }
 
-/// Converts the log's options to the reader's; both have the same words.
-fn options(words: &ExtractionOptions) -> Option<Options> {
-    serde_json::from_value(json!(words)).ok()
+/// Converts the log's options to the reader's; both have the same words. A text that is kept is searched by its passages.
+pub(super) fn options(words: &ExtractionOptions) -> Option<Options> {
+    let options: Options = serde_json::from_value(json!(words)).ok()?;
+    Some(Options { passages: words.keep, ..options })
 }

@@ -5,6 +5,7 @@ import { sendBody, Uploads } from '../../lib/uploads.svelte';
 interface Options {
   language: string;
   ocr: boolean;
+  keep: boolean;
 }
 
 export const uploads = new Uploads<Options>(async (file, upload, options) => {
@@ -16,6 +17,7 @@ export const uploads = new Uploads<Options>(async (file, upload, options) => {
   body.set('keep_input', 'true');
   body.set('language', options.language);
   body.set('ocr_enabled', String(options.ocr));
+  body.set('keep', String(options.keep));
   await sendBody('POST', '/api/v1/jobs', body, upload);
   await changed('documents');
 });

@@ -40,9 +40,8 @@ impl Decider for ExtractionJob {
             ExtractionJobCommand::RecordInputRemoved => {
                 self.removed(self.input_kept, ExtractionJobEvent::ExtractionInputRemoved)
             }
-            ExtractionJobCommand::RecordResultExpired => {
-                self.removed(self.result_kept, ExtractionJobEvent::ExtractionResultExpired)
-            }
+            ExtractionJobCommand::RecordResultExpired => self.expire(),
+            ExtractionJobCommand::Discard => self.discard(),
         }
     }
 
@@ -117,6 +116,20 @@ impl ExtractionJob {
             return Err(Rejection::conflict("input_removed", message));
         }
         Ok(vec![ExtractionJobEvent::ExtractionRetried])
+    }
+
+    fn expire(&self) -> Decided {
+        if self.kept {
+            return Err(Rejection::conflict("text_kept", "The text is kept until its owner deletes it."));
+        }
+        self.removed(self.result_kept, ExtractionJobEvent::ExtractionResultExpired)
+    }
+
+    fn discard(&self) -> Decided {
+        match self.kept {
+            true => Ok(vec![ExtractionJobEvent::ExtractionDiscarded]),
+            false => Err(Rejection::not_found("Document")),
+        }
     }
 
     /// Blobs are removed of jobs that have ended.

@@ -31,6 +31,9 @@ pub struct ExtractionOptions {
     /// Whether the document is kept as long as its text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep_input: bool,
+    /// Whether the text is kept until its owner deletes it, and can be searched.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep: bool,
 }
 
 /// The receiver of a notification when a job finishes.
@@ -160,6 +163,8 @@ pub enum ExtractionJobCommand {
     RecordInputRemoved,
     /// The text has been removed from the blob store.
     RecordResultExpired,
+    /// Delete a text that is kept.
+    Discard,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -219,6 +224,8 @@ pub enum ExtractionJobEvent {
     ExtractionInputRemoved,
     /// The text is not kept any more.
     ExtractionResultExpired,
+    /// A text that was kept is not shown or found any more; its files are removed after this.
+    ExtractionDiscarded,
 }
 
 event_kinds!(ExtractionJobEvent, ExtractionJobEventKind {
@@ -233,4 +240,5 @@ event_kinds!(ExtractionJobEvent, ExtractionJobEventKind {
     ExtractionRetried = "extraction_retried", "1";
     ExtractionInputRemoved = "extraction_input_removed", "1";
     ExtractionResultExpired = "extraction_result_expired", "1";
+    ExtractionDiscarded = "extraction_discarded", "1";
 });

@@ -17,6 +17,12 @@ pub struct ExtractionJob {
     pub(super) attempts: u32,
     pub(super) input_kept: bool,
     pub(super) result_kept: bool,
+    /// Whether the text shall be kept until its owner deletes it.
+    #[serde(default)]
+    pub(super) keeps: bool,
+    /// Whether it is.
+    #[serde(default)]
+    pub(super) kept: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,9 +61,10 @@ impl ExtractionJob {
 
     pub(super) fn apply(&mut self, event: ExtractionJobEvent) {
         match event {
-            ExtractionJobEvent::ExtractionSubmitted(_) => {
+            ExtractionJobEvent::ExtractionSubmitted(new) => {
                 self.phase = Phase::Queued { due_at: None };
                 self.input_kept = true;
+                self.keeps = new.options.keep;
             }
             ExtractionJobEvent::ExtractionBegun { claim, at, attempt } => {
                 self.phase = Phase::Processing { claim, heard_at: at };
@@ -69,6 +76,7 @@ impl ExtractionJob {
             ExtractionJobEvent::ExtractionCompleted { .. } => {
                 self.phase = Phase::Completed;
                 self.result_kept = true;
+                self.kept = self.keeps;
             }
             ExtractionJobEvent::ExtractionFailed { .. } => self.phase = Phase::Failed,
             ExtractionJobEvent::ExtractionReleased { due_at, .. } => {
@@ -82,6 +90,7 @@ impl ExtractionJob {
             ExtractionJobEvent::ExtractionRetried => self.phase = Phase::Queued { due_at: None },
             ExtractionJobEvent::ExtractionInputRemoved => self.input_kept = false,
             ExtractionJobEvent::ExtractionResultExpired => self.result_kept = false,
+            ExtractionJobEvent::ExtractionDiscarded => self.kept = false,
         }
     }
 }

@@ -29,6 +29,7 @@ fn new() -> NewExtractionJob {
             chunks: false,
             chunk_words: None,
             keep_input: false,
+            keep: false,
         },
         callback: None,
     }
@@ -155,6 +156,22 @@ fn a_cancelled_job_stays_cancelled() {
     assert_eq!(run(&mut job, late), Err("claim_ended".to_owned()));
     assert_eq!(begin(&mut job, SECOND, 1000), Err("not_due".to_owned()));
     assert_eq!(run(&mut job, ExtractionJobCommand::Retry), Ok(0));
+}
+
+#[test]
+fn a_kept_text_expires_only_after_it_was_deleted() {
+    let mut job = ExtractionJob::default();
+    let mut kept = new();
+    kept.options.keep = true;
+    run(&mut job, ExtractionJobCommand::Submit(kept)).unwrap();
+    begin(&mut job, FIRST, 0).unwrap();
+    assert_eq!(run(&mut job, ExtractionJobCommand::Discard), Err("not_found".to_owned()), "there is no text");
+    run(&mut job, ExtractionJobCommand::Complete { claim: FIRST, result: result() }).unwrap();
+    assert_eq!(run(&mut job, ExtractionJobCommand::RecordResultExpired), Err("text_kept".to_owned()));
+    assert_eq!(run(&mut job, ExtractionJobCommand::Discard), Ok(1));
+    assert_eq!(run(&mut job, ExtractionJobCommand::Discard), Err("not_found".to_owned()));
+    assert_eq!(run(&mut job, ExtractionJobCommand::RecordResultExpired), Ok(1));
+    assert_eq!(run(&mut job, ExtractionJobCommand::RecordResultExpired), Ok(0));
 }
 
 #[test]

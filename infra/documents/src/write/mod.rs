@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{block::Block, layout::LinedPage, options::OutputFormat};
+use crate::{block::Block, layout::LinedPage, options::OutputFormat, passage::Passage};
 
 /// Properties of a document besides its text: title, author and the like.
 pub type Metadata = BTreeMap<String, Value>;
@@ -63,6 +63,16 @@ pub(crate) fn of_pages(format: OutputFormat) -> Option<fn(&[LinedPage]) -> Strin
 }
 
 impl Document {
+    /// The text of every block that has some.
+    pub(crate) fn passages(&self) -> Vec<Passage> {
+        let passages = self.blocks.iter().map(|block| Passage {
+            page: block.page,
+            bbox: block.places.first().map(|place| place.bbox),
+            text: block.text(),
+        });
+        passages.filter(|passage| !passage.text.trim().is_empty()).collect()
+    }
+
     /// The document as text in `format`.
     pub fn write(&self, format: OutputFormat, front_matter: bool) -> String {
         match format {

@@ -20,6 +20,7 @@ fn new() -> NewExtractionJob {
         chunks: false,
         chunk_words: None,
         keep_input: false,
+        keep: false,
     };
     let url = "https://example.org/hook".to_owned();
     NewExtractionJob {
@@ -80,6 +81,7 @@ pub(super) fn after_job(event: Option<&ExtractionJobEvent>) -> Option<Extraction
         ExtractionJobEvent::ExtractionFailed { .. } => Some(ExtractionJobEvent::ExtractionRetried),
         ExtractionJobEvent::ExtractionRetried => Some(ExtractionJobEvent::ExtractionCancelled),
         ExtractionJobEvent::ExtractionCancelled => Some(ExtractionJobEvent::ExtractionInputRemoved),
-        ExtractionJobEvent::ExtractionInputRemoved => None,
+        ExtractionJobEvent::ExtractionInputRemoved => Some(ExtractionJobEvent::ExtractionDiscarded),
+        ExtractionJobEvent::ExtractionDiscarded => None,
     }
 }

@@ -77,7 +77,8 @@ fn is_published(kind: Kind) -> bool {
             | ExtractionJobEventKind::ExtractionCancelled
             | ExtractionJobEventKind::ExtractionRetried
             | ExtractionJobEventKind::ExtractionInputRemoved
-            | ExtractionJobEventKind::ExtractionResultExpired => false,
+            | ExtractionJobEventKind::ExtractionResultExpired
+            | ExtractionJobEventKind::ExtractionDiscarded => false,
         },
         Kind::Firmware(kind) => match kind {
             FirmwareEventKind::FirmwareCompleted | FirmwareEventKind::FirmwareFailed => true,

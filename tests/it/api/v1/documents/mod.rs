@@ -4,6 +4,7 @@ mod fairness;
 mod google_vision;
 mod hostile;
 mod jobs;
+mod kept;
 mod losing_nothing;
 mod options;
 mod pages;

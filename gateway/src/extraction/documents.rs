@@ -1,0 +1,214 @@
+//! Documents whose text is kept: the list, the search in it, and deletion.
+
+use axum::{Json, extract::State, response::Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use signalbox_domain::{
+    extraction::{ExtractionJob, ExtractionJobCommand},
+    identity::Role,
+};
+use signalbox_projections::extraction::{
+    SnippetPart,
+    documents::{self, DocumentFilter, DocumentHit, DocumentRow},
+};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::{
+    answer::{self, Page, StatusOut},
+    auth::{CurrentUser, Reader},
+    context::RequestContext,
+    extract::{EnvelopeParams, IfMatch, Params, Sort, Text, id},
+    problem::{Problem, ProblemOut},
+    services::replica::Database,
+    state::{AppState, State as Gateway},
+};
+
+/// Characters of a query.
+const MAX_QUERY: usize = 1000;
+
+/// A document whose text is kept.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct KeptDocumentOut {
+    /// Of its job, at `/api/v1/jobs/{id}`.
+    id: String,
+    filename: String,
+    /// Found from the bytes.
+    mime_type: Option<String>,
+    size_bytes: i64,
+    /// Of the document, in hexadecimal.
+    sha256: String,
+    /// Null for documents without pages.
+    page_count: Option<i32>,
+    language: Option<String>,
+    #[schema(value_type = Option<crate::words::OutputFormat>)]
+    output_format: Option<String>,
+    /// The user who submitted it.
+    user_public_id: Option<String>,
+    created_at: DateTime<Utc>,
+    completed_at: Option<DateTime<Utc>>,
+    /// Whether its text can be found: a moment after the job has completed.
+    searchable: bool,
+    /// How well its text matches `q`; 0 without.
+    relevance: f32,
+    /// With `q`, the places that match best, three at most; empty without.
+    hits: Vec<DocumentHitOut>,
+}
+
+/// A place of a document that matches the query.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct DocumentHitOut {
+    /// From 1; null in documents without pages.
+    page: Option<i32>,
+    /// Box of the block: left, top, right and bottom in points from the left upper corner of the page; null where it is not known.
+    bbox: Option<[f64; 4]>,
+    /// The words around the first ones that were found, as plain text.
+    snippet: String,
+    /// The snippet in pieces, so that what was found can be marked.
+    parts: Vec<SnippetPartOut>,
+}
+
+/// A piece of a snippet.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct SnippetPartOut {
+    /// As plain text.
+    text: String,
+    /// Whether it is one of the words that were found.
+    matched: bool,
+}
+
+/// Which documents are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DocumentParams {
+    /// Words that all stand on one page, as search engines take them: `"exact phrase"`, `or`, `-without`. At most 1000 characters.
+    #[param(max_length = 1000)]
+    q: Option<String>,
+    /// Part of the file's name, in any case of letters.
+    filename: Option<String>,
+    /// Submitted at or after, RFC 3339.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
+    from: Option<DateTime<Utc>>,
+    /// Submitted before, RFC 3339.
+    #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
+    to: Option<DateTime<Utc>>,
+}
+
+/// List documents whose text is kept, newest first; with `q` those that have its words, the best match first. Users see their own,
+/// admins all.
+#[utoipa::path(get, path = "/api/v1/documents", tag = "documents", security(("jwt" = [])), params(EnvelopeParams, Sort<DocumentRow>, DocumentParams), operation_id = "list_documents",
+    responses((status = 200, body = Page<KeptDocumentOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
+pub(super) async fn list(
+    State(database): State<Database>,
+    Reader(user): Reader,
+    Params(envelope): Params<EnvelopeParams>,
+    sort: Sort<DocumentRow>,
+    Params(params): Params<DocumentParams>,
+) -> Result<Json<Page<KeptDocumentOut>>, Problem> {
+    let page = envelope.page()?;
+    let DocumentParams { q, filename, from, to } = params;
+    let query = q.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    if query.as_ref().is_some_and(|text| text.chars().count() > MAX_QUERY) {
+        return Err(Problem::field("q", format!("must be at most {MAX_QUERY} characters long")));
+    }
+    if let Some(query) = &query
+        && !database.read(|pool| documents::can_parse(pool, query)).await?
+    {
+        return Err(Problem::field("q", "has too many operators in a row: leave some - out"));
+    }
+    let order = match &query {
+        Some(_) => sort.given().unwrap_or_else(DocumentRow::search_order),
+        None => sort.order(),
+    };
+    let owner = (user.role != Role::Admin).then_some(user.id.0);
+    let filter = DocumentFilter { query, owner, filename, from, to };
+    let (rows, total) = database.read(|pool| documents::documents(pool, &filter, order, page)).await?;
+    let hits = match &filter.query {
+        Some(query) if !rows.is_empty() => {
+            let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
+            database.read(|pool| documents::hits(pool, &ids, query)).await?
+        }
+        _ => Vec::new(),
+    };
+    let shown = rows.into_iter().map(|row| KeptDocumentOut::new(row, &hits)).collect();
+    Ok(Json(envelope.envelope(total, shown)))
+}
+
+/// Delete a document of which the text is kept, for good: its text and what is left of the file are removed, and its job
+/// has no result any more. Users delete their own, admins any.
+#[utoipa::path(delete, path = "/api/v1/documents/{id}", tag = "documents", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_document",
+    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
+pub(super) async fn delete(
+    State(state): State<AppState>,
+    Reader(user): Reader,
+    IfMatch(version): IfMatch,
+    Text(text): Text,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let missing = || Problem::not_found("Document");
+    let id = id(&text).ok_or_else(missing)?;
+    let found = state.read(|pool| documents::document(pool, id)).await?;
+    let may_delete = |owner| user.role == Role::Admin || owner == Some(user.id.0);
+    found.filter(|row| may_delete(row.owner_id)).ok_or_else(missing)?;
+    let metadata = context.metadata(user.actor(), "delete document");
+    let written =
+        state.write::<ExtractionJob>(id, version, &metadata, &ExtractionJobCommand::Discard).await?;
+    Ok(answer::success(written, "Document successfully deleted."))
+}
+
+/// Refuses to keep the text of a caller who could neither find nor delete it.
+pub(super) fn check_keeper(user: Option<&CurrentUser>) -> Result<(), Problem> {
+    match user {
+        Some(_) => Ok(()),
+        None => Err(Problem::unauthenticated(
+            "keep=true keeps the text for its owner, so it needs a login or an API token: send Authorization: Bearer <token>, or \
+             leave keep out",
+        )),
+    }
+}
+
+/// Refuses to keep more than one user may.
+pub(super) async fn check_room(state: &Gateway, user: Option<&CurrentUser>) -> Result<(), Problem> {
+    let Some(user) = user else { return Ok(()) };
+    let most = state.config.extraction.kept_mb_each;
+    if documents::kept_bytes(&state.pool, user.id.0).await? < i64::from(most) << 20 {
+        return Ok(());
+    }
+    let detail = format!(
+        "Your kept texts take {most} MiB, which is all there may be: delete some documents, or leave keep out."
+    );
+    Err(Problem::conflict("documents_full", detail))
+}
+
+impl KeptDocumentOut {
+    fn new(row: DocumentRow, hits: &[DocumentHit]) -> Self {
+        let own = hits.iter().filter(|hit| hit.document == row.id);
+        Self {
+            hits: own.map(DocumentHitOut::from).collect(),
+            id: row.id.to_string(),
+            filename: row.filename,
+            mime_type: row.mime_type,
+            size_bytes: row.size,
+            sha256: row.sha256,
+            page_count: row.page_count,
+            language: row.language,
+            output_format: row.output_format,
+            user_public_id: row.owner_id.map(|owner| owner.to_string()),
+            created_at: row.created_at,
+            completed_at: row.ended_at,
+            searchable: row.is_searchable,
+            relevance: row.relevance,
+        }
+    }
+}
+
+impl From<&DocumentHit> for DocumentHitOut {
+    fn from(hit: &DocumentHit) -> Self {
+        let part = |part: &SnippetPart| SnippetPartOut { text: part.text.clone(), matched: part.is_match };
+        Self {
+            page: hit.page,
+            bbox: hit.bbox,
+            snippet: hit.snippet.iter().map(|part| part.text.as_str()).collect(),
+            parts: hit.snippet.iter().map(part).collect(),
+        }
+    }
+}
