@@ -123,8 +123,11 @@ pub(super) fn decompressed(body: &[u8]) -> Result<Vec<u8>, Problem> {
     message.map_err(|_| unreadable("compressed by snappy"))
 }
 
+/// Name and value of a label as they arrive.
+type Pair = (Vec<u8>, Vec<u8>);
+
 /// The labels that `refs` names in pairs.
-fn resolved(symbols: &[Vec<u8>], refs: &[u32]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, &'static str> {
+fn resolved(symbols: &[Vec<u8>], refs: &[u32]) -> Result<Vec<Pair>, &'static str> {
     let symbol = |place: &u32| symbols.get(*place as usize).cloned();
     let pair = |pair: &[u32]| match pair {
         [name, value] => symbol(name).zip(symbol(value)),
@@ -134,7 +137,7 @@ fn resolved(symbols: &[Vec<u8>], refs: &[u32]) -> Result<Vec<(Vec<u8>, Vec<u8>)>
 }
 
 /// Labels from `pairs`. A label with an empty value is left out, as everywhere in Prometheus.
-fn labels_of(pairs: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<Labels, &'static str> {
+fn labels_of(pairs: impl IntoIterator<Item = Pair>) -> Result<Labels, &'static str> {
     let text = |bytes| String::from_utf8(bytes).map_err(|_| "its labels are not UTF-8");
     let mut labels = Labels::new();
     for (name, value) in pairs {
