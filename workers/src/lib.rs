@@ -52,7 +52,7 @@ pub use presence::PresenceSweep;
 pub use readings::Readings;
 pub use reconcile::Reconciler;
 pub use relay::Relay;
-pub use retention::{Retention, oldest_kept, retention_entry};
+pub use retention::{Retention, removal_entry, retention_entry, rollup_entry};
 pub use rules::{RuleEvaluation, RuleLog};
 pub use run::{Workers, run};
 pub use scheduler::Scheduler;
