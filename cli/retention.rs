@@ -1,22 +1,26 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use anyhow::{Context as _, bail, ensure};
-use chrono::TimeDelta;
+use chrono::{NaiveDate, TimeDelta};
 use clap::Subcommand;
 use serde_json::json;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_database::{Class, clear_fault, newest_recorded, sweep_time};
 use signalbox_domain::monitoring::{LogEntry, LogEntryCommand};
-use signalbox_projections::monitoring::series::{days_before, drop_old_days};
-use signalbox_workers::{oldest_kept, retention_entry};
+use signalbox_projections::monitoring::series::{
+    Overdue, continue_removal, drop_old_days, drop_old_rollups, old_rollup_days, oldest_kept, overdue,
+    record_removals,
+};
+use signalbox_workers::{removal_entry, retention_entry, rollup_entry};
+use sqlx::PgPool;
 
 use crate::{setup, user::metadata};
 
 /// Commands for the retention of datapoints.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RetentionCommand {
-    /// Drop all datapoints at once that are older than monitoring.retention_days, after showing them and asking.
+    /// Drop all datapoints and roll-ups at once that are older than they are kept, after showing them and asking.
     ///
     /// Without this command they go by two days an hour.
     Apply {
@@ -37,48 +41,104 @@ pub(crate) async fn run(config: Config, command: RetentionCommand) -> anyhow::Re
 
 async fn apply(config: &Config, yes: bool, json: bool) -> anyhow::Result<()> {
     let days = config.monitoring.retention_days;
-    ensure!(days > 0, "monitoring.retention_days is 0, so all datapoints are kept: set it, then try again");
     let pool = setup::database_for(config, Class::Maintenance).await?;
     let clock = Clock::system();
     let Some(now) = sweep_time(&pool, &clock).await? else {
         bail!("this machine's clock and PostgreSQL's differ by more than an hour: set the wrong one right");
     };
     let now = newest_recorded(&pool).await?.map_or(now, |newest| newest.min(now));
-    let due = days_before(&pool, oldest_kept(now.date_naive(), days)).await?;
-    let points: i64 = due.iter().map(|day| day.points).sum();
-    let (Some(first), Some(last)) = (due.first(), due.last()) else {
+    let today = now.date_naive();
+    let due = overdue(&pool, today, days).await?;
+    let rollups = match config.monitoring.rollup_retention_days {
+        0 => Vec::new(),
+        days => old_rollup_days(&pool, oldest_kept(today, days), usize::MAX).await?,
+    };
+    let points: i64 = due.days.iter().map(|day| day.points).sum();
+    if due.is_empty() && rollups.is_empty() {
         if json {
             println!("{}", json!({"days": 0, "datapoints": 0, "dropped": false}));
         } else {
-            println!("No datapoints are older than {days} days.");
+            println!("No datapoints are older than they are kept.");
         }
         return Ok(());
-    };
+    }
     if !json {
-        due.iter().filter(|day| day.points > 0).for_each(|day| println!("{}  {:>14}", day.day, day.points));
+        show(&due, &rollups, points);
+    }
+    let is_meant = yes || (!json && confirmed()?);
+    if is_meant {
+        drop_all(config, &pool, (&clock, today), &due, &rollups).await?;
+    }
+    if json {
+        let (first, last) = (due.days.first().map(|day| day.day), due.days.last().map(|day| day.day));
+        println!(
+            "{}",
+            json!({"days": due.days.len(), "datapoints": points, "from": first, "to": last, "removals": due.removals.len(),
+                "rollup_days": rollups.len(), "dropped": is_meant})
+        );
+    } else {
+        println!("{}", if is_meant { "They were dropped." } else { "Nothing was dropped." });
+    }
+    Ok(())
+}
+
+fn show(due: &Overdue, rollups: &[NaiveDate], points: i64) {
+    if let (Some(first), Some(last)) = (due.days.first(), due.days.last()) {
+        due.days
+            .iter()
+            .filter(|day| day.points > 0)
+            .for_each(|day| println!("{}  {:>14}", day.day, day.points));
         println!(
             "{points} datapoints that came in from {} to {} would be dropped for good.",
             first.day, last.day
         );
     }
-    let is_meant = yes || (!json && confirmed()?);
-    if is_meant {
-        let command = LogEntryCommand::Write(retention_entry(&due, days));
-        setup::bus(config).await?.send::<LogEntry>(clock.new_id(), None, &metadata(&clock), &command).await?;
-        drop_old_days(&pool, last.day + TimeDelta::days(1)).await.context(
+    for removal in &due.removals {
+        println!(
+            "{}  the datapoints of {} events would be removed for good",
+            removal.day,
+            removal.channels.len()
+        );
+    }
+    if let (Some(first), Some(last)) = (rollups.first(), rollups.last()) {
+        println!("The roll-ups of {} days from {first} to {last} would be dropped for good.", rollups.len());
+    }
+}
+
+async fn drop_all(
+    config: &Config,
+    pool: &PgPool,
+    (clock, today): (&Clock, NaiveDate),
+    due: &Overdue,
+    rollups: &[NaiveDate],
+) -> anyhow::Result<()> {
+    let monitoring = &config.monitoring;
+    let mut entries = Vec::new();
+    if !due.days.is_empty() {
+        entries.push(retention_entry(&due.days, monitoring.retention_days));
+    }
+    if !due.removals.is_empty() {
+        entries.push(removal_entry(&due.removals));
+    }
+    if !rollups.is_empty() {
+        entries.push(rollup_entry(rollups, monitoring.rollup_retention_days));
+    }
+    let bus = setup::bus(config).await?;
+    for entry in entries {
+        bus.send::<LogEntry>(clock.new_id(), None, &metadata(clock), &LogEntryCommand::Write(entry)).await?;
+    }
+    if let Some(last) = due.days.last() {
+        drop_old_days(pool, last.day + TimeDelta::days(1)).await.context(
             "not all of these days could be dropped; what is gone stays gone. If somebody reads them for long (a backup, \
              an export), wait until that has ended, then run this again",
         )?;
-        clear_fault(&pool, "retention").await?;
     }
-    if json {
-        println!(
-            "{}",
-            json!({"days": due.len(), "datapoints": points, "from": first.day, "to": last.day, "dropped": is_meant})
-        );
-    } else {
-        println!("{}", if is_meant { "They were dropped." } else { "Nothing was dropped." });
+    record_removals(pool, &due.removals, false).await?;
+    while continue_removal(pool, today, monitoring.retention_days).await? {}
+    if let Some(last) = rollups.last() {
+        drop_old_rollups(pool, *last).await?;
     }
+    clear_fault(pool, "retention").await?;
     Ok(())
 }
 

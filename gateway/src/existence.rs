@@ -64,6 +64,7 @@ pub(crate) mod examples {
             max_value: None,
             labels: Labels::new(),
             description: None,
+            retention_days: None,
         };
         ChannelCommand::Create(NewChannel { number: 1, owner: OWNER, spec })
     }

@@ -26,7 +26,7 @@ pub use automation::{
 pub use error::WorkerError;
 pub use extraction::{DocumentIndex, ExtractionCleanup, ExtractionRunner, TextSweep};
 pub use fleet::FirmwareRunner;
-pub use monitoring::{Retention, oldest_kept, retention_entry};
+pub use monitoring::{Retention, removal_entry, retention_entry, rollup_entry};
 pub use operation::{
     FaultReporter, HashChainWriter, HealthReporter, HealthWatch, Housekeeping, Indexer, Relay,
 };

@@ -3269,7 +3269,7 @@ export interface components {
             /** @description What happened, why, and what to do. */
             error: string;
         };
-        /** @description Changes of an event; absent fields stay as they are, null clears unit, bounds, labels and description. */
+        /** @description Changes of an event; absent fields stay as they are, null clears unit, bounds, labels, description and retention time. */
         EventChangesIn: {
             /** @description Up to 2,000 characters. */
             description?: string | null;
@@ -3289,6 +3289,11 @@ export interface components {
             min_value?: number | null;
             /** @description Unique, 1 to 255 characters. */
             name?: string;
+            /**
+             * Format: int32
+             * @description Days that its values are kept; a lower number takes effect by two days an hour.
+             */
+            retention_days?: number | null;
             /** @description `sensor`, `actuator`, `range`, `cmd_button`, `cmd_opened` or `cmd_closed`. */
             type?: components["schemas"]["EventKind"];
             /** @description Measurement unit; empty when there is none, because existing controllers stop at a null. */
@@ -3321,6 +3326,11 @@ export interface components {
             min_value?: number | null;
             /** @description Unique, 1 to 255 characters. */
             name: string;
+            /**
+             * Format: int32
+             * @description Days that its values are kept, in place of the setting `monitoring.retention_days`, shorter or longer; 0 for ever.
+             */
+            retention_days?: number | null;
             /** @description `sensor`, `actuator`, `range`, `cmd_button`, `cmd_opened` or `cmd_closed`. */
             type: components["schemas"]["EventKind"];
             /** @description Measurement unit; empty when there is none, because existing controllers stop at a null. */
@@ -3358,6 +3368,11 @@ export interface components {
             name: string;
             /** @description Id of the resource, as paths name it. */
             public_id: string;
+            /**
+             * Format: int32
+             * @description Days that its values are kept, by day of arrival; 0 for ever, null for as long as those of other events.
+             */
+            retention_days?: number | null;
             /** @description `sensor`, `actuator`, `range`, `cmd_button`, `cmd_opened` or `cmd_closed`. */
             type: components["schemas"]["EventKind"];
             /** @description Measurement unit; empty when there is none, because existing controllers stop at a null. */
@@ -14940,6 +14955,7 @@ export interface operations {
                      *           "min_value": null,
                      *           "name": "beta",
                      *           "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "retention_days": null,
                      *           "type": "actuator",
                      *           "unit": "",
                      *           "updated_on": "2026-03-01T09:30:00Z",
@@ -14955,6 +14971,7 @@ export interface operations {
                      *           "min_value": null,
                      *           "name": "renamed",
                      *           "public_id": "019ca8f2-5b40-7000-8000-000000000003",
+                     *           "retention_days": null,
                      *           "type": "sensor",
                      *           "unit": "",
                      *           "updated_on": "2026-03-01T09:30:00Z",
@@ -15062,6 +15079,7 @@ export interface operations {
                      *       "min_value": 0.5,
                      *       "name": "new",
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "retention_days": null,
                      *       "status": "success",
                      *       "type": "sensor",
                      *       "unit": "V",
@@ -15190,6 +15208,7 @@ export interface operations {
                      *       "min_value": 0,
                      *       "name": "shared",
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "retention_days": null,
                      *       "type": "sensor",
                      *       "unit": "u0",
                      *       "updated_on": "2026-03-01T09:30:00Z",
@@ -15296,6 +15315,7 @@ export interface operations {
                      *       "min_value": null,
                      *       "name": "renamed",
                      *       "public_id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *       "retention_days": null,
                      *       "type": "sensor",
                      *       "unit": "",
                      *       "updated_on": "2026-03-01T09:30:00Z",

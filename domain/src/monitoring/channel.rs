@@ -17,6 +17,8 @@ const MAX_LABEL_KEY: usize = 64;
 const MAX_LABEL_VALUE: usize = 255;
 /// Longest description, in characters.
 pub const MAX_DESCRIPTION: usize = 2000;
+/// Longest time that values are kept, in days, but for ever.
+pub const MAX_RETENTION_DAYS: u32 = 36_500;
 
 /// Labels by key.
 pub type Labels = BTreeMap<String, String>;
@@ -72,6 +74,9 @@ pub struct ChannelSpec {
     /// Up to 2,000 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// Days that its values are kept, in place of the installation's number; 0 for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_days: Option<u32>,
 }
 
 /// A new channel.
@@ -108,6 +113,9 @@ pub struct ChannelChanges {
     /// New description.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub description: Option<Option<String>>,
+    /// New retention time.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub retention_days: Option<Option<u32>>,
 }
 
 /// A line of values over time: a sensor, an output or a command.
@@ -147,9 +155,9 @@ pub enum ChannelEvent {
 }
 
 event_kinds!(ChannelEvent, ChannelEventKind {
-    // Since version 2, a channel may have labels and a description.
-    ChannelCreated = "channel_created", "2";
-    ChannelUpdated = "channel_updated", "2";
+    // Since version 2, a channel may have labels and a description; since version 3, a retention time of its own.
+    ChannelCreated = "channel_created", "3";
+    ChannelUpdated = "channel_updated", "3";
     ChannelDeleted = "channel_deleted", "1";
 });
 
@@ -160,7 +168,7 @@ pub const CHANNEL_CLAIM: &str = "channel";
 impl Decider for Channel {
     const TYPE: &'static str = "channel";
     const CONTEXT: &'static str = "monitoring";
-    const STATE_VERSION: i32 = 2;
+    const STATE_VERSION: i32 = 3;
     type Command = ChannelCommand;
     type Event = ChannelEvent;
 
@@ -228,6 +236,7 @@ impl ChannelSpec {
             max_value: changes.max_value.unwrap_or(self.max_value),
             labels: changes.labels.unwrap_or(self.labels),
             description: changes.description.unwrap_or(self.description),
+            retention_days: changes.retention_days.unwrap_or(self.retention_days),
         }
     }
 
@@ -243,7 +252,13 @@ impl ChannelSpec {
             return Err(Rejection::field("min_value", "must not be greater than max_value"));
         }
         let labels = valid_labels(self.labels)?;
-        Ok(Self { name, kind: self.kind, unit, min_value, max_value, labels, description })
+        let retention_days = self.retention_days;
+        if retention_days.is_some_and(|days| days > MAX_RETENTION_DAYS) {
+            let fault =
+                format!("must be a number of days from 0 to {MAX_RETENTION_DAYS}; 0 keeps values for ever");
+            return Err(Rejection::field("retention_days", fault));
+        }
+        Ok(Self { name, kind: self.kind, unit, min_value, max_value, labels, description, retention_days })
     }
 }
 
@@ -305,6 +320,7 @@ mod tests {
             max_value: Some(90.0),
             labels: Labels::from([("room".into(), " Süd: 1".into())]),
             description: Some("Kessel im Keller".into()),
+            retention_days: Some(30),
         }
     }
 
@@ -342,6 +358,7 @@ mod tests {
             min_value: Some(Some(0.1)),
             labels: Some(Labels::new()),
             description: Some(None),
+            retention_days: Some(None),
             ..Default::default()
         };
         let text = serde_json::to_string(&changes).unwrap();
@@ -366,6 +383,7 @@ mod tests {
             ChannelSpec { labels: label("k", &"x".repeat(256)), ..spec() },
             ChannelSpec { labels: label("k", "a\0b"), ..spec() },
             ChannelSpec { labels: many_labels(21), ..spec() },
+            ChannelSpec { retention_days: Some(36_501), ..spec() },
         ];
         for spec in wrong {
             let new = NewChannel { number: 1, owner: UserId(Uuid::nil()), spec };

@@ -20,7 +20,10 @@ pub use log_entry::{
 
 /// The limits that the rules below keep, for those who describe or check them elsewhere.
 pub mod limits {
-    pub use super::channel::{MAX_DESCRIPTION as CHANNEL_DESCRIPTION, MAX_TEXT as CHANNEL_TEXT};
+    pub use super::channel::{
+        MAX_DESCRIPTION as CHANNEL_DESCRIPTION, MAX_RETENTION_DAYS as RETENTION_DAYS,
+        MAX_TEXT as CHANNEL_TEXT,
+    };
     pub use super::dashboard::limits::*;
     pub use super::experiment::MAX_NAME as EXPERIMENT_NAME;
     pub use super::log_entry::{MAX_CONTENT as LOG_CONTENT, MAX_SOURCE as LOG_SOURCE};

@@ -60,6 +60,7 @@ async fn event(
         max_value: Some(channel.max_value),
         labels: Labels::new(),
         description: None,
+        retention_days: None,
     };
     let (purpose, id) = (purpose(&channel.id), event_id(context.resource, &channel.id));
     let command = ChannelCommand::Create(NewChannel { number: 0, owner: user.id, spec });

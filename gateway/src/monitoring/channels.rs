@@ -47,6 +47,8 @@ pub(crate) struct EventOut {
     #[schema(value_type = BTreeMap<String, String>)]
     labels: Labels,
     description: Option<String>,
+    /// Days that its values are kept, by day of arrival; 0 for ever, null for as long as those of other events.
+    retention_days: Option<i32>,
     /// Who made it.
     user_public_id: String,
     created_on: DateTime<Utc>,
@@ -71,9 +73,12 @@ pub(crate) struct EventIn {
     labels: Option<Labels>,
     /// Up to 2,000 characters.
     description: Option<String>,
+    /// Days that its values are kept, in place of the setting `monitoring.retention_days`, shorter or longer; 0 for ever.
+    #[schema(value_type = Option<u32>)]
+    retention_days: Option<Numeric<u32>>,
 }
 
-/// Changes of an event; absent fields stay as they are, null clears unit, bounds, labels and description.
+/// Changes of an event; absent fields stay as they are, null clears unit, bounds, labels, description and retention time.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct EventChangesIn {
     #[serde(default, deserialize_with = "not_null")]
@@ -98,6 +103,10 @@ pub(crate) struct EventChangesIn {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
     description: Option<Option<String>>,
+    /// Days that its values are kept; a lower number takes effect by two days an hour.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    retention_days: Option<Option<Numeric<u32>>>,
 }
 
 /// A created event.
@@ -159,10 +168,12 @@ pub(crate) async fn create(
     context: RequestContext,
     JsonBody(event): JsonBody<EventIn>,
 ) -> Result<Response, Problem> {
-    let EventIn { name, r#type, unit, min_value, max_value, labels, description } = event;
+    let EventIn { name, r#type, unit, min_value, max_value, labels, description, retention_days } = event;
     let [min_value, max_value] = [min_value, max_value].map(|number| number.map(Numeric::get));
     let labels = labels.unwrap_or_default();
-    let spec = ChannelSpec { name, kind: r#type, unit, min_value, max_value, labels, description };
+    let retention_days = retention_days.map(Numeric::get);
+    let spec =
+        ChannelSpec { name, kind: r#type, unit, min_value, max_value, labels, description, retention_days };
     let command = ChannelCommand::Create(NewChannel { number: 0, owner: user.id, spec });
     let metadata = context.metadata(user.actor(), "create channel");
     let written = state.write::<Channel>(context.resource, None, &metadata, &command).await?;
@@ -185,7 +196,8 @@ pub(crate) async fn update(
     context: RequestContext,
     JsonBody(changes): JsonBody<EventChangesIn>,
 ) -> Result<Response, Problem> {
-    let EventChangesIn { name, r#type, unit, min_value, max_value, labels, description } = changes;
+    let EventChangesIn { name, r#type, unit, min_value, max_value, labels, description, retention_days } =
+        changes;
     let [min_value, max_value] =
         [min_value, max_value].map(|given| given.map(|number| number.map(Numeric::get)));
     // What is left out is left to the aggregate, so changes at once lose nothing.
@@ -198,6 +210,7 @@ pub(crate) async fn update(
         max_value,
         labels,
         description,
+        retention_days: retention_days.map(|given| given.map(Numeric::get)),
     });
     let row = find::<ChannelRow>(&state, &id)
         .await
@@ -264,6 +277,7 @@ impl From<ChannelRow> for EventOut {
             max_value: row.max_value,
             labels: row.labels.0,
             description: row.description,
+            retention_days: row.retention_days,
             user_public_id: row.owner_id.to_string(),
             created_on: row.created_at,
             updated_on: row.updated_at,

@@ -55,6 +55,7 @@ fn requests() -> Vec<(&'static str, &'static str, Limit)> {
         ("Document", "language", Text(2, 3)),
         ("Event", "name", Text(1, monitoring::limits::CHANNEL_TEXT)),
         ("Event", "description", Text(0, monitoring::limits::CHANNEL_DESCRIPTION)),
+        ("Event", "retention_days", Number(0, monitoring::limits::RETENTION_DAYS.into())),
         ("Event", "unit", Text(0, monitoring::limits::CHANNEL_TEXT)),
         ("Experiment", "name", Text(1, monitoring::limits::EXPERIMENT_NAME)),
         ("ExtractionJob", "language", Text(2, 3)),

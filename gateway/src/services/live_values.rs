@@ -313,7 +313,8 @@ async fn read_missed<M: Clone + From<String>>(
     }
     for row in &rows {
         if let Ok(Entry::Points(points)) = row.entry() {
-            let with_place = points.into_iter().zip(0..).map(|(point, index)| {
+            let present = points.into_iter().zip(0..).filter(|(point, _)| !point.is_cleared());
+            let with_place = present.map(|(point, index)| {
                 let place =
                     ChunkPoint { time: point.time, value: point.value, position: row.position, index };
                 (point.channel, place)

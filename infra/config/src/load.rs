@@ -3,12 +3,14 @@ use std::{collections::HashMap, path::Path};
 use toml::Value;
 
 use crate::{
-    Config, ConfigError,
+    Config, ConfigError, Monitoring,
     error::invalid,
     layers::{PREFIX, merge, parse, set_from_environment},
 };
 
 const DEFAULTS: &str = include_str!("signalbox.default.toml");
+/// Longest time that datapoints or their roll-ups are kept, but for ever.
+const MAX_RETENTION_DAYS: u32 = 36_500;
 
 impl Config {
     /// Defaults, then the file at `path`, then `environment`.
@@ -49,6 +51,12 @@ impl Config {
         }
         if !self.extraction.llm_url.is_empty() && self.extraction.llm_model.is_empty() {
             return Err(invalid("extraction.llm_model must name a model when extraction.llm_url is set"));
+        }
+        let Monitoring { retention_days, rollup_retention_days } = &self.monitoring;
+        if retention_days.max(rollup_retention_days) > &MAX_RETENTION_DAYS {
+            return Err(invalid(
+                "monitoring.retention_days and monitoring.rollup_retention_days must be at most 36500; 0 keeps all for ever",
+            ));
         }
         self.storage.validate()?;
         let endpoint = &self.telemetry.otlp_endpoint;

@@ -114,6 +114,8 @@ pub struct Transfer {
 pub struct Monitoring {
     /// Days that datapoints are kept; 0 for ever.
     pub retention_days: u32,
+    /// Days that aggregates per hour and day outlive their datapoints at most, by the day of arrival; 0 for ever.
+    pub rollup_retention_days: u32,
 }
 
 /// Values that name their series by labels.

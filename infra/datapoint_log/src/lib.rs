@@ -10,6 +10,7 @@
 //! It knows channels only as integers and does not check that they exist; the gateway does.
 
 mod append;
+mod clear;
 pub mod codec;
 mod end_at;
 mod id;
@@ -20,6 +21,7 @@ mod recent;
 mod traces;
 
 pub use append::{AppendFailed, Appended, Appender, Batch};
+pub use clear::clear_points;
 pub use end_at::{LogEnd, end_at};
 pub use id::IdKey;
 pub use partitions::{add_day, add_days, drop_days, drop_old_batches, drop_table_days};

@@ -8,8 +8,20 @@ pub struct Point {
     pub channel: i32,
     /// When it was measured, in microseconds since 1970.
     pub time: i64,
-    /// Finite.
+    /// Finite, unless the point [is cleared](Point::is_cleared).
     pub value: f64,
+}
+
+impl Point {
+    /// Holds the place of a removed value in a row of the log, so that the index of the others stays.
+    pub(crate) fn cleared(channel: i32) -> Self {
+        Self { channel, time: 0, value: f64::NAN }
+    }
+
+    /// Whether its value was removed from the log.
+    pub fn is_cleared(&self) -> bool {
+        self.value.is_nan()
+    }
 }
 
 /// A point of one channel, with its place in the log.

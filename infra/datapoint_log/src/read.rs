@@ -50,7 +50,7 @@ pub struct LogRow {
 /// The content of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
-    /// Points arrived, in the order of their index.
+    /// Points arrived, in the order of their index; those that are cleared hold their places.
     Points(Vec<Point>),
     /// A point was deleted.
     Deleted(Tombstone),
@@ -112,7 +112,7 @@ impl LogRow {
         }
     }
 
-    /// The points of each of the row's batches, and who sent it, in the order of their index; none of a deletion.
+    /// The points of each of the row's batches, and who sent it, in order; none of a deletion, and none that is cleared.
     ///
     /// # Errors
     /// [`UnreadableRow`].
@@ -122,7 +122,9 @@ impl LogRow {
         while !rest.is_empty() {
             let batch = decode_block(&mut rest)
                 .map_err(|error| UnreadableRow { position: self.position, reason: error.to_string() })?;
-            batches.push(batch);
+            let (origin, mut points) = batch;
+            points.retain(|point| !point.is_cleared());
+            batches.push((origin, points));
         }
         Ok(batches)
     }
@@ -140,7 +142,7 @@ impl LogRow {
             let (origin, points) = decode_block(&mut rest)
                 .map_err(|error| UnreadableRow { position: self.position, reason: error.to_string() })?;
             match points.get(index) {
-                Some(point) => return Ok(Some((origin, *point))),
+                Some(point) => return Ok(Some((origin, *point)).filter(|_| !point.is_cleared())),
                 None => index -= points.len(),
             }
         }

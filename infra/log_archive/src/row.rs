@@ -21,6 +21,10 @@ pub(crate) fn push_row(copy: &mut Vec<u8>, line: &[u8], columns: &[Column]) -> R
             None => copy.extend_from_slice(b"\\N"),
             // No JSON column in an archive is nullable, so `null` is the JSON value.
             Some("null") if !column.is_json => copy.extend_from_slice(b"\\N"),
+            // An array of numbers, which PostgreSQL writes in braces.
+            Some(value) if !column.is_json && value.starts_with('[') => {
+                push_escaped(copy, &value.replace('[', "{").replace(']', "}"));
+            }
             Some(value) if column.is_json || !value.starts_with('"') => push_escaped(copy, value),
             Some(text) if text.contains('\\') => push_escaped(copy, &serde_json::from_str::<String>(text)?),
             Some(text) => push_escaped(copy, &text[1..text.len() - 1]),
@@ -48,13 +52,21 @@ mod tests {
 
     #[test]
     fn a_row_becomes_a_line_of_copy() {
-        let columns =
-            [("n", false), ("text", false), ("doc", true), ("word", true), ("no", false), ("gone", true)];
+        let columns = [
+            ("n", false),
+            ("text", false),
+            ("doc", true),
+            ("word", true),
+            ("no", false),
+            ("gone", true),
+            ("list", false),
+        ];
         let columns = columns.map(|(name, is_json)| Column { name: name.to_owned(), is_json });
-        let line = br#"{"n":7,"text":"a\tb\\c","doc":{"x": "q\n"},"word":"w","no":null,"more":1}"#;
+        let line =
+            br#"{"n":7,"text":"a\tb\\c","doc":{"x": "q\n"},"word":"w","no":null,"more":1,"list":[1,7]}"#;
         let mut copy = Vec::new();
         push_row(&mut copy, line, &columns).unwrap();
-        let expected = "7\ta\\tb\\\\c\t{\"x\": \"q\\\\n\"}\t\"w\"\t\\N\t\\N\n";
+        let expected = "7\ta\\tb\\\\c\t{\"x\": \"q\\\\n\"}\t\"w\"\t\\N\t\\N\t{1,7}\n";
         assert_eq!(String::from_utf8(copy).unwrap(), expected);
         assert!(push_row(&mut Vec::new(), b"[1]", &columns).is_err());
     }

@@ -25,7 +25,7 @@ pub(crate) const DATAPOINTS: &str = "datapoint_log";
 
 /// Both logs, and the tables that cannot be derived from them. Read models, snapshots and the hash chain are derived.
 /// Keys that sign logins are not exported, nor are first answers to requests and references into the blob store.
-pub(crate) const TABLES: [Table; 22] = [
+pub(crate) const TABLES: [Table; 24] = [
     table(EVENTS, "position"),
     by_day(DATAPOINTS, "position"),
     by_day("datapoint_batches", "day, batch_id"),
@@ -48,6 +48,8 @@ pub(crate) const TABLES: [Table; 22] = [
     table("ops.token_uses", "token_id"),
     table("ops.agent_presence", "agent_id"),
     table("ops.plugin_presence", "instance_id"),
+    table("ops.kept_rollups", "channel, span, number, day"),
+    table("ops.value_removals", "day"),
 ];
 
 /// The numbers that clients see; they are carried as a table of name and value.

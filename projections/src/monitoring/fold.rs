@@ -118,7 +118,16 @@ impl MonitoringRows {
         match event {
             ChannelEvent::ChannelCreated(_) => {}
             ChannelEvent::ChannelUpdated { to, .. } => {
-                let ChannelSpec { name, kind, unit, min_value, max_value, labels, description } = to;
+                let ChannelSpec {
+                    name,
+                    kind,
+                    unit,
+                    min_value,
+                    max_value,
+                    labels,
+                    description,
+                    retention_days,
+                } = to;
                 row.name = name;
                 row.channel_type = kind.as_str().to_owned();
                 row.unit = unit;
@@ -126,6 +135,7 @@ impl MonitoringRows {
                 row.max_value = max_value;
                 row.labels = Json(labels);
                 row.description = description;
+                row.retention_days = days_column(retention_days);
             }
             ChannelEvent::ChannelDeleted { .. } => {
                 row.deleted_at = Some(recorded.recorded_at);
@@ -135,8 +145,14 @@ impl MonitoringRows {
     }
 }
 
+/// The aggregate bounds it by a number that fits.
+fn days_column(days: Option<u32>) -> Option<i32> {
+    days.map(|days| i32::try_from(days).unwrap_or(i32::MAX))
+}
+
 fn created(recorded: &RecordedEvent, new: NewChannel) -> ChannelRow {
-    let ChannelSpec { name, kind, unit, min_value, max_value, labels, description } = new.spec;
+    let ChannelSpec { name, kind, unit, min_value, max_value, labels, description, retention_days } =
+        new.spec;
     ChannelRow {
         id: recorded.aggregate_id,
         number: new.number,
@@ -148,6 +164,7 @@ fn created(recorded: &RecordedEvent, new: NewChannel) -> ChannelRow {
         max_value,
         labels: Json(labels),
         description,
+        retention_days: days_column(retention_days),
         deleted_at: None,
         version: recorded.sequence,
         position: recorded.position,

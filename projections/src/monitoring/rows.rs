@@ -28,6 +28,8 @@ pub struct ChannelRow {
     pub labels: Json<Labels>,
     /// Free text of users.
     pub description: Option<String>,
+    /// Days that its values are kept, in place of the general number; 0 for ever.
+    pub retention_days: Option<i32>,
     /// Since when it takes no more values.
     pub deleted_at: Option<DateTime<Utc>>,
     /// Version of the aggregate.

@@ -114,6 +114,7 @@ impl Writer {
             max_value: None,
             labels: Labels::new(),
             description: None,
+            retention_days: None,
         };
         let new = NewChannel { number: number as i32, owner: OWNER, spec };
         self.run::<Channel>(id, ChannelCommand::Create(new)).await;

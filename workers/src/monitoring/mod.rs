@@ -2,4 +2,4 @@
 
 mod retention;
 
-pub use self::retention::{Retention, oldest_kept, retention_entry};
+pub use self::retention::{Retention, removal_entry, retention_entry, rollup_entry};

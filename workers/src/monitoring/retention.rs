@@ -1,29 +1,35 @@
-//! Drops datapoints that are older than they are kept.
+//! Removes datapoints and roll-ups that are older than they are kept.
 //!
-//! Reads the partitions of the datapoint log; drops whole days of log and chunks. Dropped days are gone for good, so a wrong
-//! clock must not cost more than it takes to notice: days go by [`Context::sweep_time`] and are never younger than
-//! `retention_days` before the newest recorded row, one run drops two days that hold values at most, and runs are an hour
-//! of PostgreSQL's uptime apart. An entry in the log precedes each run, and the run is recorded together with the drop: one that
-//! fails, or whose process crashes before, is repeated under the same entry. Days that are due and not dropped yet are a fault
-//! that health shows.
+//! Drops whole days of log and chunks, and where channels have numbers of days of their own, removes the values of single channels
+//! from a day. Dropped values are gone for good, so a wrong clock must not cost more than it takes to notice: days go by
+//! [`Context::sweep_time`] and are never younger than they are kept before the newest recorded row, one run takes values of two
+//! days from a channel at most, and runs are an hour of PostgreSQL's uptime apart. Entries in the log precede each run, and the run
+//! is recorded together with the drop: one that fails, or whose process crashes before, is repeated under the same entries.
+//! Removals are recorded and done in steps; the next process continues them. Days that are due and not dropped yet are a
+//! fault that health shows. Roll-ups stay when values go, for a time of their own.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use chrono::{NaiveDate, TimeDelta};
 use signalbox_database::{clear_fault, is_lock_conflict, newest_recorded, report_fault};
 use signalbox_domain::monitoring::{LogEntry, LogEntryCommand, LogType, NewLogEntry};
-use signalbox_projections::monitoring::series::{LoggedDay, SeriesError, days_before, drop_in_turn, is_turn};
+use signalbox_projections::monitoring::series::{
+    LoggedDay, Overdue, Removal, SeriesError, continue_removal, drop_in_turn, drop_old_rollups, is_turn,
+    next_run, old_rollup_days, oldest_kept, record_removals,
+};
 use uuid::Uuid;
 
 use crate::{Context, Worker, WorkerError};
 
-/// Days with values of one run.
+/// Days of roll-ups of one run.
 const DAYS: usize = 2;
 /// The fault of days that are due.
 const FAULT: &str = "retention";
 /// Why days stay, in the fault.
-const IN_USE: &str = "Days of datapoints are older than monitoring.retention_days and cannot be dropped, because a session reads \
+const IN_USE: &str = "Days of datapoints are older than they are kept and cannot be dropped, because a session reads \
     them for long, such as a backup or an export. It is tried again every minute: see pg_stat_activity for the session.";
+const REBUILDING: &str = "Datapoints are older than they are kept and cannot be removed while the read model `datapoints` \
+    is rebuilt. It is tried again every minute.";
 /// Namespace of the entries.
 const ENTRIES: Uuid = Uuid::from_u128(0x5197_a1b0_0000_8000_8000_0000_0000_0002);
 
@@ -39,62 +45,133 @@ impl Worker for Retention {
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        let due = overdue_days(context).await?;
-        let run = one_run(&due);
-        let (Some(first), Some(last)) = (run.first(), run.last()) else {
-            clear_fault(&context.pool, FAULT).await?;
-            return Ok(false);
+        // While the clocks differ, nothing continues either.
+        let Some(today) = today(context).await? else { return Ok(false) };
+        let outcome = match continue_removal(&context.pool, today, general(context)).await {
+            Ok(true) => return Ok(true),
+            Ok(false) => run_if_due(context, today).await,
+            Err(error) => Err(series(error)),
         };
-        let mut rest = due.len();
-        if is_turn(&context.pool).await.map_err(series)? {
-            let entry = Uuid::new_v5(&ENTRIES, format!("{} {}", first.day, last.day).as_bytes());
-            let days = context.config.monitoring.retention_days;
-            let command = LogEntryCommand::Write(retention_entry(run, days));
-            context.send_if_still_due::<LogEntry>(Self::NAME, entry, "write", &command).await?;
-            match drop_in_turn(&context.pool, last.day + TimeDelta::days(1)).await {
-                Err(SeriesError::Database(error)) if is_lock_conflict(&error) => {
-                    report_fault(&context.pool, FAULT, IN_USE).await?;
-                    return Ok(false);
-                }
-                dropped => dropped.map_err(series)?,
-            };
-            rest -= run.len();
-        }
-        match rest {
-            0 => drop(clear_fault(&context.pool, FAULT).await?),
-            rest => {
-                let reason = format!(
-                    "{rest} days of datapoints are older than monitoring.retention_days and go by {DAYS} an hour. If that is \
-                     not intended, raise the setting or check the clocks; `signalbox retention apply` drops them at once."
-                );
-                report_fault(&context.pool, FAULT, &reason).await?;
-            }
-        }
+        let reason = match outcome {
+            Err(WorkerError::Series(SeriesError::Rebuilding)) => REBUILDING,
+            Err(WorkerError::Database(error)) if is_lock_conflict(&error) => IN_USE,
+            outcome => return outcome,
+        };
+        report_fault(&context.pool, FAULT, reason).await?;
         Ok(false)
     }
 }
 
-/// The days beyond the retention time; none while the clocks differ, or if all days are kept.
-async fn overdue_days(context: &Context) -> Result<Vec<LoggedDay>, WorkerError> {
-    let days = context.config.monitoring.retention_days;
-    if days == 0 {
-        return Ok(Vec::new());
+/// Starts a run if values or roll-ups are overdue and it is time for one; returns whether removals have to be continued.
+async fn run_if_due(context: &Context, today: NaiveDate) -> Result<bool, WorkerError> {
+    let pool = &context.pool;
+    let mut run = next_run(pool, today, general(context)).await.map_err(series)?;
+    let mut rollups = overdue_rollups(context, today).await?;
+    let mut later = run.later + rollups.split_off(rollups.len().min(DAYS)).len();
+    let is_turn = is_turn(pool).await.map_err(series)?;
+    let is_due = !run.is_empty() || !rollups.is_empty();
+    if is_due && is_turn {
+        announce(context, &run, &rollups).await?;
+        if let Some(last) = run.days.last() {
+            drop_in_turn(pool, last.day + TimeDelta::days(1)).await.map_err(series)?;
+        }
+        // Without a drop, the run is recorded here.
+        record_removals(pool, &run.removals, run.days.is_empty()).await.map_err(series)?;
+        if let Some(last) = rollups.last() {
+            drop_old_rollups(pool, *last).await.map_err(series)?;
+        }
+    } else {
+        later += run.days.len() + run.removals.len() + rollups.len();
+        run = Overdue::default();
     }
-    let Some(now) = context.sweep_time().await? else { return Ok(Vec::new()) };
+    match later {
+        0 => drop(clear_fault(pool, FAULT).await?),
+        later => {
+            let reason = format!(
+                "{later} days hold datapoints or roll-ups that are older than they are kept (monitoring.retention_days, \
+                 monitoring.rollup_retention_days, or an event's own retention_days), and go by {DAYS} an hour. If that is not \
+                 intended, raise the number or check the clocks; `signalbox retention apply` drops them at once."
+            );
+            report_fault(pool, FAULT, &reason).await?;
+        }
+    }
+    Ok(!run.removals.is_empty())
+}
+
+/// Writes the entries that precede a run.
+async fn announce(context: &Context, run: &Overdue, rollups: &[NaiveDate]) -> Result<(), WorkerError> {
+    let days = (run.days.first(), run.days.last());
+    if let (Some(first), Some(last)) = days {
+        let name = format!("{} {}", first.day, last.day);
+        announce_one(context, &name, retention_entry(&run.days, general(context))).await?;
+    }
+    if !run.removals.is_empty() {
+        let name = format!("removal {:?}", run.removals);
+        announce_one(context, &name, removal_entry(&run.removals)).await?;
+    }
+    if !rollups.is_empty() {
+        let name = format!("rollups {rollups:?}");
+        let days = context.config.monitoring.rollup_retention_days;
+        announce_one(context, &name, rollup_entry(rollups, days)).await?;
+    }
+    Ok(())
+}
+
+async fn announce_one(context: &Context, name: &str, entry: NewLogEntry) -> Result<(), WorkerError> {
+    let id = Uuid::new_v5(&ENTRIES, name.as_bytes());
+    let command = LogEntryCommand::Write(entry);
+    context.send_if_still_due::<LogEntry>(Retention::NAME, id, "write", &command).await?;
+    Ok(())
+}
+
+fn general(context: &Context) -> u32 {
+    context.config.monitoring.retention_days
+}
+
+/// The day by which ages count; none while the clocks differ.
+async fn today(context: &Context) -> Result<Option<NaiveDate>, WorkerError> {
+    let Some(now) = context.sweep_time().await? else { return Ok(None) };
     let now = newest_recorded(&context.pool).await?.map_or(now, |newest| newest.min(now));
-    days_before(&context.pool, oldest_kept(now.date_naive(), days)).await.map_err(series)
+    Ok(Some(now.date_naive()))
 }
 
-/// The oldest day that is kept for `days` on `today`.
-pub fn oldest_kept(today: NaiveDate, days: u32) -> NaiveDate {
-    today.checked_sub_signed(TimeDelta::days(i64::from(days))).unwrap_or_default()
+/// The first days of roll-ups beyond their retention time, one more than a run drops at most.
+async fn overdue_rollups(context: &Context, today: NaiveDate) -> Result<Vec<NaiveDate>, WorkerError> {
+    match context.config.monitoring.rollup_retention_days {
+        0 => Ok(Vec::new()),
+        days => old_rollup_days(&context.pool, oldest_kept(today, days), DAYS + 1).await.map_err(series),
+    }
 }
 
-/// The first days of `due` that one run drops: up to [`DAYS`] that hold values, and empty ones among them.
-fn one_run(due: &[LoggedDay]) -> &[LoggedDay] {
-    let with_values = due.iter().enumerate().filter(|(_, day)| day.points > 0);
-    let end = with_values.map(|(place, _)| place + 1).nth(DAYS - 1);
-    &due[..end.unwrap_or(due.len())]
+/// The log entry about values of single channels.
+pub fn removal_entry(removals: &[Removal]) -> NewLogEntry {
+    let channels: HashSet<i32> =
+        removals.iter().flat_map(|removal| removal.channels.iter().copied()).collect();
+    let day = |removal: Option<&Removal>| removal.map(|removal| removal.day.to_string()).unwrap_or_default();
+    let count = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    let content = format!(
+        "Retention removes the datapoints of {} that came in on {} from {} to {}, because they are older than these events \
+         keep them.",
+        count(channels.len(), "event"),
+        count(removals.len(), "day"),
+        day(removals.first()),
+        day(removals.last()),
+    );
+    entry(content)
+}
+
+/// The log entry about roll-ups.
+pub fn rollup_entry(run: &[NaiveDate], days: u32) -> NewLogEntry {
+    let day = |day: Option<&NaiveDate>| day.map(ToString::to_string).unwrap_or_default();
+    entry(format!(
+        "Retention drops the roll-ups of datapoints that came in from {} to {}, because they are kept for {days} days.",
+        day(run.first()),
+        day(run.last()),
+    ))
+}
+
+fn entry(content: String) -> NewLogEntry {
+    NewLogEntry { kind: LogType::Warning, content, source: Retention::NAME.to_owned(), user: None }
 }
 
 /// The log entry about dropped days.
@@ -106,39 +183,12 @@ pub fn retention_entry(run: &[LoggedDay], days: u32) -> NewLogEntry {
         day(run.first()),
         day(run.last()),
     );
-    NewLogEntry { kind: LogType::Warning, content, source: Retention::NAME.to_owned(), user: None }
+    entry(content)
 }
 
 fn series(error: SeriesError) -> WorkerError {
     match error {
         SeriesError::Database(error) => error.into(),
         other => WorkerError::Series(other),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn due(points: &[i64]) -> Vec<LoggedDay> {
-        let day = |(place, points): (u64, &i64)| LoggedDay {
-            day: NaiveDate::default() + chrono::Days::new(place),
-            points: *points,
-        };
-        (0..).zip(points).map(day).collect()
-    }
-
-    #[test]
-    fn a_run_drops_two_days_with_values() {
-        for (points, expected) in [
-            (&[][..], 0),
-            (&[5], 1),
-            (&[5, 5], 2),
-            (&[5, 5, 5], 2),
-            (&[0, 5, 0, 0, 5, 0, 5], 5),
-            (&[0, 0, 0], 3),
-        ] {
-            assert_eq!(one_run(&due(points)).len(), expected, "{points:?}");
-        }
     }
 }

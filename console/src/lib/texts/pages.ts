@@ -146,6 +146,8 @@ export const pages = {
   'sensors.max': ['Highest value', 'Größter Wert'],
   'sensors.limits': ['Limits', 'Grenzen'],
   'sensors.description': ['Description', 'Beschreibung'],
+  'sensors.retention': ['Days values are kept', 'Aufbewahrung in Tagen'],
+  'sensors.retention.hint': ['Empty: as for other channels. 0: for ever.', 'Leer: wie bei anderen Kanälen. 0: für immer.'],
   'sensors.labels': ['Labels', 'Labels'],
   'sensors.labels.hint': ['One key=value a line, such as room=cellar; at most 20.', 'Ein schlüssel=wert je Zeile, etwa raum=keller; höchstens 20.'],
   'sensors.labels.wrong': ['This line has no key before an equals sign: {line}', 'Diese Zeile hat keinen Schlüssel vor einem Gleichheitszeichen: {line}'],

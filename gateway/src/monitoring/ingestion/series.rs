@@ -260,6 +260,7 @@ async fn make_one(
             max_value: None,
             labels: series.labels.clone(),
             description: None,
+            retention_days: None,
         };
         let command = ChannelCommand::Create(NewChannel { number: 0, owner: user.id, spec });
         let Err(rejection) = state.write::<Channel>(id, None, &metadata, &command).await else {

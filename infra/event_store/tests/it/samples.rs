@@ -337,6 +337,7 @@ fn channel_spec(name: &str) -> ChannelSpec {
         max_value: Some(99.9),
         labels: Labels::from([("line".to_owned(), "2".to_owned()), ("room".to_owned(), "Süd".to_owned())]),
         description: Some("the boiler in the cellar".to_owned()),
+        retention_days: Some(30),
     }
 }
 

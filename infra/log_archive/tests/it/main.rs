@@ -7,7 +7,9 @@ use signalbox_test_support::fresh_database;
 use sqlx::{Executor, PgPool};
 
 /// Tables whose rows must be the same on both sides.
-const COMPARED: [&str; 8] = [
+const COMPARED: [&str; 10] = [
+    "ops.kept_rollups",
+    "ops.value_removals",
     "events",
     "datapoint_log",
     "datapoint_tombstones",
@@ -44,6 +46,9 @@ async fn odd_log() -> PgPool {
            UPDATE log_head SET position = 500, points = 500 WHERE log = 'datapoints';
            INSERT INTO claims (kind, key, owner) VALUES ('name', E'tab\there', 'me'), ('name', 'ÄÖÜ "quoted"', 'you');
            INSERT INTO ops.sealing_keys (name, secret, created_at) VALUES ('k', '\x00ff', now());
+           INSERT INTO ops.kept_rollups SELECT 7, 24, 20000 + n, DATE '2025-01-01' + n, 3, 0.3, 1e-18, -1.5, 2.5, 1, 2.5, 9, 0, 2, -1.5, 9, 1
+             FROM generate_series(1, 50) AS n;
+           INSERT INTO ops.value_removals (day, channels, position) VALUES (DATE '2025-12-31', '{1,7}', 3);
            SELECT setval('ops.user_numbers', 41)"#,
     )
     .await

@@ -39,7 +39,8 @@ impl Batch {
                 Err(error) => batch.skipped.push(Skipped::new(row.day, error)),
                 Ok(Entry::Points(points)) => {
                     batch.arrivals.insert(row.position, micros(row.recorded_at));
-                    for (point, index) in points.into_iter().zip(0..) {
+                    let present = points.into_iter().zip(0..).filter(|(point, _)| !point.is_cleared());
+                    for (point, index) in present {
                         let key =
                             ChunkKey { channel: point.channel, hour: hour_of(point.time), day: row.day };
                         let place = (row.position, index);

@@ -13,7 +13,8 @@ use super::{
     HOUR, SeriesError,
     chunk::{self, ChunkKey, Names, RowHead, bytes_of},
     first_day_since, hour_of,
-    rollups::{self, DAY, RollupRow},
+    incomplete::note_cut_hour,
+    rollups::{self, DAY, RollupRow, Source},
     snapshot::{Progress, Snapshot, Tail},
     summary::Summary,
 };
@@ -74,6 +75,21 @@ impl Collected {
         }
     }
 
+    /// Adds `row` if one bucket, or none, has all of its points; false if an end cuts them.
+    fn add_within(&mut self, row: &RollupRow) -> bool {
+        let summary = row.summary();
+        let (first, last) = (summary.first().time, summary.last().time);
+        if last < self.from || first >= self.to {
+            return true;
+        }
+        let number = |time: i64| (time - self.from).div_euclid(self.step);
+        let is_within = first >= self.from && last < self.to && number(first) == number(last);
+        if is_within {
+            self.add(row.channel, first, &summary);
+        }
+        is_within
+    }
+
     fn channels(&self) -> Vec<i32> {
         self.found.keys().copied().collect()
     }
@@ -113,14 +129,15 @@ async fn add_folded(
 ) -> Result<(), SeriesError> {
     let progress = Progress::read(&mut *connection, "series").await?;
     if !rollups::is_current(&mut *connection, &progress).await? {
-        return add_chunks(connection, None, tail, collected).await;
+        add_chunks(&mut *connection, None, tail, collected).await?;
+        return add_rollups(connection, Source::Kept, tail, collected).await;
     }
     let unrolled = rollups::unrolled_days(&mut *connection, "series").await?;
     if !unrolled.is_empty() {
         let days = Some(unrolled.into_iter().collect());
         add_chunks(&mut *connection, days, tail, collected).await?;
     }
-    add_rollups(connection, tail, collected).await
+    add_rollups(connection, Source::All, tail, collected).await
 }
 
 /// Adds the points of chunks, of some days of the log or of all.
@@ -148,9 +165,11 @@ async fn add_chunks(
 }
 
 /// Adds days and hours that are in one bucket by their roll-ups, and the points of the other hours. Hours with points that were
-/// deleted since are among the other ones.
+/// deleted since are among the other ones. Where the points of an hour are gone, it is added only as a whole; one that an end of a bucket
+/// cuts is left out and counted.
 async fn add_rollups(
     connection: &mut PgConnection,
+    source: Source,
     tail: &Tail,
     collected: &mut Collected,
 ) -> Result<(), SeriesError> {
@@ -163,9 +182,9 @@ async fn add_rollups(
     let mut raw = Names::default();
     // Days that are taken apart, and hours.
     let mut parted: BTreeSet<(i32, i32)> = BTreeSet::new();
-    let mut rows = rollups::of_ranges(&mut *connection, &channels, DAY, &plan.days);
+    let mut rows = rollups::of_ranges(&mut *connection, source, &channels, DAY, &plan.days);
     while let Some(row) = rows.try_next().await? {
-        if days.contains(&(row.channel, row.number)) {
+        if !row.is_kept && days.contains(&(row.channel, row.number)) {
             parted.insert((row.channel, row.number));
         } else {
             collected.add(row.channel, i64::from(row.number) * i64::from(DAY) * HOUR, &row.summary());
@@ -173,27 +192,34 @@ async fn add_rollups(
     }
     drop(rows);
     let mut add_hour = |row: &RollupRow, raw: &mut Names| {
-        if hours.contains(&(row.channel, row.number)) {
+        if !row.is_kept && hours.contains(&(row.channel, row.number)) {
             raw.push(ChunkKey { channel: row.channel, hour: row.number, day: row.day }, 0);
         } else {
             collected.add(row.channel, i64::from(row.number) * HOUR, &row.summary());
         }
     };
-    let mut rows = rollups::of_ranges(&mut *connection, &channels, 1, &plan.hours);
+    let mut rows = rollups::of_ranges(&mut *connection, source, &channels, 1, &plan.hours);
     while let Some(row) = rows.try_next().await? {
         add_hour(&row, &mut raw);
     }
     drop(rows);
     for (channel, day) in parted {
         let (channel, hours) = ([channel], [(day * DAY, (day + 1) * DAY)]);
-        let mut rows = rollups::of_ranges(&mut *connection, &channel, 1, &hours);
+        let mut rows = rollups::of_ranges(&mut *connection, source, &channel, 1, &hours);
         while let Some(row) = rows.try_next().await? {
-            add_hour(&row, &mut raw);
+            // Kept days have been added as a whole.
+            if !row.is_kept {
+                add_hour(&row, &mut raw);
+            }
         }
     }
-    let mut rows = rollups::of_ranges(&mut *connection, &channels, 1, &plan.raw);
+    let mut rows = rollups::of_ranges(&mut *connection, source, &channels, 1, &plan.raw);
     while let Some(row) = rows.try_next().await? {
-        raw.push(ChunkKey { channel: row.channel, hour: row.number, day: row.day }, 0);
+        if !row.is_kept {
+            raw.push(ChunkKey { channel: row.channel, hour: row.number, day: row.day }, 0);
+        } else if !collected.add_within(&row) {
+            note_cut_hour();
+        }
     }
     drop(rows);
     let heads = chunk::heads(&mut *connection, "series", &raw).await?;

@@ -21,6 +21,7 @@ use super::{
     current,
     fold::{apply, ensure_days},
     incomplete::{record_skipped, report_skipped},
+    kept::leave_out,
     rollups,
     snapshot::{Progress, begin_fold},
 };
@@ -173,7 +174,10 @@ pub(super) async fn step_in(
         return Err(SeriesError::Overtaken);
     }
     rollups::keep_up(&mut *connection, schema, &progress, last.position).await?;
-    let batch = Batch::of(&rows);
+    let mut batch = Batch::of(&rows);
+    if schema != "series" {
+        leave_out(&mut *connection, &mut batch).await?;
+    }
     record_skipped(&mut *connection, &batch.skipped).await?;
     let new: Vec<_> = batch.days().difference(days).copied().collect();
     ensure_days(&mut *connection, schema, new.iter().copied()).await?;

@@ -27,6 +27,8 @@ pub struct Counts {
     pub rows: usize,
     /// Chunks that cannot be decoded.
     pub damaged: usize,
+    /// Hours whose values are gone and whose roll-ups an end of a bucket cuts.
+    pub hours: usize,
 }
 
 /// A row that a fold has left out.
@@ -45,7 +47,7 @@ impl Skipped {
 
 /// The output of `work`, and how many rows and chunks its queries of datapoints may lack.
 pub async fn counting_skipped<T>(work: impl Future<Output = T>) -> (T, usize) {
-    let (output, Counts { rows, damaged }) = counting(work).await;
+    let (output, Counts { rows, damaged, .. }) = counting(work).await;
     (output, rows + damaged)
 }
 
@@ -67,6 +69,11 @@ pub fn note_skipped(rows: usize) {
 /// Counts a damaged chunk for the present answer.
 pub(super) fn note_damaged() {
     change(|counts| counts.damaged += 1);
+}
+
+/// Counts an hour that the present answer cannot take apart.
+pub(super) fn note_cut_hour() {
+    change(|counts| counts.hours += 1);
 }
 
 fn change(by: impl FnOnce(&mut Counts)) {

@@ -14,12 +14,15 @@ mod fold;
 mod follow;
 mod hours;
 mod incomplete;
+mod kept;
 mod latest;
 mod list;
+mod overdue;
 mod points;
 mod ranked;
 mod rebuild;
 mod recorded;
+mod removal;
 mod retention;
 mod rollups;
 mod snapshot;
@@ -34,11 +37,14 @@ pub use buckets::{Bucket, BucketWindow, buckets};
 pub use export::{Export, ExportSpan};
 pub use follow::{FoldStep, Folder};
 pub use incomplete::{Counts, counting, counting_skipped, note_skipped};
+pub use kept::{Removal, drop_old_rollups, old_rollup_days};
 pub use latest::{last_time, latest, newest_until};
 pub use list::{ListFilter, Listed, list};
+pub use overdue::{Overdue, next_run, oldest_kept, overdue};
 pub use points::{all_points, count_points, count_points_by_hour};
 pub use rebuild::{SeriesReport, compare_series_watched, rebuild_series, rebuild_series_watched};
 pub use recorded::recorded;
+pub use removal::{continue_removal, record_removals};
 pub use retention::{LoggedDay, days_before, drop_in_turn, drop_old_days, is_turn};
 pub use summary::Summary;
 pub use window::{Aggregate, Window, series};
@@ -78,6 +84,9 @@ pub enum SeriesError {
         /// Position found next.
         found: i64,
     },
+    /// A rebuild would bring back what is removed meanwhile.
+    #[error("datapoints are being rebuilt")]
+    Rebuilding,
     /// More points are pending than a query may fold by itself.
     #[error("{0} datapoints are not folded yet")]
     Behind(i64),

@@ -16,8 +16,9 @@ use super::{
     chunk::readable,
     follow::{FoldStep, step_in},
     incomplete::recheck_skipped,
+    kept::retire_recorded,
     rollups,
-    snapshot::{Progress, begin_fold},
+    snapshot::{Progress, REBUILD_LEASE, begin_fold},
 };
 use crate::{
     Leases, Watcher,
@@ -68,7 +69,7 @@ pub async fn compare_series_watched(
 }
 
 async fn build(pool: &PgPool, mode: RebuildMode, watcher: Watcher<'_>) -> Result<SeriesReport, SeriesError> {
-    let _lease = Leases::new(pool).acquire("rebuild.datapoints").await;
+    let _lease = Leases::new(pool).acquire(REBUILD_LEASE).await;
     let mut connection = pool.acquire().await?.detach();
     let result = build_and_compare(&mut connection, mode, watcher).await;
     if result.is_err() || mode == RebuildMode::Compare {
@@ -106,6 +107,7 @@ async fn build_and_compare(
     if mode == RebuildMode::Swap {
         // Every reader holds this one first.
         lock_tables(&mut transaction, &["series.progress".to_owned()]).await?;
+        retire_recorded(&mut transaction).await?;
         transaction.execute("DROP SCHEMA series CASCADE").await?;
         transaction.execute(format!("ALTER SCHEMA {BESIDE} RENAME TO series").as_str()).await?;
         recheck_skipped(&mut transaction).await?;

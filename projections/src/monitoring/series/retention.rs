@@ -1,7 +1,7 @@
 //! Days of datapoints that are older than they are kept.
 
 use signalbox_boxed::boxed;
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use chrono::NaiveDate;
 use signalbox_database::{LEAP_INTERVAL, is_lock_conflict};
@@ -12,17 +12,19 @@ use tokio::time::sleep;
 use super::{
     SeriesError,
     fold::renew_latest,
+    follow::{FoldStep, step_in},
     incomplete::forget_skipped,
-    rollups,
-    snapshot::{Progress, begin_fold},
+    kept::{Retired, retire},
+    snapshot::{Progress, begin_fold, exclude_rebuild},
 };
 
 /// Attempts to drop days that are being read. Each is cancelled after a quarter of a second, because all readers of
 /// datapoints queue behind it.
 const ATTEMPTS: u32 = 15;
 const RETRY_DELAY: Duration = Duration::from_secs(2);
-/// Days that one transaction drops: each takes locks on a dozen tables and indexes, of which PostgreSQL has room for some thousands.
-const GROUP: usize = 30;
+/// Days that one transaction drops: each takes locks on a dozen tables and indexes, of which PostgreSQL has room for some thousands, and
+/// moves its roll-ups.
+const GROUP: usize = 5;
 /// PostgreSQL's uptime between two runs, in seconds.
 const RUN_INTERVAL: i64 = LEAP_INTERVAL;
 
@@ -35,7 +37,7 @@ pub struct LoggedDay {
     pub points: i64,
 }
 
-/// The days before `oldest` that are still kept, oldest first. Days that are not folded yet are left out.
+/// The days before `oldest` that are still kept, oldest first. Days that are not folded or rolled up yet are left out.
 ///
 /// The number of points of a day follows from its first and its last row, so it costs the same however many there
 /// are. For days whose rows alternate, because a clock was wrong, the points between are counted for each of them.
@@ -55,7 +57,8 @@ pub async fn days_before(pool: &PgPool, oldest: NaiveDate) -> Result<Vec<LoggedD
                                ORDER BY position LIMIT 1) AS first ON true
            LEFT JOIN LATERAL (SELECT total FROM datapoint_log l WHERE l.day = d.day
                                ORDER BY position DESC LIMIT 1) AS last ON true
-          WHERE d.day < least($1, (SELECT day FROM series.progress)) ORDER BY d.day",
+          WHERE d.day < least($1, (SELECT day FROM series.progress), (SELECT min(day) FROM series.unrolled_days))
+            AND (SELECT position FROM series.rollup_progress) = (SELECT position FROM series.progress) ORDER BY d.day",
     )
     .bind(oldest)
     .fetch_all(pool)
@@ -100,7 +103,7 @@ pub async fn drop_in_turn(pool: &PgPool, oldest: NaiveDate) -> Result<i32, Serie
 /// stay. While they are being read, it retries for half a minute.
 ///
 /// # Errors
-/// [`SeriesError`]; of more than thirty days, some may be gone then.
+/// [`SeriesError`]; of more than five days, some may be gone then.
 #[boxed]
 pub async fn drop_old_days(pool: &PgPool, oldest: NaiveDate) -> Result<i32, SeriesError> {
     drop_days_of(pool, oldest, false).await
@@ -129,6 +132,10 @@ async fn drop_group(pool: &PgPool, oldest: NaiveDate, is_run: bool) -> Result<i3
 async fn drop_once(pool: &PgPool, oldest: NaiveDate, is_run: bool) -> Result<i32, SeriesError> {
     let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
     begin_fold(&mut transaction).await?;
+    exclude_rebuild(&mut transaction).await?;
+    // Deletions of these values that are still to be folded belong into the roll-ups.
+    let mut days = HashSet::new();
+    while step_in(&mut transaction, "series", &mut days).await? != FoldStep::Idle {}
     let progress = Progress::read(&mut transaction, "series").await?;
     let oldest = oldest.min(progress.day);
     if is_run {
@@ -140,7 +147,11 @@ async fn drop_once(pool: &PgPool, oldest: NaiveDate, is_run: bool) -> Result<i32
         .await?;
     renew_latest(&mut transaction, "series", &channels, oldest).await?;
     sqlx::query("DELETE FROM series.hours WHERE day < $1").bind(oldest).execute(&mut *transaction).await?;
-    rollups::drop_days(&mut transaction, oldest).await?;
+    retire(&mut transaction, Retired::Before(oldest)).await?;
+    sqlx::query("DELETE FROM ops.value_removals WHERE day < $1")
+        .bind(oldest)
+        .execute(&mut *transaction)
+        .await?;
     forget_skipped(&mut transaction, oldest).await?;
     let mut dropped = 0;
     for table in ["series.chunks", "datapoint_log", "datapoint_tombstones"] {
@@ -150,7 +161,7 @@ async fn drop_once(pool: &PgPool, oldest: NaiveDate, is_run: bool) -> Result<i32
     Ok(dropped)
 }
 
-async fn note_run(connection: &mut PgConnection) -> Result<(), SeriesError> {
+pub(super) async fn note_run(connection: &mut PgConnection) -> Result<(), SeriesError> {
     sqlx::query(
         "INSERT INTO ops.retention_runs AS r (server_started, ran_at)
          SELECT s, extract(epoch FROM clock_timestamp() - s)::bigint FROM pg_postmaster_start_time() AS s

@@ -1,6 +1,6 @@
 //! Aggregates per hour and day of measurement, kept by the fold together with the chunks, in the same transaction: they have
 //! the same progress, are as idempotent as it is, and a rebuild makes both. A roll-up belongs to one day of the log, as a
-//! chunk does, so retention drops both.
+//! chunk does; retention moves it to `ops.kept_rollups` when it drops the values, see `kept`.
 //!
 //! Added points are added to the roll-ups. Where a point was deleted, the hour is computed again from its chunk, and the day from
 //! its hours. After an upgrade there are days without roll-ups: [`fill`] makes them a day at a time, and until then queries
@@ -68,6 +68,9 @@ pub(super) struct RollupRow {
     last_value: f64,
     last_position: i64,
     last_index: i32,
+    /// Whether its values are gone.
+    #[sqlx(default)]
+    pub(super) is_kept: bool,
 }
 
 impl RollupRow {
@@ -287,15 +290,6 @@ async fn of_channel(
     Ok(rollups)
 }
 
-/// Removes those of days before `oldest`.
-pub(super) async fn drop_days(connection: &mut PgConnection, oldest: NaiveDate) -> Result<(), SeriesError> {
-    for table in ["rollups", "unrolled_days"] {
-        let sql = format!("DELETE FROM series.{table} WHERE day < $1");
-        sqlx::query(&sql).bind(oldest).execute(&mut *connection).await?;
-    }
-    Ok(())
-}
-
 /// How many roll-ups differ between `series` and `other`. Sums were added in another order and may differ in their last digits.
 pub(super) async fn differences(connection: &mut PgConnection, other: &str) -> Result<i64, SeriesError> {
     let progress = Progress::read(&mut *connection, "series").await?;
@@ -315,9 +309,19 @@ pub(super) async fn differences(connection: &mut PgConnection, other: &str) -> R
     Ok(sqlx::query_scalar(&sql).fetch_one(connection).await?)
 }
 
+/// Which roll-ups are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// All.
+    All,
+    /// Those whose values are gone.
+    Kept,
+}
+
 /// The roll-ups of `channels` of one span in `ranges` of numbers, in no order.
 pub(super) fn of_ranges<'c>(
     connection: &'c mut PgConnection,
+    source: Source,
     channels: &[i32],
     span: i32,
     ranges: &[(i32, i32)],
@@ -327,10 +331,16 @@ pub(super) fn of_ranges<'c>(
     let query = sqlx::query_as(
         "SELECT r.* FROM unnest($1::int[]) AS c (channel)
           CROSS JOIN unnest($3::int[], $4::int[]) AS w (first, ending)
-          CROSS JOIN LATERAL (SELECT * FROM series.rollups r WHERE r.channel = c.channel AND r.span = $2
-                                 AND r.number >= w.first AND r.number < w.ending OFFSET 0) AS r",
+          CROSS JOIN LATERAL (
+            SELECT s.* FROM (
+                SELECT l.*, false AS is_kept FROM series.rollups l WHERE $5::bool
+                 UNION ALL
+                SELECT channel, span, number, day, count, sum, sum_low, min, max, first_time, first_value, first_position,
+                       first_index, last_time, last_value, last_position, last_index, true FROM ops.kept_rollups) AS s
+             WHERE s.channel = c.channel AND s.span = $2 AND s.number >= w.first AND s.number < w.ending OFFSET 0) AS r",
     );
-    query.bind(channels.to_vec()).bind(span).bind(firsts).bind(ends).fetch(connection)
+    let query = query.bind(channels.to_vec()).bind(span).bind(firsts).bind(ends);
+    query.bind(source == Source::All).fetch(connection)
 }
 
 async fn rows(

@@ -15,6 +15,9 @@ const MAX_TAIL: i64 = 2_000_000;
 const BEGIN: &str =
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE series.progress IN ACCESS SHARE MODE";
 
+/// The lease that a rebuild holds.
+pub(super) const REBUILD_LEASE: &str = "rebuild.datapoints";
+
 /// How far the log has been folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub(super) struct Progress {
@@ -29,6 +32,15 @@ pub(super) async fn begin_fold(connection: &mut PgConnection) -> Result<(), sqlx
         .execute(connection)
         .await?;
     Ok(())
+}
+
+/// Fails while a rebuild is in progress, and keeps the next one waiting until the transaction has ended.
+pub(super) async fn exclude_rebuild(connection: &mut PgConnection) -> Result<(), SeriesError> {
+    let is_free: bool = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))")
+        .bind(REBUILD_LEASE)
+        .fetch_one(connection)
+        .await?;
+    if is_free { Ok(()) } else { Err(SeriesError::Rebuilding) }
 }
 
 impl Progress {

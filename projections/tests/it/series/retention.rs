@@ -1,8 +1,14 @@
 //! Days that are dropped, and days that are in use.
 
-use chrono::{DateTime, TimeDelta};
-use signalbox_datapoint_log::{Point, micros};
-use signalbox_projections::monitoring::series::{days_before, drop_in_turn, is_turn};
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, NaiveDate, TimeDelta};
+use signalbox_datapoint_log::{Point, micros, read_row};
+use signalbox_projections::monitoring::series::{
+    Bucket, BucketWindow, Overdue, SeriesError, SeriesReport, buckets, continue_removal, counting,
+    days_before, drop_in_turn, drop_old_days, drop_old_rollups, is_turn, old_rollup_days, overdue,
+    rebuild_series, record_removals,
+};
 use signalbox_test_support::{eventually, seconds};
 
 use super::Log;
@@ -55,4 +61,161 @@ async fn days_that_are_in_use_stay_whole_and_their_turn_is_kept() {
     assert!(dropping.await.unwrap().unwrap() >= 4);
     assert!(!is_turn(&pool).await.unwrap());
     assert_eq!(log.exported(DateTime::UNIX_EPOCH, None, 10).await, log.expected(|point| point.day >= oldest));
+}
+
+/// Channels 1 to 3 with values twice a day on eight days, some deleted. Channel 2 keeps them for ever, channel 3 for two days.
+async fn with_own_numbers() -> (Log, NaiveDate) {
+    let mut log = Log::new().await;
+    for (number, days) in [(1, None), (2, Some(0)), (3, Some(2))] {
+        sqlx::query(
+            "INSERT INTO read.channels (id, number, owner_id, name, channel_type, retention_days, version, position, created_at, updated_at)
+             VALUES (gen_random_uuid(), $1, gen_random_uuid(), 'channel ' || $1, 'sensor', $2, 1, 1, now(), now())",
+        )
+        .bind(number)
+        .bind(days)
+        .execute(&log.pool)
+        .await
+        .unwrap();
+    }
+    for day in 0..8 {
+        for (hours, minutes) in [(0, 0), (0, 20), (1, 0), (0, 0)] {
+            log.clock.advance(TimeDelta::hours(hours) + TimeDelta::minutes(minutes));
+            let time = micros(log.clock.now());
+            let point = |channel| Point { channel, time, value: f64::from(channel) + day as f64 / 8.0 };
+            log.append((1..4).map(point).collect()).await;
+        }
+        let deleted = log.known.len() - 2;
+        log.delete(deleted).await;
+        log.fold().await;
+        log.clock.advance(TimeDelta::hours(22) + TimeDelta::minutes(40));
+    }
+    log.append(one_now(&log)).await;
+    log.fold().await;
+    let today = log.clock.now().date_naive();
+    (log, today)
+}
+
+async fn bucketed(log: &Log, step: TimeDelta) -> BTreeMap<i32, Vec<Bucket>> {
+    let from = at(0).date_naive().and_hms_opt(0, 0, 0).unwrap().and_utc();
+    let window = BucketWindow { channels: vec![1, 2, 3], from, to: from + TimeDelta::days(10), step };
+    buckets(&log.pool, &window).await.unwrap()
+}
+
+async fn remove(log: &Log, due: &Overdue, (today, days): (NaiveDate, u32)) {
+    record_removals(&log.pool, &due.removals, false).await.unwrap();
+    while continue_removal(&log.pool, today, days).await.unwrap() {}
+}
+
+/// Rebuilds, and waits until the server has seen that the lease is free.
+async fn rebuild(log: &Log) -> SeriesReport {
+    let report = rebuild_series(&log.pool).await.unwrap();
+    let is_free = "SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND mode = 'ExclusiveLock'
+        AND (classid::bigint << 32 | objid::bigint) = hashtextextended('rebuild.datapoints', 0)
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
+    eventually(seconds(20), async || sqlx::query_scalar(is_free).fetch_one(&log.pool).await.unwrap()).await;
+    report
+}
+
+/// The kept values are found by every query and by id; the roll-ups of all are as they were, after a rebuild too.
+#[tokio::test]
+async fn numbers_of_channels_precede_the_general_one() {
+    let (mut log, today) = with_own_numbers().await;
+    let (days, hours) = (TimeDelta::days(1), TimeDelta::hours(1));
+    let before = (bucketed(&log, days).await, bucketed(&log, hours).await);
+    let due = overdue(&log.pool, today, 4).await.unwrap();
+    assert_eq!(due.days, [], "channel 2 has values on the first day");
+    let channels: Vec<_> = due.removals.iter().map(|removal| removal.channels.as_slice()).collect();
+    assert_eq!(channels, [&[1, 3][..], &[1, 3], &[1, 3], &[1, 3], &[3], &[3]]);
+    let gone = log.known.iter().copied().find(|point| point.channel == 3).unwrap();
+    remove(&log, &due, (today, 4)).await;
+    let is_kept = |point: &super::Datapoint| match point.channel {
+        1 => point.day >= today - TimeDelta::days(4),
+        2 => true,
+        _ => point.day >= today - TimeDelta::days(2),
+    };
+    log.known.retain(is_kept);
+    for _ in 0..2 {
+        assert_eq!(log.exported(DateTime::UNIX_EPOCH, None, 10).await, log.expected(|_| true));
+        assert_eq!((bucketed(&log, days).await, bucketed(&log, hours).await), before);
+        assert!(overdue(&log.pool, today, 4).await.unwrap().is_empty());
+        assert_eq!(rebuild(&log).await.differences, 0);
+    }
+    for point in &log.known {
+        let row = read_row(&log.pool, point.place()).await.unwrap().unwrap();
+        assert_eq!(row.point(point.point.index).unwrap().unwrap().1.value, point.point.value);
+    }
+    let row = read_row(&log.pool, gone.place()).await.unwrap().unwrap();
+    assert_eq!(row.point(gone.point.index).unwrap(), None, "the value is gone from the log as well");
+    // Half hours that cut an hour without values cannot be answered, and the answer says how many hours it lacks.
+    let (_, counts) = counting(bucketed(&log, TimeDelta::minutes(10))).await;
+    assert!(counts.hours > 0 && counts.rows == 0, "{counts:?}");
+    // Channel 2 follows the general number from now on: its days are dropped.
+    sqlx::query("UPDATE read.channels SET retention_days = NULL WHERE number = 2")
+        .execute(&log.pool)
+        .await
+        .unwrap();
+    let due = overdue(&log.pool, today, 4).await.unwrap();
+    assert_eq!((due.days.len(), due.removals.len()), (4, 0));
+    drop_old_days(&log.pool, today - TimeDelta::days(4)).await.unwrap();
+    log.known.retain(|point| point.day >= today - TimeDelta::days(4));
+    assert_eq!(log.exported(DateTime::UNIX_EPOCH, None, 10).await, log.expected(|_| true));
+    rebuild(&log).await;
+    assert_eq!((bucketed(&log, days).await, bucketed(&log, hours).await), before);
+    // Roll-ups end after a time of their own.
+    let old = old_rollup_days(&log.pool, today - TimeDelta::days(6), 9).await.unwrap();
+    assert_eq!(old.len(), 2);
+    drop_old_rollups(&log.pool, old[1]).await.unwrap();
+    let left = bucketed(&log, days).await;
+    assert_eq!(left[&1], before.0[&1][2..]);
+}
+
+/// A number that is raised while values wait to be removed spares them; a rebuild in between brings back none.
+#[tokio::test]
+async fn a_raised_number_spares_waiting_values() {
+    let (mut log, today) = with_own_numbers().await;
+    let before = bucketed(&log, TimeDelta::days(1)).await;
+    let due = overdue(&log.pool, today, 4).await.unwrap();
+    record_removals(&log.pool, &due.removals, true).await.unwrap();
+    assert!(!is_turn(&log.pool).await.unwrap());
+    // The first day has lost its chunks, not its rows in the log.
+    assert!(continue_removal(&log.pool, today, 4).await.unwrap());
+    let first = due.removals[0].day;
+    sqlx::query("UPDATE read.channels SET retention_days = 30 WHERE number = 3")
+        .execute(&log.pool)
+        .await
+        .unwrap();
+    while continue_removal(&log.pool, today, 4).await.unwrap() {}
+    log.known.retain(|point| match point.channel {
+        1 => point.day >= today - TimeDelta::days(4),
+        2 => true,
+        _ => point.day != first,
+    });
+    assert_eq!(log.exported(DateTime::UNIX_EPOCH, None, 10).await, log.expected(|_| true));
+    rebuild(&log).await;
+    assert_eq!(log.exported(DateTime::UNIX_EPOCH, None, 10).await, log.expected(|_| true));
+    assert_eq!(bucketed(&log, TimeDelta::days(1)).await, before);
+}
+
+#[tokio::test]
+async fn a_rebuild_amid_a_removal_keeps_the_roll_ups() {
+    let (log, today) = with_own_numbers().await;
+    let before = bucketed(&log, TimeDelta::hours(1)).await;
+    let due = overdue(&log.pool, today, 4).await.unwrap();
+    record_removals(&log.pool, &due.removals, false).await.unwrap();
+    for steps in [0, 1, 3] {
+        for _ in 0..steps {
+            continue_removal(&log.pool, today, 4).await.unwrap();
+        }
+        rebuild(&log).await;
+        assert_eq!(bucketed(&log, TimeDelta::hours(1)).await, before, "after {steps} more steps");
+    }
+    // Nothing is removed while a rebuild holds its lease.
+    let mut rebuild = signalbox_database::begin(&log.pool, "BEGIN").await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('rebuild.datapoints', 0))")
+        .execute(&mut *rebuild)
+        .await
+        .unwrap();
+    let refused = record_removals(&log.pool, &due.removals, true).await;
+    assert!(matches!(refused, Err(SeriesError::Rebuilding)), "{refused:?}");
+    rebuild.rollback().await.unwrap();
 }

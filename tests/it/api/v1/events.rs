@@ -103,6 +103,8 @@ async fn wrong_events_are_refused() {
             json!((0..21).map(|index| (format!("k{index}"), json!("v"))).collect::<serde_json::Map<_, _>>()),
         ),
         ("description", json!("x".repeat(2001))),
+        ("retention_days", json!(36_501)),
+        ("retention_days", json!(-1)),
     ] {
         let mut event = sensor("wrong");
         event[field.split('/').next().unwrap()] = value;

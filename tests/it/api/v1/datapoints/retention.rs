@@ -115,3 +115,45 @@ async fn old_datapoints_are_dropped_at_once_by_a_command() {
     eventually(seconds(20), async || entries(pool).await.len() == 1).await;
     world.finish().await;
 }
+
+/// An event keeps its values for two days, all others for ever.
+#[tokio::test]
+async fn an_events_own_number_takes_two_days_an_hour_and_leaves_roll_ups() {
+    let world = World::start().await;
+    let pool = &world.servers.pool;
+    let event = json!({"name": "short", "type": "sensor", "retention_days": 2});
+    let event = world.admin.post("/api/v1/events", event).await.expect(201);
+    assert_eq!(event["retention_days"], 2);
+    record_days(pool, 10).await;
+    let with_values = async |table: &str| -> i64 {
+        let sql = format!("SELECT count(DISTINCT day) FROM {table} WHERE channel = 1");
+        sqlx::query_scalar(&sql).fetch_one(pool).await.unwrap()
+    };
+    let steps = async |context: &Context| while Retention.step(context).await.unwrap() {};
+    let ahead = context(&world, Clock::shifted(TimeDelta::days(4000)), 0).await;
+    steps(&ahead).await;
+    assert_eq!(with_values("series.chunks").await, 10, "a wrong clock holds everything back");
+    signalbox_database::clear_fault(pool, "clock").await.unwrap();
+    let context = context(&world, Clock::system(), 0).await;
+    steps(&context).await;
+    assert_eq!(with_values("series.chunks").await, 8, "the second run is too early");
+    assert!(has_fault(pool, "retention").await);
+    assert_eq!(with_values("ops.kept_rollups").await, 2);
+    let logged = entries(pool).await;
+    assert!(
+        logged.len() == 1 && logged[0].1.starts_with("Retention removes the datapoints of 1 event that"),
+        "{logged:?}"
+    );
+    pass_an_hour(pool).await;
+    steps(&context).await;
+    assert_eq!((with_values("series.chunks").await, days(pool).await), (6, 10));
+    // A number that is cleared ends it.
+    let path = format!("/api/v1/events/{}", event["public_id"].as_str().unwrap());
+    let changed = world.admin.put(&path, json!({"retention_days": null})).await.expect(200);
+    assert_eq!(changed["retention_days"], json!(null));
+    pass_an_hour(pool).await;
+    steps(&context).await;
+    assert_eq!(with_values("series.chunks").await, 6);
+    assert!(!has_fault(pool, "retention").await);
+    world.finish().await;
+}

@@ -1,0 +1,165 @@
+//! Removes the values of channels from days of the log that others still need.
+//!
+//! A removal is recorded in `ops.value_removals`, then done in bounded steps, each a transaction of its own: first the chunks of
+//! some channels are deleted and their roll-ups moved, then rows of the log are rewritten, where a removed value leaves its
+//! place empty, so that the ids of the others stay. A process that crashes leaves the record, and the next step continues. A
+//! rebuild leaves out the channels of a recorded removal.
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::NaiveDate;
+use signalbox_boxed::boxed;
+use signalbox_datapoint_log::clear_points;
+use sqlx::{PgConnection, PgPool};
+
+use super::{
+    SeriesError,
+    fold::renew_latest,
+    follow::{FoldStep, step_in},
+    kept::{Removal, Retired, retire},
+    overdue::oldest_kept,
+    retention::note_run,
+    snapshot::{begin_fold, exclude_rebuild},
+};
+
+/// Channels of one step.
+const CHANNELS: i64 = 100;
+
+/// Records `removals`, and the run if it is one.
+///
+/// # Errors
+/// [`SeriesError`]; nothing is recorded then.
+#[boxed]
+pub async fn record_removals(pool: &PgPool, removals: &[Removal], is_run: bool) -> Result<(), SeriesError> {
+    let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
+    exclude_rebuild(&mut transaction).await?;
+    for removal in removals {
+        // Rows of the log are rewritten from the first one on again, for the channels that are added.
+        sqlx::query(
+            "INSERT INTO ops.value_removals AS v (day, channels) VALUES ($1, $2::int[])
+                 ON CONFLICT (day) DO UPDATE SET channels = v.channels || excluded.channels, position = 0",
+        )
+        .bind(removal.day)
+        .bind(&removal.channels)
+        .execute(&mut *transaction)
+        .await?;
+    }
+    if is_run {
+        note_run(&mut transaction).await?;
+    }
+    transaction.commit().await?;
+    Ok(())
+}
+
+/// One step of the recorded removals, on `today`, where values are kept for `days`; false when there are none. Channels whose
+/// values are kept by now, because their number was raised, are left out as far as they have been untouched.
+///
+/// # Errors
+/// [`SeriesError`]; the step is taken again then.
+#[boxed]
+pub async fn continue_removal(pool: &PgPool, today: NaiveDate, days: u32) -> Result<bool, SeriesError> {
+    let next: Option<(NaiveDate, Vec<i32>, i64)> =
+        sqlx::query_as("SELECT day, channels, position FROM ops.value_removals ORDER BY day LIMIT 1")
+            .fetch_optional(pool)
+            .await?;
+    let Some((day, channels, position)) = next else { return Ok(false) };
+    if !remove_chunks(pool, (day, &channels), (today, days)).await? {
+        rewrite(pool, (day, &channels), position).await?;
+    }
+    Ok(true)
+}
+
+/// Removes the chunks of some of `channels` on `day`; false when there are none.
+async fn remove_chunks(
+    pool: &PgPool,
+    (day, channels): (NaiveDate, &[i32]),
+    kept: (NaiveDate, u32),
+) -> Result<bool, SeriesError> {
+    let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
+    begin_fold(&mut transaction).await?;
+    exclude_rebuild(&mut transaction).await?;
+    // Deletions of these values that are still to be folded belong into the roll-ups.
+    let mut days = HashSet::new();
+    while step_in(&mut transaction, "series", &mut days).await? != FoldStep::Idle {}
+    let some: Vec<i32> = sqlx::query_scalar(
+        "SELECT u.channel FROM unnest($2::int[]) AS u (channel)
+          WHERE EXISTS (SELECT FROM series.chunks c WHERE c.channel = u.channel AND c.day = $1) LIMIT $3",
+    )
+    .bind(day)
+    .bind(channels)
+    .bind(CHANNELS)
+    .fetch_all(&mut *transaction)
+    .await?;
+    let (due, spared) = split_by_due(&mut transaction, day, &some, kept).await?;
+    if !spared.is_empty() {
+        sqlx::query(
+            "UPDATE ops.value_removals SET channels = ARRAY(SELECT unnest(channels) EXCEPT SELECT unnest($2::int[]))
+              WHERE day = $1",
+        )
+        .bind(day)
+        .bind(&spared)
+        .execute(&mut *transaction)
+        .await?;
+    }
+    retire(&mut transaction, Retired::Of(day, &due)).await?;
+    sqlx::query("DELETE FROM series.chunks WHERE day = $1 AND channel = ANY($2::int[])")
+        .bind(day)
+        .bind(&due)
+        .execute(&mut *transaction)
+        .await?;
+    let newest: Vec<i32> = sqlx::query_scalar(
+        "WITH latest AS (DELETE FROM series.latest WHERE day = $1 AND channel = ANY($2::int[]) RETURNING channel)
+         SELECT channel FROM latest UNION SELECT channel FROM series.current WHERE day = $1 AND channel = ANY($2::int[])",
+    )
+    .bind(day)
+    .bind(&due)
+    .fetch_all(&mut *transaction)
+    .await?;
+    renew_latest(&mut transaction, "series", &newest, NaiveDate::default()).await?;
+    transaction.commit().await?;
+    Ok(!some.is_empty())
+}
+
+/// Those of `channels` whose values of `day` are still too old, and the others.
+async fn split_by_due(
+    connection: &mut PgConnection,
+    day: NaiveDate,
+    channels: &[i32],
+    (today, days): (NaiveDate, u32),
+) -> Result<(Vec<i32>, Vec<i32>), SeriesError> {
+    let own: Vec<(i32, i32)> = sqlx::query_as(
+        "SELECT number, retention_days FROM read.channels WHERE number = ANY($1::int[]) AND retention_days IS NOT NULL",
+    )
+    .bind(channels)
+    .fetch_all(connection)
+    .await?;
+    let own: HashMap<i32, u32> =
+        own.into_iter().map(|(channel, days)| (channel, days.unsigned_abs())).collect();
+    let is_due = |channel: &i32| {
+        let days = own.get(channel).copied().unwrap_or(days);
+        days > 0 && day < oldest_kept(today, days)
+    };
+    Ok(channels.iter().copied().partition(is_due))
+}
+
+/// Rewrites some rows of `day` after `position` without the values of `channels`; after the last one, the removal is done.
+async fn rewrite(
+    pool: &PgPool,
+    (day, channels): (NaiveDate, &[i32]),
+    position: i64,
+) -> Result<(), SeriesError> {
+    let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
+    let next = clear_points(&mut transaction, (day, channels), position).await?;
+    // Not if channels have been added meanwhile, for which the day is rewritten again.
+    let statement = match next {
+        Some(_) => {
+            "UPDATE ops.value_removals SET position = $4 WHERE day = $1 AND position = $2 AND channels = $3::int[]"
+        }
+        None => "DELETE FROM ops.value_removals WHERE day = $1 AND position = $2 AND channels = $3::int[]",
+    };
+    let query = sqlx::query(statement).bind(day).bind(position).bind(channels);
+    let query = if next.is_some() { query.bind(next) } else { query };
+    query.execute(&mut *transaction).await?;
+    transaction.commit().await?;
+    Ok(())
+}
