@@ -1,6 +1,6 @@
 //! Files that were received and that nothing in the log refers to yet, see docs/adr/0026-files-before-their-events.md.
 //!
-//! A gateway notes a file before it comes and offers it before its command is sent; the workers' sweep gives up the
+//! A gateway notes a file before it arrives and offers it before its command is sent; the workers' sweep gives up the
 //! files that remain. A file that was given up can no longer be offered, so the two never decide about the same file.
 
 use chrono::{DateTime, TimeDelta, Utc};
