@@ -10,6 +10,7 @@ mod pages;
 mod pdf;
 mod reading;
 mod refusing;
+mod searchable;
 mod tika;
 
 use std::path::Path;
