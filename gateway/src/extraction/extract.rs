@@ -140,13 +140,7 @@ pub(super) fn bare(format: OutputFormat, content: String) -> Response {
 
 async fn read(state: &AppState, caller: &Caller, request: Request) -> Result<Read, Problem> {
     let documents = sandbox(state)?;
-    let query = query(&request)?;
-    // Invalid options in the query are reported before the document is sent.
-    options::read(&query, &Pairs::new())?;
-    let place = caller.begin_upload(state, &request).await?;
-    let mut upload = upload::receive(state, request).await?;
-    drop(place);
-    let options = options::read(&query, &upload.form)?;
+    let (mut upload, options) = receive(state, caller, request).await?;
     if options.processors.contains(&Processor::Llm) {
         return Err(Problem::field("processors", "must not contain llm here: submit a job instead"));
     }
@@ -172,6 +166,22 @@ async fn read(state: &AppState, caller: &Caller, request: Request) -> Result<Rea
     let extraction = documents.extract(source, &options, &mut |_, _| {}).await?;
     remember(state, caller.stranger, key, &options, &extraction).await;
     Ok(Read { upload, options, extraction, cached: false, milliseconds: milliseconds() })
+}
+
+/// A document, and what is asked for.
+pub(super) async fn receive(
+    state: &AppState,
+    caller: &Caller,
+    request: Request,
+) -> Result<(Upload, Options), Problem> {
+    let query = query(&request)?;
+    // Invalid options in the query are reported before the document is sent.
+    options::read(&query, &Pairs::new())?;
+    let place = caller.begin_upload(state, &request).await?;
+    let upload = upload::receive(state, request).await?;
+    drop(place);
+    let options = options::read(&query, &upload.form)?;
+    Ok((upload, options))
 }
 
 /// The parameters of the query.

@@ -8,6 +8,7 @@ mod options;
 mod pages;
 mod quota;
 mod receive;
+mod searchable;
 mod submit;
 mod upload;
 
@@ -55,6 +56,7 @@ pub(crate) fn routes() -> Routes {
         .with(FORM, routes!(extract::extract))
         .with(FORM, routes!(extract::raw))
         .with(FORM, routes!(extract::document))
+        .with(FORM, routes!(searchable::searchable_pdf))
         .routes(routes!(formats::formats))
         .with(FORM, routes!(submit::submit))
         .routes(routes!(jobs::list))
@@ -187,7 +189,7 @@ impl From<Failure> for Problem {
         };
         let kind = match &failure {
             Failure::Empty => ProblemKind::Malformed,
-            Failure::Unsupported { .. } => ProblemKind::UnsupportedType,
+            Failure::Unsupported { .. } | Failure::NoPages { .. } => ProblemKind::UnsupportedType,
             Failure::Unavailable { .. } => return Self::unavailable(failure.to_string()),
             Failure::Timeout { .. } => ProblemKind::TimedOut,
             Failure::WrongEngine { .. }

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Up to this size a document stays in memory.
-const SMALL: usize = 1 << 20;
+pub(super) const SMALL: usize = 1 << 20;
 /// A document that was received.
 pub(super) struct Upload {
     pub(super) bytes: Bytes,
@@ -134,7 +134,8 @@ async fn receive_file(
     Ok((bytes, length, filename, hex::encode(hasher.finalize())))
 }
 
-async fn open(state: &Gateway) -> Result<File, Problem> {
+/// An unnamed file for bytes that are too many for memory.
+pub(super) async fn open(state: &Gateway) -> Result<File, Problem> {
     let folder = state.config.storage.folder.clone();
     let opened = tokio::task::spawn_blocking(move || tempfile::tempfile_in(folder)).await;
     let file = opened.map_err(|error| Problem::internal(&error))?.map_err(|error| Problem::file(&error))?;

@@ -111,6 +111,7 @@ fn malformed(operation: &Operation<'_>) -> Vec<Cause> {
         "extract"
         | "extract_document"
         | "extract_raw"
+        | "make_searchable_pdf"
         | "submit_document"
         | "submit_extraction_job"
         | "submit_extraction_jobs"
@@ -147,6 +148,7 @@ fn invalid(operation: &Operation<'_>) -> Vec<Cause> {
         "extract"
         | "extract_document"
         | "extract_raw"
+        | "make_searchable_pdf"
         | "submit_document"
         | "submit_extraction_job"
         | "submit_extraction_jobs" => causes.extend([

@@ -32,8 +32,9 @@ use crate::{
 
 const DESCRIPTION: &str = "/api/openapi.json";
 /// Types of bodies that consist of bytes alone.
-const BYTES: [&str; 5] = [
+const BYTES: [&str; 6] = [
     "application/octet-stream",
+    "application/pdf",
     "application/x-protobuf",
     "application/x-streamed-protobuf",
     "application/x-tar",

@@ -258,6 +258,7 @@ mod tests {
             max_value: None,
             labels: Json(labels.clone()),
             description: None,
+            retention_days: None,
             deleted_at: None,
             version: 1,
             position: number.into(),

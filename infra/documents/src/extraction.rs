@@ -30,6 +30,20 @@ pub struct Extraction {
     pub passages: Vec<Passage>,
 }
 
+/// A PDF whose recognised words can be found, selected and copied.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Searchable {
+    /// The file.
+    #[serde(skip)]
+    pub pdf: Vec<u8>,
+    /// How many pages there are.
+    pub page_count: usize,
+    /// Numbers of those to which words were added.
+    pub pages_ocred: Vec<usize>,
+    /// Notes for the reader.
+    pub warnings: Vec<String>,
+}
+
 /// A child's output: written already, or a document that is processed further before it is written.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Parsed {

@@ -15,6 +15,12 @@ pub enum Failure {
         /// Detected type of the bytes.
         mime_type: String,
     },
+    /// It has no pages that can be made searchable.
+    #[error("no searchable PDF is made of files of type {mime_type}: send a PDF or a picture")]
+    NoPages {
+        /// Detected type of the bytes.
+        mime_type: String,
+    },
     /// The engine that was asked for does not read this type.
     #[error("the engine {engine} does not read files of type {mime_type}: leave extraction_engine at auto")]
     WrongEngine {
@@ -68,7 +74,7 @@ impl Failure {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Empty => "empty_file",
-            Self::Unsupported { .. } => "unsupported_type",
+            Self::Unsupported { .. } | Self::NoPages { .. } => "unsupported_type",
             Self::WrongEngine { .. } => "wrong_engine",
             Self::Unavailable { .. } => "unavailable",
             Self::Language { .. } => "unsupported_language",

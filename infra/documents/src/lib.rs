@@ -25,12 +25,13 @@ mod placing;
 mod probe;
 mod reader;
 mod sandbox;
+mod searchable;
 mod service;
 mod services;
 mod write;
 
 pub use cleanup::cleanup;
-pub use extraction::Extraction;
+pub use extraction::{Extraction, Searchable};
 pub use failure::Failure;
 pub use options::{CHUNK_WORDS, Engine, OcrEngine, Options, OutputFormat, Processor, language};
 pub use passage::Passage;

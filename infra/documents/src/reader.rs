@@ -9,18 +9,19 @@ use signalbox_confinement::Protection;
 use signalbox_pdf::{Library, RgbImage};
 
 use crate::{
-    block::{Block, Content},
+    block::{self, Block},
     cleanup::cleanup,
     detect,
     engines::{
         Body, Engine as _, Input, NativeEngine, PdfEngine, Places, Reading, TikaPageEngine, draw_picture,
+        picture_pdf,
     },
-    extraction::{Extraction, Parsed},
+    extraction::{Extraction, Parsed, Searchable},
     failure::Failure,
     layout,
     ocr::{Admitted, Link, Recogniser, Recognition, Remote, Tesseract},
     options::{Engine, OcrEngine, Options, Processor},
-    placing,
+    placing, searchable,
     write::{self, Document, PageNote},
 };
 
@@ -64,6 +65,21 @@ pub(crate) struct Request<'a> {
     pub(crate) options: &'a Options,
     /// Languages that the outside recognises, if it is the one to do it.
     pub(crate) remote_languages: &'a [String],
+}
+
+/// The most bytes of a PDF that is made.
+pub(crate) const MAX_PDF_BYTES: usize = 1 << 28;
+
+const NO_TESSERACT: &str = "Tesseract or its language data are not installed";
+
+/// The output of an engine.
+struct Content {
+    reading: Reading,
+    mime_type: &'static str,
+    /// Its name.
+    engine: &'static str,
+    /// Whether recognition was asked for, and is not installed.
+    lacks_recogniser: bool,
 }
 
 /// Reads documents.
@@ -142,6 +158,56 @@ impl Reader {
         link: &mut dyn Link,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Parsed, Failure> {
+        let options = request.options;
+        let Content { mut reading, mime_type, engine, lacks_recogniser } =
+            self.content(request, link, progress)?;
+        if lacks_recogniser && has_unread_pages(&reading) {
+            reading.warnings.push(format!("pages without text were not recognised: {NO_TESSERACT}"));
+        }
+        Ok(finish(reading, options, mime_type, engine))
+    }
+
+    /// The document, a PDF or a picture, as a PDF whose recognised words can be found. Without any it is as it came.
+    pub(crate) fn make_searchable(
+        &mut self,
+        request: Request<'_>,
+        link: &mut dyn Link,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Searchable, Failure> {
+        let mime_type = detect::detect(&request.bytes, request.name);
+        let is_picture = mime_type.starts_with("image/");
+        if mime_type != detect::PDF && !is_picture && self.native.mime_types().contains(&mime_type) {
+            return Err(Failure::NoPages { mime_type: mime_type.to_owned() });
+        }
+        // Reading makes annotations part of the pages.
+        let mut bytes = request.bytes.clone();
+        let Content { reading, lacks_recogniser, .. } = self.content(request, link, progress)?;
+        if lacks_recogniser && has_unread_pages(&reading) {
+            return Err(Failure::unavailable(format!("pages cannot be recognised: {NO_TESSERACT}")));
+        }
+        let Body::Pages(pages) = &reading.body else {
+            return Err(Failure::NoPages { mime_type: mime_type.to_owned() });
+        };
+        let layers = searchable::layers(pages);
+        if is_picture {
+            let (max_pages, max_pixels) = (self.limits.max_pages, self.limits.max_pixels);
+            bytes = picture_pdf(Input { bytes, mime_type, max_pages, max_pixels }, MAX_PDF_BYTES)?;
+        }
+        let pdf = if layers.is_empty() { bytes } else { self.pdf()?.lay(bytes, &layers, MAX_PDF_BYTES)? };
+        let pages_ocred = layers.iter().map(|layer| layer.page + 1).collect();
+        Ok(Searchable { pdf, page_count: pages.len(), pages_ocred, warnings: reading.warnings })
+    }
+
+    fn pdf(&self) -> Result<&PdfEngine, Failure> {
+        pdf_engine(&self.pdf)
+    }
+
+    fn content(
+        &mut self,
+        request: Request<'_>,
+        link: &mut dyn Link,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Content, Failure> {
         if request.bytes.is_empty() {
             return Err(Failure::Empty);
         }
@@ -171,20 +237,14 @@ impl Reader {
             max_pixels: self.limits.max_pixels,
         };
         let engine = choose(&self.pdf, &self.native, mime_type, options.engine)?;
-        let name = engine.name();
+        let engine_name = engine.name();
         let read = engine.read(input, &mut recognition);
         if read.is_err()
             && let Some(tesseract) = &mut self.tesseract
         {
             tesseract.abandon();
         }
-        let mut reading = read?;
-        if lacks_recogniser && has_unread_pages(&reading) {
-            let warning =
-                "pages without text were not recognised: Tesseract or its language data are not installed";
-            reading.warnings.push(warning.to_owned());
-        }
-        Ok(finish(reading, options, mime_type, name))
+        Ok(Content { reading: read?, mime_type, engine: engine_name, lacks_recogniser })
     }
 }
 
@@ -211,16 +271,17 @@ fn choose<'a>(
         _ if mime_type == detect::TIKA_PAGE => Ok(&TikaPageEngine),
         Engine::Pdfium | Engine::Pymupdf if mime_type != detect::PDF => Err(wrong()),
         Engine::Native if !reads(native) => Err(wrong()),
-        _ if mime_type == detect::PDF => match pdf {
-            Ok(pdf) => Ok(pdf),
-            Err(_) => Err(Failure::unavailable(
-                "PDFs cannot be read here: libpdfium.so is not installed or not found",
-            )),
-        },
+        _ if mime_type == detect::PDF => Ok(pdf_engine(pdf)?),
         _ if reads(native) => Ok(native),
         _ if mime_type == detect::ENCRYPTED_OFFICE => Err(Failure::Encrypted),
         _ => Err(Failure::Unsupported { mime_type }),
     }
+}
+
+fn pdf_engine(pdf: &Result<PdfEngine, String>) -> Result<&PdfEngine, Failure> {
+    pdf.as_ref().map_err(|_| {
+        Failure::unavailable("PDFs cannot be read here: libpdfium.so is not installed or not found")
+    })
 }
 
 fn has_unread_pages(reading: &Reading) -> bool {
@@ -318,8 +379,8 @@ fn finish(mut reading: Reading, options: &Options, mime_type: &str, engine: &str
 /// A block without its structure: its text.
 fn flat(block: Block) -> Block {
     let text = match &block.content {
-        Content::ImageRef(_) => String::new(),
+        block::Content::ImageRef(_) => String::new(),
         _ => block.text(),
     };
-    Block { content: Content::Paragraph(text), ..block }
+    Block { content: block::Content::Paragraph(text), ..block }
 }

@@ -11,7 +11,7 @@ use crate::{
     cleanup::cleanup,
     detect,
     engines::Places,
-    extraction::{Extraction, Parsed},
+    extraction::{Extraction, Parsed, Searchable},
     failure::Failure,
     locate,
     options::{Engine, OcrEngine, Options, Processor},
@@ -280,8 +280,41 @@ impl Documents {
         };
         match self.pool.extract(job).await? {
             Output::Picture(picture) => Ok(picture),
-            Output::Text(_) => Err(Failure::Crash),
+            Output::Text(_) | Output::Searchable(_) => Err(Failure::Crash),
         }
+    }
+
+    /// A PDF, or a picture as one, whose recognised words can be found, selected and copied.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn make_searchable<R: AsyncRead + AsyncSeek + Unpin>(
+        &self,
+        source: Source<'_, R>,
+        options: &Options,
+    ) -> Result<Searchable, Failure> {
+        self.check(options)?;
+        let Source { bytes, length, name, share } = source;
+        let job = Job {
+            purpose: Purpose::Searchable,
+            bytes,
+            length,
+            name,
+            mime_type: None,
+            options: &Options { engine: Engine::Auto, ..options.clone() },
+            recognise: self.recogniser(options),
+            share: &share,
+            progress: &mut |_, _| {},
+        };
+        match self.pool.extract(job).await? {
+            Output::Searchable(made) => Ok(made),
+            Output::Text(_) | Output::Picture(_) => Err(Failure::Crash),
+        }
+    }
+
+    /// The service that recognises, if `options` ask for one.
+    fn recogniser(&self, options: &Options) -> Option<&GoogleVision> {
+        self.services.google_vision.as_ref().filter(|_| options.ocr_engine == OcrEngine::GoogleVision)
     }
 
     /// Has a child read it, or Tika: on request, or if no other engine reads the type.
@@ -296,11 +329,6 @@ impl Documents {
             self.services.tika.as_ref().filter(|_| matches!(options.engine, Engine::Auto | Engine::Tika));
         let mut unknown = Failure::Unsupported { mime_type: detect::UNKNOWN.to_owned() };
         if options.engine != Engine::Tika {
-            let recognise = self
-                .services
-                .google_vision
-                .as_ref()
-                .filter(|_| options.ocr_engine == OcrEngine::GoogleVision);
             let job = Job {
                 purpose: Purpose::Text,
                 bytes: &mut bytes,
@@ -308,7 +336,7 @@ impl Documents {
                 name,
                 mime_type: None,
                 options,
-                recognise,
+                recognise: self.recogniser(options),
                 share: &share,
                 progress,
             };
@@ -342,7 +370,7 @@ impl Documents {
     async fn read<R: AsyncRead + Unpin>(&self, job: Job<'_, R>) -> Result<Parsed, Failure> {
         match self.pool.extract(job).await? {
             Output::Text(parsed) => Ok(*parsed),
-            Output::Picture(_) => Err(Failure::Crash),
+            Output::Picture(_) | Output::Searchable(_) => Err(Failure::Crash),
         }
     }
 }

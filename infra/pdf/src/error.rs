@@ -23,4 +23,10 @@ pub enum PdfError {
     /// A page cannot be drawn.
     #[error("page {0} of the PDF cannot be drawn")]
     Draw(usize),
+    /// Words cannot be put over its pages.
+    #[error("no text can be added to the PDF: it is damaged")]
+    Layer,
+    /// With its text it is larger than is allowed.
+    #[error("the PDF with its text is too large: split it")]
+    Large,
 }

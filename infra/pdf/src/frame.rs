@@ -24,6 +24,17 @@ impl Frame {
         }
     }
 
+    /// The place in the file that a reader sees at `(x, y)`.
+    pub(crate) fn unseen(&self, (x, y): (f32, f32)) -> (f32, f32) {
+        let (x, y) = match self.turns {
+            1 => (y, x),
+            2 => (self.width - x, y),
+            3 => (self.height - y, self.width - x),
+            _ => (x, self.height - y),
+        };
+        (x + self.left, y + self.bottom)
+    }
+
     /// The rectangle between two corners of the file, as a reader sees it.
     pub(crate) fn seen_area(&self, (x, y): (f32, f32), (to_x, to_y): (f32, f32)) -> Area {
         let (one, other) = (self.seen(x, y), self.seen(to_x, to_y));

@@ -1,5 +1,5 @@
 //! The content of a PDF's pages, read by PDFium: words with their places and fonts, rules, images, form fields,
-//! comments; and rendered pages.
+//! comments; and rendered pages. Recognised words can be put over pages as text that is found but not seen.
 //!
 //! This crate says what is there, not what it means: lines, columns, tables and headings are found by its users. Places
 //! are in points, from the left upper corner of the page as a reader sees it, whatever its rotation.
@@ -23,6 +23,7 @@ mod document;
 mod error;
 mod frame;
 mod gaps;
+mod layer;
 mod library;
 mod objects;
 mod page;
@@ -34,6 +35,7 @@ mod words;
 pub use annotations::{Annotations, Field, FieldValue};
 pub use document::{Document, Metadata};
 pub use error::PdfError;
+pub use layer::{Layer, UnseenWord};
 pub use library::Library;
 pub use objects::{Objects, Rule};
 pub use page::{GrayImage, Page, RgbImage};

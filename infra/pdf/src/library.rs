@@ -2,7 +2,7 @@ use std::{marker::PhantomData, path::Path};
 
 use pdfium_render::prelude::{Pdfium, PdfiumLibraryBindings};
 
-use crate::{Document, PdfError};
+use crate::{Document, Layer, PdfError, layer};
 
 /// PDFium, loaded into this process.
 pub struct Library {
@@ -33,5 +33,15 @@ impl Library {
     /// [`PdfError::Damaged`] and [`PdfError::Encrypted`].
     pub fn open(&self, bytes: Vec<u8>) -> Result<Document<'_>, PdfError> {
         Document::open(self, bytes)
+    }
+
+    /// The PDF in `bytes` with `layers` of unseen words over its pages, of whose content nothing is changed; at most `most` bytes.
+    ///
+    /// # Errors
+    /// [`PdfError::Damaged`], [`PdfError::Encrypted`], [`PdfError::Layer`] and [`PdfError::Large`].
+    pub fn lay(&self, bytes: Vec<u8>, layers: &[Layer], most: usize) -> Result<Vec<u8>, PdfError> {
+        let document = self.open(bytes)?;
+        layer::lay(&document, layers)?;
+        layer::save(&document, most)
     }
 }

@@ -164,7 +164,7 @@ impl<'a> Page<'a> {
     }
 }
 
-fn frame(document: &Document<'_>, page: *mut c_void) -> Frame {
+pub(crate) fn frame(document: &Document<'_>, page: *mut c_void) -> Frame {
     let calls = &document.library.calls;
     // SAFETY: the page is open; the type of the rectangle, which has no public name, is plain floats.
     unsafe {

@@ -316,7 +316,9 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
         "get_firmware" | "delete_firmware" | "apply_firmware" | "rollback_firmware" => {
             (Admin, Firmware, None)
         }
-        "extract" | "extract_raw" | "extract_document" | "formats" => (Everybody, Nothing, None),
+        "extract" | "extract_raw" | "extract_document" | "make_searchable_pdf" | "formats" => {
+            (Everybody, Nothing, None)
+        }
         "submit_extraction_job" | "submit_extraction_jobs" | "submit_document" => (Everybody, Nothing, None),
         "list_extraction_jobs" | "extraction_job_stats" => (Everybody, Nothing, None),
         "get_extraction_page"

@@ -10,7 +10,7 @@ use crate::harness::{ADMIN, Answer, Client, PASSWORD, Receiver, World};
 
 /// Routes that are not tried here: those that end the login that repeats them, need a provider of logins, a server of
 /// releases or a bundle in force, and forms with files and line protocol, which have tests of their own.
-const ELSEWHERE: [&str; 20] = [
+const ELSEWHERE: [&str; 21] = [
     "apply_firmware",
     "change_password",
     "check_firmware",
@@ -18,6 +18,7 @@ const ELSEWHERE: [&str; 20] = [
     "extract_document",
     "extract_raw",
     "logout",
+    "make_searchable_pdf",
     "prometheus_read",
     "prometheus_write",
     "query_databases_by_form",

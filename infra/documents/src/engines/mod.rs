@@ -7,7 +7,7 @@ mod tika_page;
 
 use std::path::PathBuf;
 
-pub(crate) use native::{NativeEngine, draw_picture, read_markdown};
+pub(crate) use native::{NativeEngine, draw_picture, picture_pdf, read_markdown};
 pub(crate) use pdf::PdfEngine;
 pub(crate) use tika_page::TikaPageEngine;
 

@@ -1,4 +1,4 @@
-use signalbox_pdf::{Library, MAX_WORDS, Page, PdfError, RgbImage, Word};
+use signalbox_pdf::{Layer, Library, MAX_WORDS, Page, PdfError, RgbImage, Word};
 
 use super::{Body, Engine, Input, Reading, fields};
 use crate::{
@@ -31,6 +31,13 @@ impl PdfEngine {
             return Ok(None);
         };
         Ok(Some(document.page(index)?.draw_in_colour(width)?))
+    }
+}
+
+impl PdfEngine {
+    /// The PDF with `layers` of unseen words; at most `most` bytes.
+    pub(crate) fn lay(&self, bytes: Vec<u8>, layers: &[Layer], most: usize) -> Result<Vec<u8>, Failure> {
+        Ok(self.library.lay(bytes, layers, most)?)
     }
 }
 
@@ -124,6 +131,7 @@ fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageRea
         notes,
         confidence: None,
         turns: 0,
+        slope: 0.0,
         is_mirrored: false,
     };
     Ok(PageReading { page, needs_recognition, is_cut })
@@ -149,6 +157,7 @@ impl From<PdfError> for Failure {
     fn from(error: PdfError) -> Self {
         match error {
             PdfError::Encrypted => Self::Encrypted,
+            PdfError::Large => Self::too_much(error.to_string()),
             PdfError::Library { .. } => Self::unavailable("the PDF engine is not installed"),
             other => Self::corrupt(other.to_string()),
         }

@@ -52,6 +52,8 @@ pub struct PageContent {
     pub confidence: Option<f32>,
     /// Quarter turns clockwise by which the page was turned to be read.
     pub turns: u32,
+    /// By which lines fell to the right before they were made level; of the turned page.
+    pub slope: f32,
     /// Whether left and right were exchanged, to read text from right to left.
     pub is_mirrored: bool,
 }

@@ -63,7 +63,7 @@ fn parse_line(title: &str) -> Line {
 }
 
 /// The slope of the page: that of its lines, the long ones counting more.
-fn mean_slope(hocr: &str) -> f32 {
+pub(super) fn mean_slope(hocr: &str) -> f32 {
     let (mut sum, mut weight) = (0.0, 0.0);
     for title in line_titles(hocr) {
         if let (Some([left, _, right, _]), Some([slope, _])) =

@@ -54,6 +54,9 @@ pub struct Recognised {
     pub height: f32,
     /// Quarter turns clockwise by which the picture was turned to be read.
     pub turns: u32,
+    /// By which its lines fell to the right, before its words were made to stand on level ones.
+    #[serde(default)]
+    pub slope: f32,
     /// In reading order as far as the recogniser knows it.
     pub words: Vec<RecognisedWord>,
 }
@@ -168,7 +171,7 @@ fn add(recognised: Recognised, page: &mut PageContent) {
     page.confidence = Some(confidence(&recognised.words));
     // A page that lay on its side has been turned.
     page.turn(recognised.turns);
-    page.turns = recognised.turns % 4;
+    (page.turns, page.slope) = (recognised.turns % 4, recognised.slope);
     (page.width, page.height) = (recognised.width, recognised.height);
     let bold = bold_lines(&recognised.words);
     let words = recognised.words.into_iter().zip(bold).map(|(recognised, bold)| word(recognised, bold));
@@ -276,7 +279,7 @@ mod tests {
 
     fn added(page: &mut PageContent, turns: u32, words: Vec<RecognisedWord>) -> Vec<&str> {
         let (width, height) = if turns.is_multiple_of(2) { (600.0, 800.0) } else { (800.0, 600.0) };
-        add(Recognised { page: 1, width, height, turns, words }, page);
+        add(Recognised { page: 1, width, height, turns, words, ..Recognised::default() }, page);
         page.words.iter().map(|word| word.text.as_str()).collect()
     }
 

@@ -279,7 +279,7 @@ impl Orientation<'_> {
 fn recognise(api: &TesseractAPI, task: Task, orientation: &Orientation<'_>) -> Answer {
     let (mut image, mut turns) = (task.image, 0);
     paper::even_out(&mut image);
-    let Read { mut words, is_sideways } = read(api, &image)?;
+    let Read { mut words, mut slope, is_sideways } = read(api, &image)?;
     if (is_sideways || super::confidence(&words) < UNSURE)
         && let Some((quarters, turned)) = upright(&image, orientation)
     {
@@ -287,16 +287,19 @@ fn recognise(api: &TesseractAPI, task: Task, orientation: &Orientation<'_>) -> A
         let is_better = super::confidence(&again.words) > super::confidence(&words);
         // Lines that go down may have been read well; they are no less so level, and in order.
         if is_better || (is_sideways && !again.is_sideways) {
-            (words, image, turns) = (again.words, turned, quarters);
+            (words, slope, image, turns) = (again.words, again.slope, turned, quarters);
         }
     }
     let points = |pixels: u32| pixels as f32 * 72.0 / image.dpi.max(1) as f32;
-    Ok(Recognised { page: task.page, width: points(image.width), height: points(image.height), turns, words })
+    let (width, height) = (points(image.width), points(image.height));
+    Ok(Recognised { page: task.page, width, height, turns, slope, words })
 }
 
 /// The words read on an image without rotation.
 struct Read {
     words: Vec<RecognisedWord>,
+    /// By which lines fell to the right.
+    slope: f32,
     /// Most lines do not go from left to right.
     is_sideways: bool,
 }
@@ -313,7 +316,7 @@ fn read(api: &TesseractAPI, image: &GrayImage) -> Result<Read, Failure> {
     })();
     let hocr = hocr.map_err(|_| Failure::corrupt("a picture in the document cannot be recognised"))?;
     let words = hocr::words(&hocr, image.dpi, Some(image));
-    Ok(Read { words, is_sideways: hocr::is_sideways(&hocr) })
+    Ok(Read { words, slope: hocr::mean_slope(&hocr), is_sideways: hocr::is_sideways(&hocr) })
 }
 
 /// The image rotated by quarter turns until its text is upright; `None` if it is upright, or if the orientation is

@@ -120,13 +120,13 @@ pub(crate) fn words(
     let paragraphs = pages.into_iter().flat_map(|page| page.blocks).flat_map(|block| block.paragraphs);
     let mut pieces: Vec<Piece> = paragraphs.flat_map(|paragraph| pieces(paragraph.words)).collect();
     let (turns, (width, height)) = turn_upright(&mut pieces, size);
-    straighten(&mut pieces);
+    let slope = straighten(&mut pieces);
     let scale = 72.0 / dpi.max(1) as f32;
     let mut words = Vec::with_capacity(pieces.len());
     for line in pieces.chunk_by(|one, _| !one.ends_line) {
         line_words(line, scale, &mut words);
     }
-    Ok(Recognised { page, width: width * scale, height: height * scale, turns, words })
+    Ok(Recognised { page, width: width * scale, height: height * scale, turns, slope, words })
 }
 
 fn pieces(words: Vec<WordOut>) -> Vec<Piece> {
@@ -182,8 +182,8 @@ fn turn_upright(pieces: &mut [Piece], (width, height): (u32, u32)) -> (u32, (f32
     (4 - most as u32, if most == 2 { (width, height) } else { (height, width) })
 }
 
-/// Turns the picture back by the mean slope of its words.
-fn straighten(pieces: &mut [Piece]) {
+/// Turns the picture back by the mean slope of its words, and says it.
+fn straighten(pieces: &mut [Piece]) -> f32 {
     let (mut rise, mut run) = (0.0, 0.0);
     for piece in pieces.iter() {
         rise += piece.corners[1].y - piece.corners[0].y;
@@ -193,6 +193,7 @@ fn straighten(pieces: &mut [Piece]) {
     for corner in pieces.iter_mut().flat_map(|piece| &mut piece.corners) {
         (corner.x, corner.y) = (corner.x + slope * corner.y, corner.y - slope * corner.x);
     }
+    slope
 }
 
 /// How much of a line's height lies below its letters.

@@ -31,9 +31,9 @@ pub fn run() -> io::Result<()> {
     let abilities = Abilities { protection, ..reader.abilities() };
     frames::write(&mut to, &FromChild::Ready(abilities))?;
     let Some(message) = frames::read(&mut from)? else { return Ok(()) };
-    let (name, mime_type, options, remote_languages, bytes) = match message {
-        ToChild::Read { name, mime_type, options, remote_languages, bytes } => {
-            (name, mime_type, options, remote_languages, bytes)
+    let (name, mime_type, options, remote_languages, as_pdf, bytes) = match message {
+        ToChild::Read { name, mime_type, options, remote_languages, as_pdf, bytes } => {
+            (name, mime_type, options, remote_languages, as_pdf, bytes)
         }
         ToChild::Draw { name, page, width, bytes } => {
             if protection.seccomp && !protection.landlock {
@@ -67,8 +67,13 @@ pub fn run() -> io::Result<()> {
         options: &options,
         remote_languages: &remote_languages,
     };
-    let answer = read(&mut reader, request, &mut from, &mut to);
-    frames::write(&mut to, &answer)
+    let (answer, pdf) = match read(&mut reader, request, as_pdf, &mut from, &mut to) {
+        Ok(answer) => answer,
+        Err(failure) => (FromChild::Failed(failure), Vec::new()),
+    };
+    frames::write(&mut to, &answer)?;
+    to.write_all(&pdf)?;
+    to.flush()
 }
 
 fn take(from: &mut impl Read, bytes: u64) -> io::Result<Vec<u8>> {
@@ -79,7 +84,14 @@ fn take(from: &mut impl Read, bytes: u64) -> io::Result<Vec<u8>> {
     if document.len() == length { Ok(document) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-fn read(reader: &mut Reader, request: Request<'_>, from: &mut dyn Read, to: &mut dyn Write) -> FromChild {
+/// The answer, and the bytes that follow it.
+fn read(
+    reader: &mut Reader,
+    request: Request<'_>,
+    as_pdf: bool,
+    from: &mut dyn Read,
+    to: &mut dyn Write,
+) -> Result<(FromChild, Vec<u8>), Failure> {
     // Progress and pictures go over the same pipe, one after the other.
     let pipe = RefCell::new(to);
     let mut reported = 0;
@@ -93,10 +105,13 @@ fn read(reader: &mut Reader, request: Request<'_>, from: &mut dyn Read, to: &mut
         }
     };
     let mut link = Pipe { from, to: &pipe };
-    match reader.read(request, &mut link, &mut progress) {
-        Ok(parsed) => FromChild::Done(Box::new(parsed)),
-        Err(failure) => FromChild::Failed(failure),
+    if as_pdf {
+        let mut made = reader.make_searchable(request, &mut link, &mut progress)?;
+        let pdf = std::mem::take(&mut made.pdf);
+        return Ok((FromChild::Searchable { made, bytes: pdf.len() as u64 }, pdf));
     }
+    let parsed = reader.read(request, &mut link, &mut progress)?;
+    Ok((FromChild::Done(Box::new(parsed)), Vec::new()))
 }
 
 /// The way to the parent while a document is read.

@@ -3,7 +3,13 @@
 use std::{path::PathBuf, time::Duration};
 
 use super::{FairPlaces, Share};
-use crate::{engines::Places, extraction::Parsed, options::Options, reader::Limits, services::GoogleVision};
+use crate::{
+    engines::Places,
+    extraction::{Parsed, Searchable},
+    options::Options,
+    reader::Limits,
+    services::GoogleVision,
+};
 
 /// The settings of a pool.
 #[derive(Debug, Clone)]
@@ -30,6 +36,8 @@ pub type Progress<'a> = &'a mut (dyn FnMut(usize, usize) + Send);
 pub(crate) enum Purpose {
     /// Its text.
     Text,
+    /// A PDF whose recognised words can be found.
+    Searchable,
     /// A picture of a page.
     Picture {
         /// From 1.
@@ -42,6 +50,7 @@ pub(crate) enum Purpose {
 /// The result of parsing.
 pub(crate) enum Output {
     Text(Box<Parsed>),
+    Searchable(Searchable),
     /// A PNG; none if there is no such page.
     Picture(Option<Vec<u8>>),
 }

@@ -19,7 +19,7 @@ pub use pool::PoolError;
 
 use crate::{
     engines::Places,
-    extraction::Parsed,
+    extraction::{Parsed, Searchable},
     failure::Failure,
     ocr::Recognised,
     options::Options,
@@ -42,6 +42,8 @@ enum ToChild {
         mime_type: Option<String>,
         options: Options,
         remote_languages: Vec<String>,
+        /// Answer with a PDF in place of the text.
+        as_pdf: bool,
         bytes: u64,
     },
     /// Draw a page of the document whose bytes follow.
@@ -80,6 +82,11 @@ enum FromChild {
     /// This process is about to recognise pages itself, which takes long; it waits for the answer.
     Admit,
     Done(Box<Parsed>),
+    /// A PDF whose recognised words can be found, whose bytes follow.
+    Searchable {
+        made: Searchable,
+        bytes: u64,
+    },
     /// The picture of the page, a PNG, whose bytes follow; none if there is no such page.
     Drawn {
         bytes: Option<u64>,

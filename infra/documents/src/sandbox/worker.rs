@@ -24,7 +24,7 @@ use crate::{
     failure::Failure,
     ocr::{AT_ONCE, Picture, Recognised},
     options::Options,
-    reader::Abilities,
+    reader::{Abilities, MAX_PDF_BYTES},
     services::GoogleVision,
 };
 
@@ -40,8 +40,8 @@ const QUICK: Duration = Duration::from_millis(250);
 /// How often a stopped clock is looked at.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// Bytes of a picture: more than any service takes.
-const MAX_BYTES: u64 = 1 << 28;
+/// Bytes of a picture: more than any service takes. No PDF is made larger.
+const MAX_BYTES: u64 = MAX_PDF_BYTES as u64;
 
 /// A running child.
 pub(super) struct Worker {
@@ -125,10 +125,11 @@ impl Worker {
             mime_type: job.mime_type.map(str::to_owned),
             options: job.options.clone(),
             remote_languages: job.recognise.map_or_else(Vec::new, |_| GoogleVision::languages()),
+            as_pdf: job.purpose == Purpose::Searchable,
             bytes: job.length,
         };
         let asked = match job.purpose {
-            Purpose::Text => read,
+            Purpose::Text | Purpose::Searchable => read,
             Purpose::Picture { page, width } => {
                 ToChild::Draw { name: job.name.to_owned(), page, width, bytes: job.length }
             }
@@ -151,6 +152,10 @@ impl Worker {
                     frames::send(&mut self.to, &ToChild::Admitted(admitted)).await?;
                 }
                 FromChild::Done(parsed) => return Ok(Ok(Output::Text(parsed))),
+                FromChild::Searchable { mut made, bytes } => {
+                    made.pdf = self.bytes(bytes).await?;
+                    return Ok(Ok(Output::Searchable(made)));
+                }
                 FromChild::Drawn { bytes: None } => return Ok(Ok(Output::Picture(None))),
                 FromChild::Drawn { bytes: Some(bytes) } => {
                     return Ok(Ok(Output::Picture(Some(self.bytes(bytes).await?))));

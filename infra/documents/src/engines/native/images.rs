@@ -85,7 +85,7 @@ fn page_of(image: &GrayImage, number: usize) -> PageContent {
     PageContent { number, width, height, images: vec![area], ..PageContent::default() }
 }
 
-fn picture(input: &Input) -> Result<DynamicImage, Failure> {
+pub(super) fn picture(input: &Input) -> Result<DynamicImage, Failure> {
     let damaged = |_| Failure::corrupt("the picture is damaged or truncated");
     let mut reader = ImageReader::new(Cursor::new(&input.bytes))
         .with_guessed_format()
@@ -103,7 +103,7 @@ fn picture(input: &Input) -> Result<DynamicImage, Failure> {
 }
 
 /// The picture as it is looked at.
-fn upright(image: DynamicImage, orientation: Orientation) -> DynamicImage {
+pub(super) fn upright(image: DynamicImage, orientation: Orientation) -> DynamicImage {
     // Transparent areas become white, like paper.
     let mut image = if image.color().has_alpha() { on_white(&image) } else { image };
     image.apply_orientation(orientation);
@@ -129,6 +129,6 @@ fn on_white(image: &DynamicImage) -> DynamicImage {
 }
 
 /// The resolution that a picture has if it is of a sheet of paper.
-fn dpi(width: u32, height: u32) -> u32 {
+pub(super) fn dpi(width: u32, height: u32) -> u32 {
     (width.min(height) as f32 / SHEET).round().clamp(70.0, 600.0) as u32
 }

@@ -20,6 +20,7 @@ mod notes;
 mod numbering;
 mod odf;
 mod odf_lists;
+mod picture_pdf;
 mod pptx;
 mod rtf;
 mod script;
@@ -34,6 +35,7 @@ use archive::Archive;
 use xml::Node;
 
 pub(crate) use images::draw as draw_picture;
+pub(crate) use picture_pdf::picture_pdf;
 
 pub(super) use crate::write::Metadata;
 

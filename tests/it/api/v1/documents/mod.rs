@@ -11,6 +11,7 @@ mod pages;
 mod pdf;
 mod reading;
 mod refusing;
+mod searchable;
 mod tika;
 
 use std::path::Path;
