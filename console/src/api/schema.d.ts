@@ -14464,6 +14464,56 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "completed_at": "2026-03-01T09:30:00Z",
+                     *           "created_at": "2026-03-01T09:30:00Z",
+                     *           "filename": "report.pdf",
+                     *           "hits": [
+                     *             {
+                     *               "bbox": [
+                     *                 56.7,
+                     *                 70.9,
+                     *                 188.2,
+                     *                 89.1
+                     *               ],
+                     *               "page": 7,
+                     *               "parts": [
+                     *                 {
+                     *                   "matched": false,
+                     *                   "text": "The "
+                     *                 },
+                     *                 {
+                     *                   "matched": true,
+                     *                   "text": "closing"
+                     *                 },
+                     *                 {
+                     *                   "matched": false,
+                     *                   "text": " force is 4.5 kN."
+                     *                 }
+                     *               ],
+                     *               "snippet": "The closing force is 4.5 kN."
+                     *             }
+                     *           ],
+                     *           "id": "019ca8f2-5b40-7000-8000-000000000001",
+                     *           "language": "eng",
+                     *           "mime_type": "application/pdf",
+                     *           "output_format": "markdown",
+                     *           "page_count": 9,
+                     *           "relevance": 0.1,
+                     *           "searchable": true,
+                     *           "sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+                     *           "size_bytes": 48213,
+                     *           "user_public_id": "019ca8f2-5b40-7000-8000-000000000002"
+                     *         }
+                     *       ],
+                     *       "page": 1,
+                     *       "page_size": 25,
+                     *       "total": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_KeptDocumentOut"];
                 };
             };
@@ -14855,6 +14905,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "message": "Document successfully deleted.",
+                     *       "status": "success"
+                     *     }
+                     */
                     "application/json": components["schemas"]["StatusOut"];
                 };
             };
@@ -16781,6 +16837,7 @@ export interface operations {
                      *           "filename": "subject.txt",
                      *           "id": "019ca8f2-5b40-7000-8000-000000000001",
                      *           "input_kept": true,
+                     *           "kept": false,
                      *           "language": "deu",
                      *           "max_attempts": 3,
                      *           "mime_type": "application/octet-stream",
@@ -16813,6 +16870,7 @@ export interface operations {
                      *           "filename": "subject.txt",
                      *           "id": "019ca8f2-5b40-7000-8000-000000000002",
                      *           "input_kept": true,
+                     *           "kept": false,
                      *           "language": "deu",
                      *           "max_attempts": 3,
                      *           "mime_type": "application/octet-stream",
@@ -16848,6 +16906,7 @@ export interface operations {
                      *           "filename": "subject.txt",
                      *           "id": "019ca8f2-5b40-7000-8000-000000000001",
                      *           "input_kept": true,
+                     *           "kept": false,
                      *           "language": "deu",
                      *           "max_attempts": 3,
                      *           "mime_type": "application/octet-stream",
@@ -16880,6 +16939,7 @@ export interface operations {
                      *           "filename": "subject.txt",
                      *           "id": "019ca8f2-5b40-7000-8000-000000000002",
                      *           "input_kept": true,
+                     *           "kept": false,
                      *           "language": "deu",
                      *           "max_attempts": 3,
                      *           "mime_type": "application/octet-stream",
@@ -17382,6 +17442,7 @@ export interface operations {
                      *       "filename": "subject.txt",
                      *       "id": "019ca8f2-5b40-7000-8000-000000000001",
                      *       "input_kept": true,
+                     *       "kept": false,
                      *       "language": "deu",
                      *       "max_attempts": 3,
                      *       "mime_type": "application/octet-stream",
@@ -17496,6 +17557,7 @@ export interface operations {
                      *       "filename": "subject.txt",
                      *       "id": "019ca8f2-5b40-7000-8000-000000000001",
                      *       "input_kept": true,
+                     *       "kept": false,
                      *       "language": "deu",
                      *       "max_attempts": 3,
                      *       "mime_type": "application/octet-stream",
@@ -17827,6 +17889,7 @@ export interface operations {
                      *       "filename": "subject.txt",
                      *       "id": "019ca8f2-5b40-7000-8000-000000000001",
                      *       "input_kept": true,
+                     *       "kept": false,
                      *       "language": "deu",
                      *       "max_attempts": 3,
                      *       "mime_type": "application/octet-stream",
