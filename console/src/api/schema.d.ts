@@ -1089,7 +1089,7 @@ export interface paths {
         /** Change an event. */
         put: operations["update_event"];
         post?: never;
-        /** Delete an event; its datapoints stay. */
+        /** Delete an event; its datapoints stay. Rules on it are disabled, which clears their alarms. */
         delete: operations["delete_event"];
         options?: never;
         head?: never;
@@ -1195,6 +1195,27 @@ export interface paths {
         put?: never;
         /** The text of a document alone. */
         post: operations["extract_raw"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/extract/searchable-pdf": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * A PDF with the words that are recognised on its pages as unseen text at their places, so that they can be found, selected and copied. What
+         *     pages show stays as it is, and so do pages that have text of their own. A picture becomes a PDF with a page for each frame. The header
+         *     `X-Recognised-Pages` says to how many pages words were added, `X-Warnings` what was left out.
+         */
+        post: operations["make_searchable_pdf"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2286,7 +2307,8 @@ export interface paths {
         /**
          * Replace the secret by a new one, which the answer shows this once, and the key pair of a subscription that signs by `v1a`.
          *     For a while deliveries are signed with both: `webhook-signature` carries both, the new one first; `X-Webhook-Signature` is by
-         *     the old secret until then, and by the new one afterwards.
+         *     the old secret until then, and by the new one afterwards. Only one old secret is kept: while it still signs, rotate with
+         *     `keep_old_seconds` 0 or wait, else 409.
          */
         post: operations["rotate_webhook_secret"];
         delete?: never;
@@ -4384,7 +4406,7 @@ export interface components {
          * @description Kind of an event of the log. Kinds are added, and never removed.
          * @enum {string}
          */
-        LogEventType: "agent_connected" | "agent_created" | "agent_deleted" | "agent_described" | "agent_disconnected" | "agent_token_created" | "agent_token_revoked" | "agent_updated" | "agent_warning_changed" | "agent_went_offline" | "alarm_acknowledged" | "alarm_announced" | "alarm_cleared" | "alarm_fired" | "alarm_started" | "alarm_unacknowledged" | "api_token_controller_noted" | "api_token_created" | "api_token_revoked" | "attempts_begun" | "attempts_ended" | "callback_queued" | "channel_created" | "channel_deleted" | "channel_mapped" | "channel_mapping_removed" | "channel_mapping_updated" | "channel_updated" | "contact_created" | "contact_deleted" | "contact_updated" | "dashboard_created" | "dashboard_deleted" | "dashboard_restored" | "dashboard_updated" | "deliveries_queued" | "deliveries_requeued" | "experiment_deleted" | "experiment_renamed" | "experiment_started" | "experiment_stopped" | "extraction_advanced" | "extraction_begun" | "extraction_cancelled" | "extraction_completed" | "extraction_failed" | "extraction_given_back" | "extraction_input_removed" | "extraction_released" | "extraction_result_expired" | "extraction_retried" | "extraction_submitted" | "files_staged" | "firmware_apply_requested" | "firmware_bundle_added" | "firmware_claimed" | "firmware_completed" | "firmware_created" | "firmware_deleted" | "firmware_downloaded" | "firmware_failed" | "firmware_files_removed" | "firmware_rollback_failed" | "firmware_rollback_requested" | "firmware_rolled_back" | "firmware_verified" | "health_changed" | "job_created" | "job_deleted" | "job_firing_skipped" | "job_updated" | "late_report_received" | "log_entry_edited" | "log_entry_marked" | "log_entry_written" | "message_queued" | "plugin_instance_created" | "plugin_instance_deleted" | "plugin_instance_reported" | "plugin_instance_updated" | "plugin_package_installed" | "plugin_package_uninstalled" | "reading_reported" | "rule_created" | "rule_deleted" | "rule_silenced" | "rule_triggered" | "rule_updated" | "session_ended" | "session_renewed" | "session_started" | "staged_bytes_deleted" | "transfer_cancelled" | "transfer_completed" | "transfer_dispatched" | "transfer_failed" | "transfer_progressed" | "transfer_requested" | "transfer_requeued" | "transfer_staged" | "user_created" | "user_deleted" | "user_email_changed" | "user_identity_linked" | "user_identity_removed" | "user_password_changed" | "user_renamed" | "user_role_changed" | "webhook_created" | "webhook_deleted" | "webhook_replay_advanced" | "webhook_replay_requested" | "webhook_updated" | "widget_added" | "widget_removed" | "widget_updated";
+        LogEventType: "agent_connected" | "agent_created" | "agent_deleted" | "agent_described" | "agent_disconnected" | "agent_token_created" | "agent_token_revoked" | "agent_updated" | "agent_warning_changed" | "agent_went_offline" | "alarm_acknowledged" | "alarm_announced" | "alarm_cleared" | "alarm_fired" | "alarm_started" | "alarm_unacknowledged" | "api_token_controller_noted" | "api_token_created" | "api_token_revoked" | "attempts_begun" | "attempts_ended" | "callback_queued" | "channel_created" | "channel_deleted" | "channel_mapped" | "channel_mapping_removed" | "channel_mapping_updated" | "channel_updated" | "contact_created" | "contact_deleted" | "contact_updated" | "dashboard_created" | "dashboard_deleted" | "dashboard_restored" | "dashboard_updated" | "deliveries_queued" | "deliveries_requeued" | "experiment_deleted" | "experiment_renamed" | "experiment_started" | "experiment_stopped" | "extraction_advanced" | "extraction_begun" | "extraction_cancelled" | "extraction_completed" | "extraction_discarded" | "extraction_failed" | "extraction_given_back" | "extraction_input_removed" | "extraction_released" | "extraction_result_expired" | "extraction_retried" | "extraction_submitted" | "files_staged" | "firmware_apply_requested" | "firmware_bundle_added" | "firmware_claimed" | "firmware_completed" | "firmware_created" | "firmware_deleted" | "firmware_downloaded" | "firmware_failed" | "firmware_files_removed" | "firmware_rollback_failed" | "firmware_rollback_requested" | "firmware_rolled_back" | "firmware_verified" | "health_changed" | "job_created" | "job_deleted" | "job_firing_skipped" | "job_updated" | "late_report_received" | "log_entry_edited" | "log_entry_marked" | "log_entry_written" | "message_queued" | "plugin_instance_created" | "plugin_instance_deleted" | "plugin_instance_reported" | "plugin_instance_updated" | "plugin_package_installed" | "plugin_package_uninstalled" | "reading_reported" | "rule_created" | "rule_deleted" | "rule_silenced" | "rule_triggered" | "rule_updated" | "session_ended" | "session_renewed" | "session_started" | "staged_bytes_deleted" | "transfer_cancelled" | "transfer_completed" | "transfer_dispatched" | "transfer_failed" | "transfer_progressed" | "transfer_requested" | "transfer_requeued" | "transfer_staged" | "user_created" | "user_deleted" | "user_email_changed" | "user_identity_linked" | "user_identity_removed" | "user_password_changed" | "user_renamed" | "user_role_changed" | "webhook_created" | "webhook_deleted" | "webhook_replay_advanced" | "webhook_replay_requested" | "webhook_updated" | "widget_added" | "widget_removed" | "widget_updated";
         /** @description A piece of the log. */
         LogEventsOut: {
             /** @description Entries of this page. */
@@ -5008,6 +5030,18 @@ export interface components {
             total: number;
             /** @description Present and true when `total` is an estimate. */
             total_estimated?: boolean;
+        };
+        /** @description A PDF or a picture. */
+        PagesIn: {
+            /**
+             * Format: binary
+             * @description The document.
+             */
+            file: string;
+            /** @description ISO 639-3 code of the text's language. */
+            language?: string | null;
+            /** @description Engine that recognises text in pictures. */
+            ocr_engine?: components["schemas"]["OcrEngine"] | null;
         };
         /**
          * @description Whether a part works.
@@ -16659,6 +16693,129 @@ export interface operations {
             };
         };
     };
+    make_searchable_pdf: {
+        parameters: {
+            query?: {
+                /** @description `tesseract` if absent, or `google_vision`. */
+                ocr_engine?: components["schemas"]["OcrEngine"];
+                /** @description Language of the text, two or three letters of ISO 639; `deu` if absent. */
+                language?: string;
+            };
+            header?: {
+                /** @description The same key makes a repetition the same request, for 24 h */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "file": "(the bytes of the file)",
+                 *       "language": "eng"
+                 *     }
+                 */
+                "multipart/form-data": components["schemas"]["PagesIn"];
+            };
+        };
+        responses: {
+            /**
+             * @description A PDF with the words that are recognised on its pages as unseen text at their places, so that they can be found, selected and copied. What
+             *     pages show stays as it is, and so do pages that have text of their own. A picture becomes a PDF with a page for each frame. The header
+             *     `X-Recognised-Pages` says to how many pages words were added, `X-Warnings` what was left out.
+             */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/pdf": string;
+                };
+            };
+            /** @description `malformed`: The request cannot be parsed: correct its form. `empty_file`: The file has no bytes. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too_large`: The body is larger than this route takes: send less. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unsupported_type`: Documents of this type are not read; GET /api/v1/formats lists those that are. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. `idempotency_key_reused`: The Idempotency-Key was used for another request: use a new one. `wrong_engine`: The requested engine does not read this type: choose another one. `unsupported_language`: The language cannot be recognised here; the message lists those that can. `corrupt_file`: The document is damaged, or is not what it claims to be. `encrypted_file`: The document is encrypted: remove its password and send it again. `limit_exceeded`: The document needs more memory or pages than is allowed. `parser_failed`: The document made its parser fail: it is probably damaged. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `rate_limited`: Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `unavailable`: A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `time_limit`: Reading the document took longer than is allowed: submit it as a job. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
     formats: {
         parameters: {
             query?: never;
@@ -27034,7 +27191,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            /** @description `rotation_running`: The secret before the present one still signs: rotate when that has passed, or with `keep_old_seconds` 0. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
