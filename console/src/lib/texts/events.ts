@@ -49,6 +49,7 @@ export const eventTexts: Texts<Schemas['LogEventType']> = {
   extraction_begun: ['Extraction begun', 'Extraktion begonnen'],
   extraction_cancelled: ['Extraction cancelled', 'Extraktion abgebrochen'],
   extraction_completed: ['Extraction completed', 'Extraktion fertig'],
+  extraction_discarded: ['Kept text deleted', 'Aufbewahrter Text gelöscht'],
   extraction_failed: ['Extraction failed', 'Extraktion fehlgeschlagen'],
   extraction_given_back: ['Extraction given back', 'Extraktion zurückgegeben'],
   extraction_input_removed: ['Extraction input removed', 'Eingabe der Extraktion entfernt'],
