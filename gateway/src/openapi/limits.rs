@@ -59,6 +59,7 @@ fn requests() -> Vec<(&'static str, &'static str, Limit)> {
         ("Event", "unit", Text(0, monitoring::limits::CHANNEL_TEXT)),
         ("Experiment", "name", Text(1, monitoring::limits::EXPERIMENT_NAME)),
         ("ExtractionJob", "language", Text(2, 3)),
+        ("Pages", "language", Text(2, 3)),
         ("ExtractionJob", "callback_url", Text(1, target::MAX_LENGTH)),
         ("ExtractionJob", "callback_secret", Text(1, documents::MAX_SECRET)),
         ("ExtractionJobs", "files", Items(1, documents::BATCH)),

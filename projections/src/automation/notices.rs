@@ -51,6 +51,8 @@ pub struct RuleOfAlarm {
     pub notify: NotificationSpec,
     /// Whether its escalation was sent.
     pub is_escalated: bool,
+    /// Contacts with a message or a waiting notice about the alarm; the rule may name others by now.
+    pub informed: Vec<Uuid>,
 }
 
 /// An alarm of which a reminder or an escalation is due.
@@ -123,7 +125,9 @@ pub struct Composed {
 pub async fn rules_of_alarms(pool: &PgPool, alarms: &[Uuid]) -> Result<Vec<RuleOfAlarm>, sqlx::Error> {
     sqlx::query_as(
         "SELECT a.id AS alarm_id, a.rule_id, a.severity, r.notify,
-                coalesce(n.is_escalated, false) AS is_escalated
+                coalesce(n.is_escalated, false) AS is_escalated,
+                ARRAY(SELECT d.webhook_id FROM read.deliveries d WHERE d.alarm_ids && ARRAY[a.id]
+                       UNION SELECT w.contact_id FROM ops.notices w WHERE w.alarm_id = a.id) AS informed
            FROM read.alarms a JOIN read.rules r ON r.id = a.rule_id
                 LEFT JOIN ops.notified_alarms n ON n.alarm_id = a.id
           WHERE a.id = ANY($1)",

@@ -73,7 +73,10 @@ impl Noticed {
             }
             AlarmEvent::AlarmCleared { silenced, .. } => {
                 if !silenced {
-                    let contacts = notified(notify, rule.is_escalated);
+                    // Those who know of it learn its end, also when the rule names others by now, or no longer makes alarms.
+                    let mut contacts: BTreeSet<_> = rule.informed.iter().copied().map(ContactId).collect();
+                    contacts.extend(notified(notify, rule.is_escalated));
+                    let contacts: Vec<_> = contacts.into_iter().collect();
                     self.notices.extend(notices(&contacts, alarm, (NoticeKind::Cleared, 1), severity));
                 }
                 self.changes.push(AlarmChange::Cleared { alarm, is_silenced: *silenced });
@@ -167,7 +170,14 @@ mod tests {
 
     fn rule(is_escalated: bool) -> RuleOfAlarm {
         let (rule_id, severity) = (Uuid::nil(), "critical".to_owned());
-        RuleOfAlarm { alarm_id: ALARM, rule_id, severity, notify: notify(), is_escalated }
+        RuleOfAlarm {
+            alarm_id: ALARM,
+            rule_id,
+            severity,
+            notify: notify(),
+            is_escalated,
+            informed: Vec::new(),
+        }
     }
 
     fn due(remind: i64, escalate: Option<i64>) -> DueAlarm {
@@ -202,6 +212,17 @@ mod tests {
         assert_eq!(kinds(&noticed(&cleared, false).notices), [(DAY, NoticeKind::Cleared, 1)]);
         let all = [(DAY, NoticeKind::Cleared, 1), (BOSS, NoticeKind::Cleared, 1)];
         assert_eq!(kinds(&noticed(&cleared, true).notices), all);
+    }
+
+    #[test]
+    fn contacts_that_a_rule_no_longer_names_learn_the_end_of_its_alarm() {
+        let mut changed = rule(false);
+        changed.notify.contacts = Vec::new();
+        changed.informed = vec![BOSS.0];
+        let cleared = AlarmEvent::AlarmCleared { cleared_on: at(0), value: None, silenced: false };
+        let mut noticed = Noticed::default();
+        noticed.add(&changed, &cleared, at(100));
+        assert_eq!(kinds(&noticed.notices), [(BOSS, NoticeKind::Cleared, 1)]);
     }
 
     #[test]

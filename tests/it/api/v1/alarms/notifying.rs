@@ -175,6 +175,37 @@ async fn an_alarm_that_fires_is_reminded_of_and_escalated_until_it_is_acknowledg
 }
 
 #[tokio::test]
+async fn contacts_learn_the_end_of_an_alarm_also_when_its_rule_or_channel_is_gone() {
+    let world = standing().await;
+    let receiver = Receiver::lenient().await;
+    let day = contact(&world, "day", &receiver).await;
+    let (boiler, vat) = (event(&world, "boiler").await, event(&world, "vat").await);
+    let critical = json!({"severity": "critical"});
+    let rule = notifying(&world, "boiler hot", &boiler, &day, critical.clone()).await;
+    send(&world.admin, &boiler, [11.0]).await;
+    receiver.until_got(1).await;
+    // The rule makes no alarms any more, and names nobody.
+    let path = format!("/api/v1/rules/{}", rule["public_id"].as_str().unwrap());
+    world.admin.put(&path, json!({"alarm": false})).await.expect(200);
+    until_noticed(&world, 1).await;
+    world.clock.advance(TimeDelta::seconds(60));
+    let got = receiver.until_got(2).await;
+    assert_eq!(lines(&got[1]), [line("cleared", "boiler")]);
+    let on_vat = notifying(&world, "vat hot", &vat, &day, critical).await;
+    world.clock.advance(TimeDelta::seconds(60));
+    send(&world.admin, &vat, [11.0]).await;
+    receiver.until_got(3).await;
+    world.admin.delete(&format!("/api/v1/events/{vat}")).await.expect(200);
+    let path = format!("/api/v1/rules/{}", on_vat["public_id"].as_str().unwrap());
+    assert_eq!(world.admin.get(&path).await.expect(200)["enabled"], false);
+    until_noticed(&world, 1).await;
+    world.clock.advance(TimeDelta::seconds(60));
+    let got = receiver.until_got(4).await;
+    assert_eq!(lines(&got[3])[0].0, "cleared");
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn quiet_hours_hold_back_all_but_critical_alarms() {
     let world = standing().await;
     let receiver = Receiver::lenient().await;
