@@ -184,7 +184,7 @@ async fn contacts_learn_the_end_of_an_alarm_also_when_its_rule_or_channel_is_gon
     let rule = notifying(&world, "boiler hot", &boiler, &day, critical.clone()).await;
     send(&world.admin, &boiler, [11.0]).await;
     receiver.until_got(1).await;
-    // The rule makes no alarms any more, and names nobody.
+    // The rule makes no alarms any more, and names no contact.
     let path = format!("/api/v1/rules/{}", rule["public_id"].as_str().unwrap());
     world.admin.put(&path, json!({"alarm": false})).await.expect(200);
     until_noticed(&world, 1).await;
