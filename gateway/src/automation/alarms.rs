@@ -156,6 +156,9 @@ pub(crate) async fn list(
     LabelFilter(labels): LabelFilter,
     AsOf(at): AsOf,
 ) -> Result<Json<Page<AlarmOut>>, Problem> {
+    if params.from.zip(params.to).is_some_and(|(from, to)| from > to) {
+        return Err(Problem::field("from", "must not be after to"));
+    }
     let filter = AlarmFilter {
         state: params.state.map(AlarmState::as_str),
         severity: params.severity.map(Severity::as_str),

@@ -37,7 +37,12 @@ class OpcUaConfig(PluginInstanceConfig):
     """Settings of an instance."""
 
     url: str = Field(
-        default="opc.tcp://127.0.0.1:4840", max_length=1000, pattern="^opc.tcp://", title="URL", description="Endpoint"
+        default="opc.tcp://127.0.0.1:4840",
+        max_length=1000,
+        # Everybody who may see the instance sees the address, and never its password.
+        pattern="^opc\\.tcp://[^/@]+(/.*)?$",
+        title="URL",
+        description="Endpoint, without user name and password, which have fields of their own",
     )
     username: str = Field(default="", max_length=1000)
     password: str = Field(default="", max_length=1000, json_schema_extra={"format": "password"})
