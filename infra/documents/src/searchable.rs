@@ -79,7 +79,7 @@ mod tests {
     }
 
     fn page(turns: u32, slope: f32) -> PageContent {
-        let (width, height) = if turns % 2 == 0 { (200.0, 300.0) } else { (300.0, 200.0) };
+        let (width, height) = if turns.is_multiple_of(2) { (200.0, 300.0) } else { (300.0, 200.0) };
         let words = vec![word(None), word(Some(0.9))];
         let confidence = Some(0.9);
         PageContent { number: 3, width, height, words, turns, slope, confidence, ..PageContent::default() }
