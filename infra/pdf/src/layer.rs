@@ -10,7 +10,8 @@ use pdfium_render::prelude::PdfiumLibraryBindings;
 
 use crate::{Document, PdfError, direction, frame::Frame, page};
 
-/// A TrueType font of one empty glyph, as wide as the font is large.
+/// A TrueType font of one glyph, as wide as the font is large: three points on a diagonal, which enclose nothing. An empty
+/// glyph has no bounds, and PDFium then finds neither words of one letter nor upright lines.
 const BLANK: &[u8] = include_bytes!("blank.ttf");
 /// The glyph, as the map from characters to glyphs names it.
 const GLYPH: [u8; 2] = [0, 1];
@@ -342,7 +343,7 @@ mod tests {
 
     #[test]
     fn words_of_any_script_are_found_where_they_were_put() {
-        let texts = ["Grüße", "Überwachung", "Ωмега", "日本語", "שלום", "(12)", "Ελλάς"];
+        let texts = ["7", "•", "Grüße", "Überwachung", "Ωмега", "日本語", "שלום", "(12)", "Ελλάς"];
         let words = texts.iter().enumerate().map(|(index, text)| {
             let baseline = 100.0 + 40.0 * index as f32;
             word(text, (100.0, baseline), (200.0, baseline))
@@ -394,6 +395,15 @@ mod tests {
         let area = find(&found, "sloping").area;
         assert!((area.left - 100.0).abs() < 3.0 && (area.right - 300.0).abs() < 3.0, "{area:?}");
         assert!((88.0..=94.0).contains(&area.top) && (118.0..=124.0).contains(&area.bottom), "{area:?}");
+    }
+
+    #[test]
+    fn words_stand_on_upright_lines() {
+        let words =
+            vec![word("upright", (100.0, 300.0), (100.0, 200.0)), word("7", (200.0, 300.0), (200.0, 200.0))];
+        let (found, _) = laid(pdf("", "", "", &[]), (600.0, 800.0), words);
+        assert_at(&found, "upright", [92.0, 200.0, 102.0, 300.0]);
+        assert_at(&found, "7", [192.0, 200.0, 202.0, 300.0]);
     }
 
     #[test]
