@@ -30,6 +30,7 @@ def make_client(description: Path, folder: Path) -> None:
         # The generator knows no OpenMetrics, which is text, and no bodies of the programs that send values of their own.
         content_type_overrides={
             "application/openmetrics-text": "text/plain",
+            "application/pdf": "application/octet-stream",
             "application/x-protobuf": "application/octet-stream",
             "application/x-streamed-protobuf": "application/octet-stream",
             "image/png": "application/octet-stream",
