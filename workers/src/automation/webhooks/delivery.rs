@@ -15,7 +15,7 @@
 //! use up all.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
@@ -107,15 +107,16 @@ impl Worker for WebhookDelivery {
         self.forget_shown(context, holder).await?;
         let time = context.server_clock().await?;
         let (now, begun) = (time.now(), Instant::now());
-        let live = live_claims(&context.pool, now).await?;
-        let by_mail: HashSet<_> = contacts_by_mail(&context.pool).await?.into_iter().collect();
+        let (live, by_mail) =
+            tokio::try_join!(live_claims(&context.pool, now), contacts_by_mail(&context.pool))?;
+        let free = Slots::new(limits, by_mail.into_iter().collect());
         let (mut slots, mut busy) = match holder {
             Some(_) => {
                 let reservations = reservations(&context.pool, now).await?;
                 let busy = reservations.iter().map(|reservation| reservation.batch_id).collect();
-                (slots_of(Slots::new(limits, by_mail.clone()), &reservations, &live), busy)
+                (slots_of(free.clone(), &reservations, &live), busy)
             }
-            None => (self.own_slots(Slots::new(limits, by_mail.clone()), &live), Vec::new()),
+            None => (self.own_slots(free.clone(), &live), Vec::new()),
         };
         if slots.free() == 0 {
             return Ok(false);
@@ -127,7 +128,7 @@ impl Worker for WebhookDelivery {
         let due = due_batches(&context.pool, now, &busy, &slots.full(), most as i64, examined).await?;
         let mut due: Vec<_> = due.into_iter().filter(|due| slots.try_take(due)).collect();
         if let Some(holder) = holder.filter(|_| !due.is_empty()) {
-            due = reserve(&context.pool, holder, Slots::new(limits, by_mail), now, &live, due).await?;
+            due = reserve(&context.pool, holder, free, now, &live, due).await?;
         }
         let has_taken_all = due.len() == most;
         let ids: Vec<_> = due.iter().map(|due| due.id).collect();

@@ -55,7 +55,7 @@ impl Limits {
 
 /// The slots of each subscription. Contacts who are notified by mail share one server, so together they get as many as one
 /// subscription: a server that hangs must not stop the rest.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Slots {
     limits: Limits,
     taken: usize,

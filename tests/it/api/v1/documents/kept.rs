@@ -2,11 +2,10 @@
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
-use signalbox_clock::Clock;
 use signalbox_projections::{extraction::ExtractionProjection, rebuild};
 use signalbox_workers::{DocumentIndex, Worker};
 
-use super::{EXTRACT, document, jobs::until_status, sample, send, send_form, world};
+use super::{EXTRACT, document, jobs::until_status, sample, send, send_form, world, world_for_weeks};
 use crate::harness::{Client, World, encode, eventually, seconds, sha256};
 
 const DOCUMENTS: &str = "/api/v1/documents";
@@ -203,12 +202,7 @@ async fn long_texts_are_found_whole() {
 
 #[tokio::test]
 async fn kept_texts_outlive_results_and_a_rebuild_of_the_list() {
-    let clock = Clock::manual(Clock::system().now());
-    let world = World::at(clock.clone(), |config| {
-        config.extraction.parsers = 1;
-        config.identity.token_hours = 1000;
-    })
-    .await;
+    let (world, clock) = world_for_weeks().await;
     let client = &world.admin;
     let id = keep(client, "a.txt", b"Weichenheizung").await;
     let short = send(client, "/api/v1/jobs", "b.txt", b"kurz").await.expect(202);

@@ -18,6 +18,7 @@ use std::path::Path;
 
 use reqwest::Method;
 use serde_json::Value;
+use signalbox_clock::Clock;
 use signalbox_config::Config;
 
 use crate::harness::{Answer, Client, World};
@@ -32,6 +33,17 @@ async fn world(adjust: impl FnOnce(&mut Config)) -> World {
         adjust(config);
     })
     .await
+}
+
+/// A world whose clock the test moves, and whose logins last for weeks.
+async fn world_for_weeks() -> (World, Clock) {
+    let clock = Clock::manual(Clock::system().now());
+    let world = World::at(clock.clone(), |config| {
+        config.extraction.parsers = 1;
+        config.identity.token_hours = 1000;
+    })
+    .await;
+    (world, clock)
 }
 
 /// A document of `tests/documents`.

@@ -2,10 +2,9 @@
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
-use signalbox_clock::Clock;
 
-use super::{EXTRACT, jobs::until_status, sample, send, text, world};
-use crate::harness::{Answer, Client, World, eventually, seconds};
+use super::{EXTRACT, jobs::until_status, sample, send, text, world, world_for_weeks};
+use crate::harness::{Answer, Client, eventually, seconds};
 
 const SUBMIT: &str = "/api/v1/jobs?output_format=json&words=true&keep_input=true&language=eng";
 
@@ -76,12 +75,7 @@ async fn each_word_of_a_page_has_its_place() {
 
 #[tokio::test]
 async fn pages_are_looked_at_while_the_document_is_kept() {
-    let clock = Clock::manual(Clock::system().now());
-    let world = World::at(clock.clone(), |config| {
-        config.extraction.parsers = 1;
-        config.identity.token_hours = 1000;
-    })
-    .await;
+    let (world, clock) = world_for_weeks().await;
     let client = &world.admin;
     let (id, document) = submitted(client, "report.pdf").await;
     let drawn = page(client, &id, "1?width=600").await;

@@ -4,7 +4,7 @@ use signalbox_clock::Clock;
 use signalbox_workers::{TextSweep, Worker};
 use sqlx::Executor;
 
-use super::{path, sample, send, submit, until_status, world};
+use super::{super::world_for_weeks, path, sample, send, submit, until_status, world};
 use crate::harness::{World, eventually, eventually_some, seconds, sha256};
 
 #[tokio::test]
@@ -65,12 +65,7 @@ async fn answered_text_is_remembered() {
 
 #[tokio::test]
 async fn texts_and_documents_are_kept_as_long_as_is_said() {
-    let clock = Clock::manual(Clock::system().now());
-    let world = World::at(clock.clone(), |config| {
-        config.extraction.parsers = 1;
-        config.identity.token_hours = 1000;
-    })
-    .await;
+    let (world, clock) = world_for_weeks().await;
     let client = &world.admin;
     let id = submit(client, "a.txt", b"text").await;
     until_status(client, &id, "completed").await;
