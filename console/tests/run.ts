@@ -20,9 +20,10 @@ async function step(name: string, work: () => Promise<unknown>, visitor?: Visito
   try {
     await work();
   } catch (error) {
-    faults.push(`${name}: ${error instanceof Error ? error.message : String(error)}`);
+    const fault = `${name}: ${error instanceof Error ? error.message : String(error)}`;
+    faults.push(fault);
     const shown = await visitor?.page.locator('body').innerText().catch(() => '');
-    console.error(`${name} failed at ${visitor?.page.url()}; the page says:\n${shown}`);
+    console.error(`${fault}\nat ${visitor?.page.url()}; the page says:\n${shown}`);
   }
   console.error(`${((performance.now() - begun) / 1000).toFixed(1)} s  ${name}`);
 }

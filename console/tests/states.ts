@@ -142,12 +142,31 @@ async function ask({ page }: Visitor, method: string, path: string, body?: unkno
 
 const ENTRIES = 450;
 const BUSY = 8;
+/** More than a row has, less than a window. */
+const ROW_PX = 100;
+
+/** In the page: scrolls to the top just before an answer is used that has the text in `scrollTopWith`. */
+function scrollsWithAnAnswer(): void {
+  const real = globalThis.fetch;
+  globalThis.fetch = async (...request) => {
+    const answer = await real(...request);
+    const text: unknown = Reflect.get(globalThis, 'scrollTopWith');
+    if (typeof text !== 'string' || !answer.ok || !answer.url.includes('/log?')) return answer;
+    const body = await answer.text();
+    if (body.includes(text)) {
+      Reflect.deleteProperty(globalThis, 'scrollTopWith');
+      scrollTo(0, 0);
+    }
+    return new Response(body, answer);
+  };
+}
 
 /** Thousands of rows are a few in the document: keys, focus and the place that is read are as if all of them were there. */
 export async function longLog(stage: Stage, visitor: Visitor): Promise<void> {
   const { page } = visitor;
   const write = (content: string) => ask(visitor, 'POST', '/api/v1/logging', { content });
   for (let made = 0; made < ENTRIES; made += BUSY) await Promise.all(Array.from({ length: BUSY }, () => write('Row')));
+  await page.addInitScript(scrollsWithAnAnswer);
   await stage.go(visitor, '/admin/log');
   const list = page.getByRole('list', { name: 'Events' });
   const rows = list.getByRole('listitem');
@@ -179,6 +198,13 @@ export async function longLog(stage: Stage, visitor: Visitor): Promise<void> {
   }, before.size);
   const after = await middle();
   check(before.name === after.name && Math.abs(before.top - after.top) < 2, `a new event moves what is read: ${JSON.stringify([before, after])}`);
+  // An event that arrives in the frame in which somebody scrolls up does not take the page back.
+  await page.evaluate(() => Object.assign(globalThis, { scrollTopWith: 'Together' }));
+  await write('Together');
+  await page.waitForFunction(() => !Reflect.has(globalThis, 'scrollTopWith'));
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+  await list.locator('[aria-posinset="1"]').waitFor({ timeout: FOLLOWS_MS });
+  check((await page.evaluate(() => scrollY)) < ROW_PX, `the page stays where it was scrolled to, and is at ${await page.evaluate(() => scrollY)}`);
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { name: 'Log entry written', level: 1 }).waitFor();
 
