@@ -47,7 +47,8 @@ pub struct LoggedDay {
 #[boxed]
 pub async fn days_before(pool: &PgPool, oldest: NaiveDate) -> Result<Vec<LoggedDay>, SeriesError> {
     let days = sqlx::query_as(
-        "WITH days AS (
+        // Materialized: otherwise the condition may be put below the join, where the names of all tables are taken for days.
+        "WITH days AS MATERIALIZED (
              SELECT DISTINCT to_date(right(c.relname, 8), 'YYYYMMDD') AS day
                FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
               WHERE i.inhparent IN ('datapoint_log'::regclass, 'datapoint_tombstones'::regclass, 'series.chunks'::regclass))

@@ -10,6 +10,7 @@ use signalbox_projections::monitoring::series::{
     rebuild_series, record_removals,
 };
 use signalbox_test_support::{eventually, seconds};
+use sqlx::postgres::PgPoolOptions;
 
 use super::Log;
 use crate::world::at;
@@ -34,6 +35,22 @@ async fn datapoints_of_each_day_are_counted_with_deleted_ones() {
     let days = days_before(&log.pool, oldest).await.unwrap();
     let points: Vec<_> = days.into_iter().map(|day| day.points).collect();
     assert_eq!(points, [200, 300]);
+}
+
+#[tokio::test]
+async fn days_are_found_however_postgresql_joins() {
+    let mut log = Log::new().await;
+    log.append(one_now(&log)).await;
+    log.fold().await;
+    let oldest = at(0).date_naive() + TimeDelta::days(1);
+    let mut connection = log.pool.connect_options().as_ref().clone();
+    // As with many tables: all of them are read, and conditions are judged as early as possible.
+    for choice in ["enable_nestloop", "enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan"] {
+        connection = connection.options([(choice, "off")]);
+    }
+    let pool = PgPoolOptions::new().max_connections(1).connect_with(connection).await.unwrap();
+    assert_eq!(days_before(&pool, oldest).await.unwrap().len(), 1);
+    assert_eq!(drop_old_days(&pool, oldest).await.unwrap(), 3);
 }
 
 #[tokio::test]
