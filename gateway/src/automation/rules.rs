@@ -389,11 +389,15 @@ pub(crate) async fn update(
         judged::<Rule>(missing, [examples::rule(), change])
     })?;
     // The body is validated before the names in it are looked up.
-    if let Some(spec) = row.spec() {
-        spec.with(changes.clone())?;
-    }
-    if let Some(id) = &event {
-        changes.channel = Some(channel(&state, id).await?);
+    let is_enabled = match row.spec() {
+        Some(spec) => spec.with(changes.clone())?.enabled,
+        None => row.enabled,
+    };
+    match &event {
+        Some(id) => changes.channel = Some(channel(&state, id).await?),
+        // No value can end the alarm of a channel that is gone.
+        None if is_enabled => drop(channel(&state, &row.channel_id.to_string()).await?),
+        None => {}
     }
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = RuleCommand::Change { changes, after: 0 };

@@ -78,6 +78,8 @@ async fn what_a_rule_lacks_is_said() {
     world.admin.post(RULES, with(json!({}))).await.error(404);
     // It stays, and may be changed; there is just nothing left to watch.
     world.admin.put(&path(&made), json!({"threshold": 11})).await.expect(200);
+    // It could fire for ever.
+    world.admin.put(&path(&made), json!({"enabled": true})).await.error(404);
     world.finish().await;
 }
 
