@@ -8,8 +8,9 @@ use signalbox_domain::{
     identity::Role,
 };
 use signalbox_projections::extraction::{
-    SnippetPart,
+    Search, SnippetPart,
     documents::{self, DocumentFilter, DocumentHit, DocumentRow},
+    queries::job,
 };
 use utoipa::{IntoParams, ToSchema};
 
@@ -106,26 +107,22 @@ pub(super) async fn list(
 ) -> Result<Json<Page<KeptDocumentOut>>, Problem> {
     let page = envelope.page()?;
     let DocumentParams { q, filename, from, to } = params;
-    let query = q.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-    if query.as_ref().is_some_and(|text| text.chars().count() > MAX_QUERY) {
+    let text = q.filter(|text| !text.trim().is_empty());
+    if text.as_ref().is_some_and(|text| text.chars().count() > MAX_QUERY) {
         return Err(Problem::field("q", format!("must be at most {MAX_QUERY} characters long")));
     }
-    if let Some(query) = &query
-        && !database.read(|pool| documents::can_parse(pool, query)).await?
-    {
-        return Err(Problem::field("q", "has too many operators in a row: leave some - out"));
-    }
-    let order = match &query {
+    let search = text.as_deref().map(Search::parse);
+    let order = match &search {
         Some(_) => sort.given().unwrap_or_else(DocumentRow::search_order),
         None => sort.order(),
     };
     let owner = (user.role != Role::Admin).then_some(user.id.0);
-    let filter = DocumentFilter { query, owner, filename, from, to };
+    let filter = DocumentFilter { search, owner, filename, from, to };
     let (rows, total) = database.read(|pool| documents::documents(pool, &filter, order, page)).await?;
-    let hits = match &filter.query {
-        Some(query) if !rows.is_empty() => {
+    let hits = match &filter.search {
+        Some(search) if !rows.is_empty() => {
             let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
-            database.read(|pool| documents::hits(pool, &ids, query)).await?
+            database.read(|pool| documents::hits(pool, &ids, search)).await?
         }
         _ => Vec::new(),
     };
@@ -136,7 +133,7 @@ pub(super) async fn list(
 /// Delete a document of which the text is kept, for good: its text and what is left of the file are removed, and its job
 /// has no result any more. Users delete their own, admins any.
 #[utoipa::path(delete, path = "/api/v1/documents/{id}", tag = "documents", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_document",
-    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
+    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(super) async fn delete(
     State(state): State<AppState>,
     Reader(user): Reader,
@@ -146,9 +143,18 @@ pub(super) async fn delete(
 ) -> Result<Response, Problem> {
     let missing = || Problem::not_found("Document");
     let id = id(&text).ok_or_else(missing)?;
-    let found = state.read(|pool| documents::document(pool, id)).await?;
+    let found = state.read(|pool| job(pool, id)).await?;
     let may_delete = |owner| user.role == Role::Admin || owner == Some(user.id.0);
-    found.filter(|row| may_delete(row.owner_id)).ok_or_else(missing)?;
+    let row = found.filter(|row| may_delete(row.owner_id)).ok_or_else(missing)?;
+    if row.options.keep && row.ended_at.is_none() {
+        return Err(Problem::conflict(
+            "job_under_way",
+            "The job has not ended, so there is no text yet: cancel it by DELETE /api/v1/jobs/{id}, or delete the document later.",
+        ));
+    }
+    if !row.kept {
+        return Err(missing());
+    }
     let metadata = context.metadata(user.actor(), "delete document");
     let written =
         state.write::<ExtractionJob>(id, version, &metadata, &ExtractionJobCommand::Discard).await?;
@@ -170,11 +176,14 @@ pub(super) fn check_keeper(user: Option<&CurrentUser>) -> Result<(), Problem> {
 pub(super) async fn check_room(state: &Gateway, user: Option<&CurrentUser>) -> Result<(), Problem> {
     let Some(user) = user else { return Ok(()) };
     let most = state.config.extraction.kept_mb_each;
-    if documents::kept_bytes(&state.pool, user.id.0).await? < i64::from(most) << 20 {
+    let taken = documents::kept_bytes(&state.pool, user.id.0).await?;
+    if taken < i64::from(most) << 20 {
         return Ok(());
     }
     let detail = format!(
-        "Your kept texts take {most} MiB, which is all there may be: delete some documents, or leave keep out."
+        "Your kept texts, with the places of their blocks, and open jobs take {} MiB of {most} MiB: delete some documents, or leave \
+         keep out.",
+        (taken >> 20).max(i64::from(most)),
     );
     Err(Problem::conflict("documents_full", detail))
 }

@@ -177,10 +177,12 @@ pub(super) async fn receive(
     let query = query(&request)?;
     // Invalid options in the query are reported before the document is sent.
     options::read(&query, &Pairs::new())?;
+    options::refuse_to_keep(&query, &Pairs::new())?;
     let place = caller.begin_upload(state, &request).await?;
     let upload = upload::receive(state, request).await?;
     drop(place);
     let options = options::read(&query, &upload.form)?;
+    options::refuse_to_keep(&query, &upload.form)?;
     Ok((upload, options))
 }
 

@@ -215,6 +215,14 @@ pub(super) fn keeps_text(query: &Pairs, form: &Pairs) -> Result<bool, Problem> {
     Ok(flag(query, form, "keep")?.unwrap_or(false))
 }
 
+/// Refuses `keep` of a quick call, which leaves nothing behind.
+pub(super) fn refuse_to_keep(query: &Pairs, form: &Pairs) -> Result<(), Problem> {
+    match keeps_text(query, form)? {
+        true => Err(Problem::field("keep", "is for jobs: send the document to POST /api/v1/documents")),
+        false => Ok(()),
+    }
+}
+
 fn flag(query: &Pairs, form: &Pairs, name: &str) -> Result<Option<bool>, Problem> {
     match one(query, form, name).map(|value| value.to_ascii_lowercase()).as_deref() {
         None => Ok(None),

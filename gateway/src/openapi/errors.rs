@@ -231,6 +231,7 @@ fn conflicts(id: &str) -> Vec<Cause> {
             "documents_full",
             "The texts that the caller keeps take all the room that they may: delete some documents, or leave keep out.",
         )],
+        "delete_document" => vec![("job_under_way", "The job has not ended.")],
         "get_extraction_result" => {
             vec![("job_not_completed", "There is no text: the job has not completed.")]
         }

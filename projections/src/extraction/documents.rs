@@ -11,7 +11,8 @@ use uuid::Uuid;
 
 use super::{
     ExtractionJobRow,
-    snippet::{START, STOP, SnippetPart, cut, matches},
+    search::{Search, fold},
+    snippet::{SnippetPart, cut, matches},
 };
 use crate::page::{Listed, Order, Page, Sorting, and_eq, and_like, and_within, list};
 
@@ -23,8 +24,8 @@ const SECTIONS: usize = 200;
 /// Which documents are listed; `None` means any.
 #[derive(Debug, Clone, Default)]
 pub struct DocumentFilter {
-    /// Words that the text has, as in search engines.
-    pub query: Option<String>,
+    /// Words that the text has.
+    pub search: Option<Search>,
     pub owner: Option<Uuid>,
     /// Part of the file's name, in any case of letters.
     pub filename: Option<String>,
@@ -83,7 +84,7 @@ struct HitRow {
     job_id: Uuid,
     page: Option<i32>,
     boxes: Json<Vec<Option<[f64; 4]>>>,
-    marked: Vec<String>,
+    texts: Vec<String>,
 }
 
 impl Listed for DocumentRow {
@@ -113,18 +114,18 @@ pub async fn documents(
     order: Order,
     page: Page,
 ) -> Result<(Vec<DocumentRow>, i64), sqlx::Error> {
-    let relevance = if filter.query.is_some() { "found.relevance" } else { "0::real" };
+    let relevance = if filter.search.is_some() { "found.relevance" } else { "0::real" };
     list(pool, &format!("{COLUMNS}, {relevance} AS relevance"), order, page, |query| {
         query.push(
             " FROM read.extraction_jobs job LEFT JOIN ops.indexed_documents indexed ON indexed.job_id = job.id",
         );
-        if let Some(words) = &filter.query {
+        if let Some(search) = &filter.search {
             query
                 .push(
                     " JOIN (SELECT section.job_id, max(ts_rank_cd(section.words, sought)) AS relevance
                               FROM websearch_to_tsquery('simple', ",
                 )
-                .push_bind(words.as_str())
+                .push_bind(search.query())
                 .push(
                     ") sought, ops.document_sections section
                               JOIN read.extraction_jobs own ON own.id = section.job_id AND own.kept
@@ -141,81 +142,54 @@ pub async fn documents(
     .await
 }
 
-/// Whether PostgreSQL can parse `query`: its parser has 32 places for operators that wait for a word.
+/// The best places of `documents` for `search`, a few of each, in the order of the documents.
 ///
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn can_parse(pool: &PgPool, query: &str) -> Result<bool, sqlx::Error> {
-    let parsed: Result<i32, sqlx::Error> =
-        sqlx::query_scalar("SELECT numnode(websearch_to_tsquery('simple', $1::text))")
-            .bind(query)
-            .fetch_one(pool)
-            .await;
-    match parsed {
-        Ok(_) => Ok(true),
-        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("XX000") => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// The best places of `documents` for `query`, a few of each, in the order of the documents.
-///
-/// # Errors
-/// The database's error.
-#[boxed]
-pub async fn hits(pool: &PgPool, documents: &[Uuid], query: &str) -> Result<Vec<DocumentHit>, sqlx::Error> {
-    let marks = format!("HighlightAll=true, StartSel={START}, StopSel={STOP}");
+pub async fn hits(
+    pool: &PgPool,
+    documents: &[Uuid],
+    search: &Search,
+) -> Result<Vec<DocumentHit>, sqlx::Error> {
     let rows: Vec<HitRow> = sqlx::query_as(
-        "SELECT section.job_id, section.page, section.boxes, marked.texts AS marked
+        "SELECT section.job_id, section.page, section.boxes, section.texts
            FROM websearch_to_tsquery('simple', $2::text) sought,
                 unnest($1::uuid[]) WITH ORDINALITY document (id, place),
                 LATERAL (SELECT *, ts_rank_cd(words, sought) AS rank FROM ops.document_sections
                           WHERE job_id = document.id AND words @@ sought
-                          ORDER BY rank DESC, number LIMIT $4) section,
-                LATERAL (SELECT coalesce(array_agg(ts_headline('simple', block.text, sought, $3::text) ORDER BY block.number), '{}') AS texts
-                           FROM unnest(section.texts) WITH ORDINALITY block (text, number)) marked
+                          ORDER BY rank DESC, number LIMIT $3) section
           ORDER BY document.place, section.rank DESC, section.number",
     )
     .bind(documents)
-    .bind(query)
-    .bind(marks)
+    .bind(search.query())
     .bind(HITS_EACH)
     .fetch_all(pool)
     .await?;
-    Ok(rows.into_iter().map(DocumentHit::from).collect())
+    Ok(rows.into_iter().map(|row| DocumentHit::new(row, search)).collect())
 }
 
-impl From<HitRow> for DocumentHit {
-    fn from(row: HitRow) -> Self {
+impl DocumentHit {
+    fn new(row: HitRow, search: &Search) -> Self {
+        let marked: Vec<_> = row.texts.iter().map(|text| search.mark(text)).collect();
         // The block with most of the words; the first of several.
-        let best = row.marked.iter().enumerate().rev().max_by_key(|(_, marked)| matches(marked));
+        let best = marked.iter().enumerate().rev().max_by_key(|(_, marked)| matches(marked));
         let bbox = best.and_then(|(number, _)| row.boxes.get(number).copied().flatten());
         let snippet = best.map(|(_, marked)| cut(marked)).unwrap_or_default();
         Self { document: row.job_id, page: row.page, bbox, snippet }
     }
 }
 
-/// The job `id`, if its text is kept.
-///
-/// # Errors
-/// The database's error.
-#[boxed]
-pub async fn document(pool: &PgPool, id: Uuid) -> Result<Option<ExtractionJobRow>, sqlx::Error> {
-    sqlx::query_as("SELECT * FROM read.extraction_jobs WHERE id = $1 AND kept")
-        .bind(id)
-        .fetch_optional(pool)
-        .await
-}
-
-/// Bytes of all texts that are kept for `owner`.
+/// Bytes of all texts that are kept for `owner`, with the places of their blocks. Of jobs that have not ended, their document counts.
 ///
 /// # Errors
 /// The database's error.
 #[boxed]
 pub async fn kept_bytes(pool: &PgPool, owner: Uuid) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
-        "SELECT coalesce(sum(result_size), 0)::bigint FROM read.extraction_jobs WHERE owner_id = $1 AND kept",
+        "SELECT (SELECT coalesce(sum(result_size), 0) FROM read.extraction_jobs WHERE kept AND owner_id = $1)::bigint
+              + (SELECT coalesce(sum(size), 0) FROM read.extraction_jobs
+                  WHERE due_at IS NOT NULL AND owner_id = $1 AND options ->> 'keep' = 'true')::bigint",
     )
     .bind(owner)
     .fetch_one(pool)
@@ -281,15 +255,15 @@ pub async fn index(pool: &PgPool, document: Uuid, sections: &[Section]) -> Resul
         let numbers: Vec<i32> = (number..).take(batch.len()).collect();
         number += i32::try_from(batch.len()).unwrap_or(i32::MAX);
         let pages: Vec<Option<i32>> = batch.iter().map(|section| section.page).collect();
+        let words: Vec<_> = batch.iter().map(|section| fold(&section.texts.join("\n"))).collect();
         // Arrays of arrays must have equal lengths in PostgreSQL, so texts are sent as JSON.
         let texts: Vec<_> = batch.iter().map(|section| Json(&section.texts)).collect();
         let boxes: Vec<_> = batch.iter().map(|section| Json(&section.boxes)).collect();
         sqlx::query(
             "INSERT INTO ops.document_sections (job_id, number, page, texts, boxes, words)
-             SELECT $1::uuid, new.number, new.page, block.texts, new.boxes, to_tsvector('simple', block.text)
-               FROM unnest($2::int[], $3::int[], $4::jsonb[], $5::jsonb[]) new (number, page, texts, boxes),
-                    LATERAL (SELECT array_agg(text ORDER BY number) AS texts,
-                                    string_agg(text, E'\\n\\n' ORDER BY number) AS text
+             SELECT $1::uuid, new.number, new.page, block.texts, new.boxes, to_tsvector('simple', new.words)
+               FROM unnest($2::int[], $3::int[], $4::jsonb[], $5::jsonb[], $6::text[]) new (number, page, texts, boxes, words),
+                    LATERAL (SELECT coalesce(array_agg(text ORDER BY number), '{}') AS texts
                                FROM jsonb_array_elements_text(new.texts) WITH ORDINALITY part (text, number)) block",
         )
         .bind(document)
@@ -297,6 +271,7 @@ pub async fn index(pool: &PgPool, document: Uuid, sections: &[Section]) -> Resul
         .bind(pages)
         .bind(texts)
         .bind(boxes)
+        .bind(words)
         .execute(&mut *transaction)
         .await?;
     }

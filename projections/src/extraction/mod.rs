@@ -6,8 +6,10 @@ mod fold;
 mod past;
 pub mod queries;
 mod rows;
+mod search;
 mod snippet;
 
 pub use fold::{ExtractionProjection, ExtractionRows};
 pub use rows::ExtractionJobRow;
+pub use search::Search;
 pub use snippet::{START as MARK_START, STOP as MARK_STOP, SnippetPart};

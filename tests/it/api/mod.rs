@@ -7,6 +7,7 @@ mod common;
 mod connections;
 mod description;
 mod docs;
+mod documentation;
 mod faults;
 mod files;
 mod foreign;

@@ -11,7 +11,7 @@ mod live;
 pub mod log;
 mod logging;
 mod ota;
-mod plugins;
+pub mod plugins;
 mod rules;
 mod set_aside;
 mod sso;
