@@ -21,7 +21,7 @@ use crate::{
     idempotency::{Keyed, RequestSecret, Seed},
     policy::Policy,
     problem::{Problem, render},
-    state::{AppState, State as Services},
+    state::Services,
 };
 
 const REQUEST_ID: &str = "x-request-id";
@@ -97,10 +97,10 @@ impl RequestContext {
     }
 }
 
-impl FromRequestParts<AppState> for RequestContext {
+impl FromRequestParts<Services> for RequestContext {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Infallible> {
+    async fn from_request_parts(parts: &mut Parts, state: &Services) -> Result<Self, Infallible> {
         let request_id = match parts.extensions.get::<GivenId>().cloned() {
             Some(given) => given.correlation(actor(parts), state).await,
             None => parts.extensions.get::<RequestId>().cloned().unwrap_or_default().0,
@@ -114,7 +114,7 @@ impl FromRequestParts<AppState> for RequestContext {
 
 /// Gives every request and every answer an id (the client's, if it is a sane token and does not name another cause in
 /// the log, or a new one), a span, the shape of errors, and security headers.
-pub(crate) async fn frame(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn frame(State(state): State<Services>, mut request: Request, next: Next) -> Response {
     let given =
         request.headers().get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(|id| is_sane(id));
     let given = given.map(|id| GivenId { id: id.to_owned(), correlation: Arc::default() });

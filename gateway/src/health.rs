@@ -14,11 +14,7 @@ use signalbox_documents::Offer;
 use tokio::time::timeout;
 use utoipa::ToSchema;
 
-use crate::{
-    readiness::Readiness,
-    services::pulse::PROBE_TIMEOUT,
-    state::{AppState, State as Gateway},
-};
+use crate::{readiness::Readiness, services::pulse::PROBE_TIMEOUT, state::Services};
 
 /// Whether the service works.
 #[derive(Debug, Serialize, ToSchema)]
@@ -89,7 +85,7 @@ pub(crate) struct InfoOut {
 /// Whether the service works.
 #[utoipa::path(get, path = "/api/health", tag = "health", operation_id = "api_health",
     responses((status = 200, body = HealthOut), (status = 503, body = HealthOut)))]
-pub(crate) async fn health(State(state): State<AppState>) -> Response {
+pub(crate) async fn health(State(state): State<Services>) -> Response {
     let (database, faults) = tokio::join!(database_answers(&state), state.pulse.faults());
     (status_code(database), Json(HealthOut::new(&state, database, &faults))).into_response()
 }
@@ -97,13 +93,13 @@ pub(crate) async fn health(State(state): State<AppState>) -> Response {
 /// Whether the service works, since when, and when the last datapoint was measured.
 #[utoipa::path(get, path = "/health", tag = "health", operation_id = "health",
     responses((status = 200, body = FullHealthOut), (status = 503, body = FullHealthOut)))]
-pub(crate) async fn root_health(State(state): State<AppState>) -> Response {
+pub(crate) async fn root_health(State(state): State<Services>) -> Response {
     let (database, out) = full_health(&state).await;
     (status_code(database), Json(out)).into_response()
 }
 
 /// Whether the database answers, and the whole record.
-async fn full_health(state: &Gateway) -> (bool, FullHealthOut) {
+async fn full_health(state: &Services) -> (bool, FullHealthOut) {
     let pulse = &state.pulse;
     let (database, last_datapoint, faults) =
         tokio::join!(database_answers(state), pulse.last_datapoint(), pulse.faults());
@@ -133,7 +129,7 @@ pub(crate) struct V1HealthOut {
 /// Whether the service works, since when, when the last datapoint was measured, and who reads documents.
 #[utoipa::path(get, path = "/api/v1/health", tag = "health", operation_id = "api_v1_health",
     responses((status = 200, body = V1HealthOut), (status = 503, body = V1HealthOut)))]
-pub(crate) async fn v1_health(State(state): State<AppState>) -> Response {
+pub(crate) async fn v1_health(State(state): State<Services>) -> Response {
     let offer = async {
         match &state.documents {
             Some(documents) => timeout(PROBE_TIMEOUT, documents.offer()).await.unwrap_or_default(),
@@ -159,7 +155,7 @@ pub(crate) async fn live() -> Json<serde_json::Value> {
 /// answered; the broker is connected, and there is somebody who can log in. A single part that does not work shows in `/health`
 /// instead.
 #[utoipa::path(get, path = "/readyz", tag = "health", operation_id = "readyz", responses((status = 200, body = ReadyOut), (status = 503, body = ReadyOut)))]
-pub(crate) async fn ready(State(state): State<AppState>) -> Response {
+pub(crate) async fn ready(State(state): State<Services>) -> Response {
     ready_answer(state.readiness()).await
 }
 
@@ -185,7 +181,7 @@ impl From<Fault> for FaultOut {
 }
 
 impl HealthOut {
-    fn new(state: &Gateway, database: bool, faults: &[Fault]) -> Self {
+    fn new(state: &Services, database: bool, faults: &[Fault]) -> Self {
         let broker = state.bus.is_connected();
         Self {
             status: if database && broker && faults.is_empty() { "ok" } else { "degraded" },
@@ -203,7 +199,7 @@ fn status_code(database: bool) -> StatusCode {
     if database { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
-async fn database_answers(state: &Gateway) -> bool {
+async fn database_answers(state: &Services) -> bool {
     let asked = on_behalf((), sqlx::query("SELECT 1").execute(&state.pool));
     matches!(timeout(PROBE_TIMEOUT, asked).await, Ok(Ok(_)))
 }

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 use axum::{
     body::Body,
-    extract::{FromRequestParts, Request, State as Shared},
+    extract::{FromRequestParts, Request, State},
     http::{HeaderValue, Method, StatusCode, Uri, header, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
@@ -38,7 +38,7 @@ use crate::{
     extract::read_body,
     policy::{Policy, Repetition},
     problem::{Problem, ProblemKind},
-    state::{AppState, State},
+    state::Services,
 };
 
 const KEY: &str = "idempotency-key";
@@ -76,7 +76,7 @@ pub(crate) async fn purge(pool: &PgPool, now: DateTime<Utc>) -> Result<(), sqlx:
 }
 
 /// Answers a repeated POST as the first time.
-pub(crate) async fn once(Shared(state): Shared<AppState>, request: Request, next: Next) -> Response {
+pub(crate) async fn once(State(state): State<Services>, request: Request, next: Next) -> Response {
     let by_handler = Policy::of(request.extensions()).repetition == Repetition::ByHandler;
     if request.method() != Method::POST || !request.headers().contains_key(KEY) || by_handler {
         return next.run(request).await;
@@ -84,7 +84,7 @@ pub(crate) async fn once(Shared(state): Shared<AppState>, request: Request, next
     once_with_key(&state, request, next).await.unwrap_or_else(IntoResponse::into_response)
 }
 
-async fn once_with_key(state: &AppState, request: Request, next: Next) -> Result<Response, Problem> {
+async fn once_with_key(state: &Services, request: Request, next: Next) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
     let is_open = Policy::of(&parts.extensions).is_open;
     let principal = match principal(&mut parts, state).await? {
@@ -134,7 +134,7 @@ impl Principal {
     }
 }
 
-async fn principal(parts: &mut Parts, state: &AppState) -> Result<Principal, Problem> {
+async fn principal(parts: &mut Parts, state: &Services) -> Result<Principal, Problem> {
     if !parts.headers.contains_key(header::AUTHORIZATION) && !parts.headers.contains_key("x-api-key") {
         let ClientAddress(address) = ClientAddress::from_request_parts(parts, state).await?;
         return Ok(Principal::Anonymous(address));
@@ -181,10 +181,10 @@ pub(crate) enum Begun {
     Now(Uuid),
 }
 
-impl FromRequestParts<AppState> for Once {
+impl FromRequestParts<Services> for Once {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &Services) -> Result<Self, Problem> {
         if !parts.headers.contains_key(KEY) {
             return Ok(Self(None));
         }
@@ -201,7 +201,7 @@ impl Keyed {
     }
 
     /// Stores the request, which `digest` distinguishes from others.
-    pub(crate) async fn begin(&self, state: &State, digest: &[u8]) -> Result<Begun, Problem> {
+    pub(crate) async fn begin(&self, state: &Services, digest: &[u8]) -> Result<Begun, Problem> {
         // Keyed, because a body may hold a password, which readers of the database must not be able to guess.
         let fingerprints = state.keys.derive("idempotent request", digest);
         let newest = fingerprints.first().ok_or_else(|| Problem::internal(&"there is no signing key"))?;
@@ -226,7 +226,7 @@ impl Keyed {
 
     /// The random secret of the request, equal for all its repetitions: it is sealed and stored before anything that follows
     /// from it is recorded, so that a repetition after a crash shows the same.
-    async fn secret(&self, state: &State, seed: Uuid) -> Result<[u8; 32], Problem> {
+    async fn secret(&self, state: &Services, seed: Uuid) -> Result<[u8; 32], Problem> {
         let fresh = random_secret()?;
         let sealed = state.sealer.seal_bytes(seed, &fresh).map_err(|error| Problem::internal(&error))?;
         let stored = store_secret(&state.pool, self, seed, &sealed).await?;
@@ -242,7 +242,7 @@ impl Keyed {
     /// Keeps the answer for repetitions of the request, if it is worth it and is not one that is computed again.
     pub(crate) async fn keep(
         &self,
-        state: &State,
+        state: &Services,
         seed: Uuid,
         response: Response,
     ) -> Result<Response, Problem> {
@@ -274,7 +274,7 @@ pub(crate) struct RequestSecret([u8; 32]);
 
 impl RequestSecret {
     /// The secret of the request that makes `seed`.
-    pub(crate) async fn of(keyed: Option<&Keyed>, state: &State, seed: Uuid) -> Result<Self, Problem> {
+    pub(crate) async fn of(keyed: Option<&Keyed>, state: &Services, seed: Uuid) -> Result<Self, Problem> {
         match keyed {
             Some(keyed) => keyed.secret(state, seed).await.map(Self),
             None => random_secret().map(Self),
@@ -327,7 +327,7 @@ async fn begin(
     principal: &str,
     key: &str,
     fingerprint: &[u8],
-    state: &State,
+    state: &Services,
 ) -> Result<Known, sqlx::Error> {
     // The update that changes nothing makes the row visible to RETURNING; a day later, by PostgreSQL's clock,
     // the key is free again.

@@ -26,7 +26,7 @@ use crate::{
     problem::{Problem, ProblemOut},
     readiness::Readiness,
     routes::Routes,
-    state::AppState,
+    state::Services,
 };
 
 /// A scrape never waits longer for the database, nor for the bus.
@@ -49,7 +49,7 @@ pub(crate) fn routes() -> Routes {
 /// Numbers about this process and about the whole installation, in the OpenMetrics text format.
 #[utoipa::path(get, path = "/metrics", tag = "health", security(("jwt" = [])), operation_id = "metrics",
     responses((status = 200, body = String, content_type = "application/openmetrics-text"), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut)))]
-pub(crate) async fn show(State(state): State<AppState>, _: Admin) -> Result<Response, Problem> {
+pub(crate) async fn show(State(state): State<Services>, _: Admin) -> Result<Response, Problem> {
     let asked = on_behalf((), standing(&state.pool, state.clock.now()));
     let (standing, mailboxes) =
         tokio::join!(timeout(QUERY_TIMEOUT, asked), timeout(QUERY_TIMEOUT, state.mailbox.size()));

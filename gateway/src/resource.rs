@@ -12,7 +12,7 @@ use crate::{
     extract::key,
     past::there,
     problem::Problem,
-    state::State,
+    state::Services,
 };
 
 /// A row that a route finds by its id.
@@ -40,13 +40,13 @@ pub(crate) trait Shown: Found {
 }
 
 /// The resource that clients call `id`.
-pub(crate) async fn find<R: Found>(state: &State, id: &str) -> Result<R, Problem> {
+pub(crate) async fn find<R: Found>(state: &Services, id: &str) -> Result<R, Problem> {
     let id = key(R::KIND, id)?;
     state.read(|pool| R::query(pool, id)).await?.ok_or_else(|| Problem::not_found(R::KIND))
 }
 
 /// The resource that clients call `id` as it was `at`, or as it is.
-pub(crate) async fn find_at<R: Found>(state: &State, id: &str, at: Option<At>) -> Result<R, Problem> {
+pub(crate) async fn find_at<R: Found>(state: &Services, id: &str, at: Option<At>) -> Result<R, Problem> {
     match at {
         None => find(state, id).await,
         Some(at) => there(R::KIND, R::query_at(&state.pool, key(R::KIND, id)?, at).await?),
@@ -60,7 +60,7 @@ pub(crate) fn shown<R: Shown>(row: R) -> Response {
 
 /// The answer to a write that created the resource `id`.
 pub(crate) async fn created<R: Shown>(
-    state: &State,
+    state: &Services,
     id: Uuid,
     written: Written,
 ) -> Result<Response, Problem> {
@@ -70,7 +70,7 @@ pub(crate) async fn created<R: Shown>(
 
 /// The answer to a write that changed the resource that clients call `id`.
 pub(crate) async fn changed<R: Shown>(
-    state: &State,
+    state: &Services,
     id: &str,
     written: Written,
 ) -> Result<Response, Problem> {

@@ -25,7 +25,7 @@ use crate::{
     connections::{Connection, Exchange},
     open_sockets::DEMOTED,
     problem::Problem,
-    state::AppState,
+    state::Services,
 };
 
 /// Request bodies up to this length arrive at once or are refused for their slowness.
@@ -37,7 +37,7 @@ pub(crate) const PARTING: Duration = Duration::from_millis(100);
 /// A user's credential, for as long as bodies of its request move.
 #[derive(Clone)]
 struct Watch {
-    state: AppState,
+    state: Services,
     token: String,
     /// Known once the handler has begun, which is before it reads the body.
     required: RequiredRole,
@@ -46,7 +46,7 @@ struct Watch {
 }
 
 /// Watches the credential of a user's request while its bodies move.
-pub(crate) async fn cut_bodies(State(state): State<AppState>, request: Request, next: Next) -> Response {
+pub(crate) async fn cut_bodies(State(state): State<Services>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     // Tokens of agents are watched where their bodies are moved.
     let is_users = |token: &str| token.contains('.') || ApiTokens::looks_like_one(token);

@@ -67,7 +67,7 @@ use crate::{
         sso::SingleSignOn,
     },
     shares::Shares,
-    state::{AppState, State},
+    state::{Parts, Services},
     tasks,
     throttle::{self, READS},
 };
@@ -120,7 +120,7 @@ pub type Pages = fn(&Method, &str, &HeaderMap) -> Option<Response<Bytes>>;
 
 /// A gateway, ready to serve.
 pub struct Gateway {
-    state: AppState,
+    state: Services,
     pages: Pages,
 }
 
@@ -145,7 +145,7 @@ impl Gateway {
         let sessions = Arc::new(Sessions::new(pool.clone(), clock.clone(), server_clock.clone()));
         let api_tokens = Arc::new(ApiTokens::new(pool.clone(), clock.clone(), server_clock.clone()));
         let gate = Arc::new(ReadGate::new(pool.clone()));
-        let state = State {
+        let state = Parts {
             credentials: Credentials {
                 keys: keys.clone(),
                 sessions: sessions.clone(),
@@ -199,7 +199,7 @@ impl Gateway {
             config,
             stop,
         };
-        Ok(Self { state: Arc::new(state), pages: |_, _, _| None })
+        Ok(Self { state: Services::new(state), pages: |_, _, _| None })
     }
 
     /// The same gateway with the readiness of its process, which has other roles too.
@@ -226,7 +226,7 @@ impl Gateway {
         let router = router(state.clone(), pages)?;
         let (stop, drain) = (state.stop.clone(), Duration::from_secs(state.config.server.drain_seconds));
         let connections = Arc::clone(&state.connections);
-        let background = tokio::spawn(tasks::run(Arc::clone(&state)));
+        let background = tokio::spawn(tasks::run(state.clone()));
         accept(listener, MapRequestLayer::new(paths::normalise).layer(router), connections, stop, drain)
             .await;
         background.abort();
@@ -245,7 +245,7 @@ fn replica(config: &Config, primary: &PgPool) -> Result<Option<Replica>, Gateway
     Ok(Some(Replica::follow(pool, primary)))
 }
 
-fn router(state: AppState, pages: Pages) -> Result<Router, GatewayError> {
+fn router(state: Services, pages: Pages) -> Result<Router, GatewayError> {
     let (routes, policies, _) = openapi::described_routes().split();
     let policies = Arc::new(policies);
     let router = routes

@@ -12,20 +12,20 @@ use uuid::Uuid;
 
 use crate::{
     problem::Problem,
-    state::{AppState, Written},
+    state::{Services, Written},
 };
 
 /// A file in the blob store that nothing in the log refers to yet. Dropped, it is removed, unless a command may have named
 /// it by then.
 pub(crate) struct Staged {
-    state: AppState,
+    state: Services,
     id: Uuid,
     is_kept: bool,
 }
 
 impl Staged {
     /// Notes a file that is about to come, so that it is found again whatever happens.
-    pub(crate) async fn begin(state: &AppState) -> Result<Self, Problem> {
+    pub(crate) async fn begin(state: &Services) -> Result<Self, Problem> {
         let id = state.clock.new_id();
         note_staged(&state.pool, id, state.clock.manual_time()).await?;
         Ok(Self { state: state.clone(), id, is_kept: false })

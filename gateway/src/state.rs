@@ -1,5 +1,6 @@
 use std::{
     fmt::Display,
+    ops::Deref,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -56,11 +57,12 @@ use crate::services::{
 /// How long a write waits for a bus that is away.
 const BUS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The state that all handlers of a gateway share.
-pub(crate) type AppState = Arc<State>;
+/// The services of a gateway. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Services(Arc<Parts>);
 
-/// The parts of a gateway.
-pub(crate) struct State {
+/// The parts of [`Services`].
+pub(crate) struct Parts {
     /// The primary database.
     pub(crate) pool: PgPool,
     /// That of its process; of its own if it is alone.
@@ -130,19 +132,32 @@ pub(crate) struct State {
     pub(crate) stop: CancellationToken,
 }
 
-impl FromRef<AppState> for TrustedProxies {
-    fn from_ref(state: &AppState) -> Self {
+impl FromRef<Services> for TrustedProxies {
+    fn from_ref(state: &Services) -> Self {
         state.trusted_proxies.clone()
     }
 }
 
-impl FromRef<AppState> for Database {
-    fn from_ref(state: &AppState) -> Self {
+impl FromRef<Services> for Database {
+    fn from_ref(state: &Services) -> Self {
         state.database.clone()
     }
 }
 
-impl State {
+impl Deref for Services {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl Services {
+    /// Shares `parts`.
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+
     /// The result of `query`, by the replica where that may be asked; see [`Database::read`].
     pub(crate) async fn read<'a, T, E: Display, Q>(&'a self, query: impl Fn(&'a PgPool) -> Q) -> Result<T, E>
     where
@@ -158,7 +173,7 @@ impl State {
 
     /// The services that live values are read by.
     pub(crate) fn live_source(&self) -> live_values::Source<'_> {
-        let Self { pool, bus, server_clock: clock, catalogs, .. } = self;
+        let Parts { pool, bus, server_clock: clock, catalogs, .. } = &**self;
         live_values::Source { pool, bus, clock, catalogs }
     }
 

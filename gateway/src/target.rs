@@ -3,20 +3,20 @@
 use signalbox_domain::kernel::clean_text;
 use signalbox_egress::{Policy, Target};
 
-use crate::{problem::Problem, state::State};
+use crate::{problem::Problem, state::Services};
 
 /// Longest address, in characters.
 pub(crate) const MAX_LENGTH: usize = 2048;
 
 /// The address in `field`, as it was given, if it may be reached; and as it is read. Names are looked up, and looked at, when the
 /// request is made.
-pub(crate) fn reachable(state: &State, field: &str, url: &str) -> Result<(String, Target), Problem> {
+pub(crate) fn reachable(state: &Services, field: &str, url: &str) -> Result<(String, Target), Problem> {
     reachable_from(state, field, url, false)
 }
 
 /// [`reachable`]; with `no_loopback` not the addresses of this machine itself, whatever networks are allowed.
 pub(crate) fn reachable_from(
-    state: &State,
+    state: &Services,
     field: &str,
     url: &str,
     no_loopback: bool,

@@ -18,7 +18,7 @@ use crate::{
     fleet, idempotency,
     identity::{login_log, sso},
     services::{changes, live_agents::EndedSession, live_values},
-    state::{AppState, State},
+    state::Services,
     transfer::{doubles, peer::metadata_of, requests},
 };
 
@@ -38,7 +38,7 @@ const NOTES: Duration = Duration::from_secs(5);
 const PURGE: Duration = Duration::from_secs(600);
 
 /// Runs all of it until the gateway stops.
-pub(crate) async fn run(state: AppState) {
+pub(crate) async fn run(state: Services) {
     let gateway = state.clock.new_id();
     tokio::join!(
         listen(&state, gateway),
@@ -68,7 +68,7 @@ async fn every<F: Future<Output = Result<(), sqlx::Error>>>(period: Duration, st
     }
 }
 
-async fn listen(state: &State, gateway: Uuid) {
+async fn listen(state: &Services, gateway: Uuid) {
     loop {
         match state.bus.wakeups().await {
             Ok(wakeups) => {
@@ -83,7 +83,7 @@ async fn listen(state: &State, gateway: Uuid) {
     }
 }
 
-fn hear(state: &State, gateway: Uuid, wakeup: Wakeup) {
+fn hear(state: &Services, gateway: Uuid, wakeup: Wakeup) {
     match &wakeup {
         Wakeup::ReadAdvanced { projection, position, aggregates, has_set_aside } => {
             state.gate.advance(projection, *position, *has_set_aside);
@@ -106,7 +106,7 @@ fn hear(state: &State, gateway: Uuid, wakeup: Wakeup) {
     }
 }
 
-async fn end_revoked(state: &State) -> Result<(), sqlx::Error> {
+async fn end_revoked(state: &Services) -> Result<(), sqlx::Error> {
     let mut tokens = state.live_agents.tokens();
     tokens.extend(state.agent_work.tokens());
     tokens.sort_unstable();
@@ -128,7 +128,7 @@ async fn end_revoked(state: &State) -> Result<(), sqlx::Error> {
 
 /// Records the end of a polling session whose token is void; a socket does it by itself. Another token of the agent
 /// that is in use keeps the session.
-async fn end_polling(state: &State, ended: EndedSession) {
+async fn end_polling(state: &Services, ended: EndedSession) {
     if ended.transport != TransportMode::Polling || state.agent_work.serves(ended.agent) {
         return;
     }
@@ -140,7 +140,7 @@ async fn end_polling(state: &State, ended: EndedSession) {
     }
 }
 
-async fn share_rates(state: &State, gateway: Uuid) -> Result<(), sqlx::Error> {
+async fn share_rates(state: &Services, gateway: Uuid) -> Result<(), sqlx::Error> {
     let taken = state.limiter.drain_taken();
     if !taken.is_empty()
         && let Err(error) = state.bus.wake(&Wakeup::RateTaken { gateway, taken }).await
@@ -150,7 +150,7 @@ async fn share_rates(state: &State, gateway: Uuid) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-async fn write_notes(state: &State) -> Result<(), sqlx::Error> {
+async fn write_notes(state: &Services) -> Result<(), sqlx::Error> {
     state.keys.reload().await?;
     write_presence(state).await?;
     let used = state.agent_tokens.drain_used().into_iter().chain(state.api_tokens.drain_used());
@@ -158,7 +158,7 @@ async fn write_notes(state: &State) -> Result<(), sqlx::Error> {
     note_token_uses(&state.pool, &tokens, &times).await
 }
 
-async fn write_presence(state: &State) -> Result<(), sqlx::Error> {
+async fn write_presence(state: &Services) -> Result<(), sqlx::Error> {
     let presences = state.live_agents.presences(state.clock.monotonic());
     if presences.is_empty() {
         return Ok(());
@@ -171,7 +171,7 @@ async fn write_presence(state: &State) -> Result<(), sqlx::Error> {
 }
 
 /// Each by itself: one that fails does not keep the others.
-async fn purge(state: &State) -> Result<(), sqlx::Error> {
+async fn purge(state: &Services) -> Result<(), sqlx::Error> {
     let Some(now) = sweep_time(&state.pool, &state.clock).await? else { return Ok(()) };
     let (answers, requests, codes) = tokio::join!(
         idempotency::purge(&state.pool, now),

@@ -12,7 +12,7 @@ use crate::{
     auth::CurrentUser,
     context::RequestContext,
     problem::Problem,
-    state::{State, Written},
+    state::{Services, Written},
 };
 
 /// Commands that are sent at the same time.
@@ -29,7 +29,7 @@ pub(crate) struct Disabled {
 /// Disables the enabled rules on `channels`: no value can end their alarms any more, and a rule cannot be changed when its
 /// channel is gone.
 pub(crate) async fn disable_rules_on(
-    state: &State,
+    state: &Services,
     user: &CurrentUser,
     context: &RequestContext,
     channels: &[Uuid],

@@ -5,13 +5,13 @@ use axum::{
 
 use super::charge::Charge;
 use crate::{
-    connections::Connection, limits::Rate, problem::Problem, services::auth::AgentAuth, state::AppState,
+    connections::Connection, limits::Rate, problem::Problem, services::auth::AgentAuth, state::Services,
 };
 
-impl FromRequestParts<AppState> for AgentAuth {
+impl FromRequestParts<Services> for AgentAuth {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &Services) -> Result<Self, Problem> {
         if let Some(agent) = parts.extensions.get::<Self>() {
             return Ok(agent.clone());
         }

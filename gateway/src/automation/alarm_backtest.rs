@@ -13,7 +13,7 @@ use signalbox_projections::monitoring::series::Datapoint;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::{problem::Problem, state::State as Gateway};
+use crate::{problem::Problem, state::Services};
 
 /// Firings that are shown at most.
 pub(crate) const MAX_FIRINGS: usize = 1000;
@@ -67,7 +67,7 @@ struct Fired {
 
 /// Judges `points` from `from` to `to`, in the order of measurement.
 pub(super) async fn judge(
-    state: &Gateway,
+    state: &Services,
     (spec, terms): (&RuleSpec, AlarmTerms),
     mut points: Vec<Datapoint>,
     (from, to): (DateTime<Utc>, DateTime<Utc>),
@@ -138,7 +138,7 @@ impl Tested {
     /// Counts the firings between which the cooldown passes, by times of arrival.
     async fn act(
         &mut self,
-        state: &Gateway,
+        state: &Services,
         spec: &RuleSpec,
         points: &[Datapoint],
         fired: &[Fired],

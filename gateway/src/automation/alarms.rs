@@ -32,7 +32,7 @@ use crate::{
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
     resource::{Found, find, find_at},
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// Messages that are shown of an alarm.
@@ -148,7 +148,7 @@ pub(crate) struct SilenceOut {
 #[utoipa::path(get, path = "/api/v1/alarms", tag = "alarms", security(("jwt" = [])), params(EnvelopeParams, Sort<AlarmRow>, AlarmParams, LabelFilter, AtParams), operation_id = "list_alarms",
     responses((status = 200, body = Page<AlarmOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Reader,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<AlarmRow>,
@@ -183,7 +183,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/alarms/{id}", tag = "alarms", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_alarm",
     responses((status = 200, body = AlarmOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Reader,
     Text(id): Text,
     AsOf(at): AsOf,
@@ -197,7 +197,7 @@ pub(crate) async fn get(
     responses((status = 200, body = AlarmOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn acknowledge(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(current): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -224,7 +224,7 @@ pub(crate) async fn acknowledge(
     responses((status = 200, body = AlarmOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut)))]
 pub(crate) async fn unacknowledge(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(current): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -245,7 +245,7 @@ pub(crate) async fn unacknowledge(
     responses((status = 200, body = SilenceOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn silence(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(current): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -280,14 +280,14 @@ impl Found for AlarmRow {
 }
 
 /// `row`, which is of the moment `at` or of now, with its messages.
-async fn shown(state: &Gateway, row: AlarmRow, at: Option<At>) -> Result<AlarmOut, Problem> {
+async fn shown(state: &Services, row: AlarmRow, at: Option<At>) -> Result<AlarmOut, Problem> {
     let mut shown = with_notifications(state, vec![row], at).await?;
     shown.pop().ok_or_else(|| Problem::not_found("Alarm"))
 }
 
 /// `rows`, which are of the moment `at` or of now, with their messages.
 async fn with_notifications(
-    state: &Gateway,
+    state: &Services,
     rows: Vec<AlarmRow>,
     at: Option<At>,
 ) -> Result<Vec<AlarmOut>, Problem> {

@@ -23,7 +23,7 @@ use crate::{
     extract::{JsonBody, Text},
     problem::{Problem, ProblemKind, ProblemOut},
     resource::find,
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// Datapoints that one back-test judges at most.
@@ -78,7 +78,7 @@ pub(crate) struct BacktestOut {
 #[utoipa::path(post, path = "/api/v1/rules/{id}/backtest", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,)), request_body = BacktestIn, operation_id = "backtest_rule",
     responses((status = 200, body = BacktestOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn backtest(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Admin,
     Text(id): Text,
     JsonBody(window): JsonBody<BacktestIn>,
@@ -95,7 +95,7 @@ pub(crate) async fn backtest(
     responses((status = 200, body = BacktestOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn backtest_draft(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(current): Admin,
     JsonBody(DraftBacktestIn { rule, from, to }): JsonBody<DraftBacktestIn>,
 ) -> Result<Json<BacktestOut>, Problem> {
@@ -120,7 +120,7 @@ impl BacktestIn {
     }
 }
 
-async fn test(state: &Gateway, spec: RuleSpec, window: &BacktestIn) -> Result<BacktestOut, Problem> {
+async fn test(state: &Services, spec: RuleSpec, window: &BacktestIn) -> Result<BacktestOut, Problem> {
     let points = match channel_number(&state.pool, spec.channel.0).await? {
         Some(channel) => recorded(&state.pool, channel, (window.from, window.to), MAX_POINTS).await?,
         None => Some(Vec::new()),
@@ -140,7 +140,7 @@ async fn test(state: &Gateway, spec: RuleSpec, window: &BacktestIn) -> Result<Ba
     }
 }
 
-async fn judge(state: &Gateway, spec: &RuleSpec, points: &[Datapoint]) -> Result<BacktestOut, Problem> {
+async fn judge(state: &Services, spec: &RuleSpec, points: &[Datapoint]) -> Result<BacktestOut, Problem> {
     // When a point came in is asked for only where it matters.
     let matters: Vec<_> = points.iter().filter(|point| spec.condition.holds(point.point.value)).collect();
     let places: Vec<_> = matters.iter().map(|point| (point.point.position, point.day)).collect();

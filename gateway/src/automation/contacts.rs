@@ -28,7 +28,7 @@ use crate::{
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, find, find_at, shown},
     services::replica::Database,
-    state::{AppState, State as Gateway},
+    state::Services,
     target,
 };
 
@@ -179,7 +179,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/contacts/{id}", tag = "contacts", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_contact",
     responses((status = 200, body = ContactOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Admin,
     Text(id): Text,
     AsOf(at): AsOf,
@@ -192,7 +192,7 @@ pub(crate) async fn get(
     responses((status = 201, body = ContactCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     context: RequestContext,
     JsonBody(contact): JsonBody<ContactIn>,
@@ -220,7 +220,7 @@ pub(crate) async fn create(
     responses((status = 200, body = ContactOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -249,7 +249,7 @@ pub(crate) async fn update(
 #[utoipa::path(delete, path = "/api/v1/contacts/{id}", tag = "contacts", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_contact",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -328,7 +328,7 @@ impl Given {
         Ok(())
     }
 
-    fn destination(self, state: &Gateway, id: Uuid, kind: ContactKind) -> Result<Destination, Problem> {
+    fn destination(self, state: &Services, id: Uuid, kind: ContactKind) -> Result<Destination, Problem> {
         self.check(kind)?;
         let required = |field| {
             move || Problem::field(field, format!("is required for contacts of kind {}", kind.as_str()))
@@ -357,7 +357,7 @@ impl Given {
     /// The changes of a contact of `kind`; `None` without any.
     fn changes(
         self,
-        state: &Gateway,
+        state: &Services,
         id: Uuid,
         kind: ContactKind,
     ) -> Result<Option<DestinationChanges>, Problem> {
@@ -384,12 +384,12 @@ impl Given {
     }
 }
 
-fn seal(state: &Gateway, id: Uuid, text: &str) -> Result<String, Problem> {
+fn seal(state: &Services, id: Uuid, text: &str) -> Result<String, Problem> {
     state.sealer.seal(id, text).map_err(|error| Problem::internal(&error))
 }
 
 /// The address of an incoming webhook, which is a secret: its knowledge permits to write.
-fn sealed_address(state: &Gateway, id: Uuid, url: &str) -> Result<SealedAddress, Problem> {
+fn sealed_address(state: &Services, id: Uuid, url: &str) -> Result<SealedAddress, Problem> {
     let url = clean_text(url, target::MAX_LENGTH).map_err(|error| Problem::field("url", error))?;
     let target: Target = url.parse().map_err(|error| Problem::field("url", error))?;
     Ok(SealedAddress { sealed: seal(state, id, &url)?, host: target.host().to_owned() })

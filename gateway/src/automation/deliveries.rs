@@ -28,7 +28,7 @@ use crate::{
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
     resource::find,
-    state::{AppState, State as Gateway, Written},
+    state::{Services, Written},
 };
 
 /// Deliveries that one request makes again.
@@ -140,7 +140,7 @@ pub(crate) struct RedeliveredOut {
     responses((status = 200, body = Page<DeliveryOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Admin,
     Text(id): Text,
     Params(envelope): Params<EnvelopeParams>,
@@ -154,7 +154,7 @@ pub(crate) async fn list(
 
 /// A page of the deliveries to the subscription or contact `receiver`.
 pub(super) async fn listed(
-    state: &Gateway,
+    state: &Services,
     receiver: Uuid,
     params: DeliveryParams,
     (order, page): (Order, rows::Page),
@@ -171,7 +171,7 @@ pub(super) async fn listed(
 #[utoipa::path(get, path = "/api/v1/webhooks/{id}/deliveries/{did}", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), ("did" = String, Path,), AtParams), operation_id = "get_delivery",
     responses((status = 200, body = DeliveryDetailOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Admin,
     path: Texts,
     AsOf(at): AsOf,
@@ -182,7 +182,7 @@ pub(crate) async fn get(
 
 /// The delivery `now` as it was `at`, with its body and attempts.
 pub(super) async fn detailed(
-    state: &Gateway,
+    state: &Services,
     now: DeliveryRow,
     at: Option<At>,
 ) -> Result<Json<DeliveryDetailOut>, Problem> {
@@ -205,7 +205,7 @@ pub(super) async fn detailed(
     operation_id = "redeliver",
     responses((status = 200, body = DeliveryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut)))]
 pub(crate) async fn redeliver(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     path: Texts,
     context: RequestContext,
@@ -216,7 +216,7 @@ pub(crate) async fn redeliver(
 
 /// The answer to a request by which `row` is delivered again.
 pub(super) async fn delivered_again(
-    state: &Gateway,
+    state: &Services,
     row: DeliveryRow,
     metadata: Metadata,
 ) -> Result<Response, Problem> {
@@ -235,7 +235,7 @@ pub(super) async fn delivered_again(
     responses((status = 200, body = RedeliveredOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn redeliver_failed(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
@@ -265,19 +265,19 @@ pub(crate) async fn redeliver_failed(
     Ok(answer::written(Written { unseen, repeated }, StatusCode::OK, None, &out))
 }
 
-async fn find_delivery(state: &Gateway, Texts(webhook, id): &Texts) -> Result<DeliveryRow, Problem> {
+async fn find_delivery(state: &Services, Texts(webhook, id): &Texts) -> Result<DeliveryRow, Problem> {
     let webhook = find::<WebhookRow>(state, webhook).await?;
     find_in(state, webhook.id, key("Delivery", id)?).await
 }
 
 /// The delivery `id` to the subscription or contact `receiver`.
-pub(super) async fn find_in(state: &Gateway, receiver: Uuid, id: Uuid) -> Result<DeliveryRow, Problem> {
+pub(super) async fn find_in(state: &Services, receiver: Uuid, id: Uuid) -> Result<DeliveryRow, Problem> {
     let found = state.read(|pool| deliveries::delivery(pool, receiver, id)).await?;
     found.ok_or_else(|| Problem::not_found("Delivery"))
 }
 
 /// The delivery `now` as it was `at`, or as it is.
-async fn find_at(state: &Gateway, now: DeliveryRow, at: Option<At>) -> Result<DeliveryRow, Problem> {
+async fn find_at(state: &Services, now: DeliveryRow, at: Option<At>) -> Result<DeliveryRow, Problem> {
     let Some(at) = at else { return Ok(now) };
     there("Delivery", past_delivery(&state.pool, now.consignment_id, now.id, at).await?)
 }

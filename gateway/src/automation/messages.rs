@@ -23,7 +23,7 @@ use crate::{
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
     resource::find,
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// Send a contact a message that only shows that messages arrive. It is not grouped with others, and quiet hours do not hold it
@@ -31,7 +31,7 @@ use crate::{
 #[utoipa::path(post, path = "/api/v1/contacts/{id}/test", tag = "contacts", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "test_contact",
     responses((status = 201, body = DeliveryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut)))]
 pub(crate) async fn test(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
@@ -62,7 +62,7 @@ pub(crate) async fn test(
     responses((status = 200, body = Page<DeliveryOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Admin,
     Text(id): Text,
     Params(envelope): Params<EnvelopeParams>,
@@ -78,7 +78,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/contacts/{id}/messages/{mid}", tag = "contacts", security(("jwt" = [])), params(("id" = String, Path,), ("mid" = String, Path,), AtParams), operation_id = "get_message",
     responses((status = 200, body = DeliveryDetailOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Admin,
     path: Texts,
     AsOf(at): AsOf,
@@ -92,7 +92,7 @@ pub(crate) async fn get(
     operation_id = "redeliver_message",
     responses((status = 200, body = DeliveryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut)))]
 pub(crate) async fn redeliver(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     path: Texts,
     context: RequestContext,
@@ -101,7 +101,7 @@ pub(crate) async fn redeliver(
     delivered_again(&state, row, context.metadata(user.actor(), "redeliver message")).await
 }
 
-async fn find_delivery(state: &Gateway, Texts(contact, id): &Texts) -> Result<DeliveryRow, Problem> {
+async fn find_delivery(state: &Services, Texts(contact, id): &Texts) -> Result<DeliveryRow, Problem> {
     let contact = find::<ContactRow>(state, contact).await?;
     find_in(state, contact.id, key("Delivery", id)?).await
 }

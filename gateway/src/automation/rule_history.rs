@@ -18,7 +18,7 @@ use crate::{
     history::{RestoreIn, VersionOut, content, earlier, restoring},
     problem::{Problem, ProblemOut},
     resource::{changed, find},
-    state::AppState,
+    state::Services,
 };
 
 /// Fields that change without a version.
@@ -29,7 +29,7 @@ const BY_ITSELF: [&str; 4] = ["last_triggered_at", "silence_comment", "silenced_
     responses((status = 200, body = Page<VersionOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn history(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Admin,
     Text(id): Text,
     Params(envelope): Params<EnvelopeParams>,
@@ -50,7 +50,7 @@ pub(crate) async fn history(
     responses((status = 200, body = RuleOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn restore(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,

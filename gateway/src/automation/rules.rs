@@ -29,7 +29,7 @@ use crate::{
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, find, find_at, shown},
     services::replica::Database,
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// Seconds between two firings, if nothing else is said.
@@ -159,7 +159,7 @@ pub(crate) struct RuleIn {
 
 impl RuleIn {
     /// The rule that the body describes. Its own faults are reported before its event is looked up.
-    pub(super) async fn specify(self, state: &Gateway) -> Result<RuleSpec, Problem> {
+    pub(super) async fn specify(self, state: &Services) -> Result<RuleSpec, Problem> {
         let alarm = AlarmChanges {
             alarm: self.alarm,
             for_seconds: self.for_seconds.map(|seconds| Some(seconds.get())),
@@ -312,7 +312,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/rules/{id}", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_rule",
     responses((status = 200, body = RuleOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Admin,
     Text(id): Text,
     AsOf(at): AsOf,
@@ -325,7 +325,7 @@ pub(crate) async fn get(
     responses((status = 201, body = RuleCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     context: RequestContext,
     JsonBody(rule): JsonBody<RuleIn>,
@@ -345,7 +345,7 @@ pub(crate) async fn create(
     responses((status = 200, body = RuleOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -406,7 +406,7 @@ pub(crate) async fn update(
 #[utoipa::path(delete, path = "/api/v1/rules/{id}", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_rule",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -436,7 +436,7 @@ impl Shown for RuleRow {
 }
 
 /// The channel that a client calls `id`.
-pub(super) async fn channel(state: &Gateway, id: &str) -> Result<ChannelId, Problem> {
+pub(super) async fn channel(state: &Services, id: &str) -> Result<ChannelId, Problem> {
     if id.contains('\0') || id.len() > 255 {
         return Err(Problem::field("event_public_id", "must be the id of an event"));
     }

@@ -17,7 +17,7 @@ use crate::{
     history::{RestoreIn, SECRET, VersionOut, content, earlier, restoring},
     problem::{Problem, ProblemOut},
     resource::{changed, find},
-    state::AppState,
+    state::Services,
 };
 
 /// Fields that change without a user, and the field that is derived from the secret.
@@ -29,7 +29,7 @@ const BY_ITSELF: [&str; 4] = ["failing_since", "replaying", "updated_on", "has_s
     responses((status = 200, body = Page<VersionOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn history(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Admin,
     Text(id): Text,
     Params(envelope): Params<EnvelopeParams>,
@@ -57,7 +57,7 @@ fn shown(row: WebhookRow) -> Option<Value> {
     responses((status = 200, body = WebhookOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn restore(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,

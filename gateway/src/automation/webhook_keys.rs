@@ -6,7 +6,7 @@ use signalbox_projections::automation::WebhookRow;
 use signalbox_standard_webhooks::{PrivateKey, is_standard_secret, secret_of};
 use uuid::Uuid;
 
-use crate::{context::RequestContext, problem::Problem, state::State as Gateway};
+use crate::{context::RequestContext, problem::Problem, state::Services};
 
 /// Longest secret, in characters.
 pub(crate) const MAX_SECRET: usize = 255;
@@ -44,7 +44,7 @@ pub(super) struct NewSecret {
 impl NewSecret {
     /// The secret that a request gives or asks for, if it does either.
     pub(super) async fn of(
-        state: &Gateway,
+        state: &Services,
         context: &RequestContext,
         webhook: Uuid,
         given: Option<String>,
@@ -71,7 +71,7 @@ impl NewSecret {
     /// Its text, if it was made for this request and is the one of `row`.
     pub(super) async fn shown(
         secret: Option<Self>,
-        state: &Gateway,
+        state: &Services,
         row: &WebhookRow,
     ) -> Result<Option<String>, Problem> {
         let (Some(Self { text, is_made: true, .. }), Some(sealed)) = (secret, &row.sealed_secret) else {
@@ -108,7 +108,7 @@ pub(super) fn one_of(given: Option<&String>, generate: bool) -> Result<(), Probl
 
 /// A new key pair.
 pub(super) async fn new_key(
-    state: &Gateway,
+    state: &Services,
     context: &RequestContext,
     webhook: Uuid,
 ) -> Result<SigningKey, Problem> {
@@ -121,7 +121,7 @@ pub(super) async fn new_key(
 
 /// The change that a requested scheme means.
 pub(super) async fn key_change(
-    state: &Gateway,
+    state: &Services,
     context: &RequestContext,
     webhook: Uuid,
     scheme: Option<Scheme>,

@@ -17,7 +17,7 @@ use crate::{
     extract::{OptionalBody, Text},
     problem::{Problem, ProblemOut},
     resource::{find, find_at},
-    state::AppState,
+    state::Services,
 };
 
 /// Longest time that a replaced secret signs too, in seconds.
@@ -40,7 +40,7 @@ pub(crate) struct RotateSecretIn {
     responses((status = 200, body = WebhookChangedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn rotate(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,

@@ -27,7 +27,7 @@ use crate::{
     past::there,
     problem::{Problem, ProblemOut},
     resource::{find, find_at},
-    state::AppState,
+    state::Services,
 };
 
 /// Type of the event that a test delivery carries; no subscription lists it.
@@ -90,7 +90,7 @@ pub(crate) struct DryRunEventOut {
 #[utoipa::path(post, path = "/api/v1/webhooks/{id}/test", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "test_webhook",
     responses((status = 201, body = DeliveryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut)))]
 pub(crate) async fn test(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
@@ -122,7 +122,7 @@ pub(crate) async fn test(
     responses((status = 202, body = WebhookOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn replay(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
@@ -143,7 +143,7 @@ pub(crate) async fn replay(
     responses((status = 200, body = DryRunOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn dry_run(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Admin,
     Text(id): Text,
     JsonBody(wanted): JsonBody<DryRunIn>,
@@ -193,7 +193,7 @@ fn in_order(from: DateTime<Utc>, to: Option<DateTime<Utc>>) -> Result<(), Proble
 
 /// The positions of what was recorded from `from` to `to`: after the first and up to the second.
 async fn stretch(
-    state: &AppState,
+    state: &Services,
     from: DateTime<Utc>,
     to: Option<DateTime<Utc>>,
 ) -> Result<(i64, i64), Problem> {

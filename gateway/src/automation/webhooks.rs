@@ -33,7 +33,7 @@ use crate::{
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, find, find_at, shown},
     services::replica::Database,
-    state::{AppState, State as Gateway, Written},
+    state::{Services, Written},
     target,
 };
 
@@ -218,7 +218,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/webhooks/{id}", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_webhook",
     responses((status = 200, body = WebhookOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Admin,
     Text(id): Text,
     AsOf(at): AsOf,
@@ -231,7 +231,7 @@ pub(crate) async fn get(
     responses((status = 201, body = WebhookCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     context: RequestContext,
     JsonBody(webhook): JsonBody<WebhookIn>,
@@ -275,7 +275,7 @@ pub(crate) async fn create(
     responses((status = 200, body = WebhookChangedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -319,7 +319,7 @@ pub(crate) async fn update(
 #[utoipa::path(delete, path = "/api/v1/webhooks/{id}", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_webhook",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -400,7 +400,7 @@ pub(crate) struct WebhookChangedOut {
 
 /// The answer to a change of `row` by a request that set `secret`.
 pub(super) async fn changed(
-    state: &Gateway,
+    state: &Services,
     written: Written,
     row: WebhookRow,
     secret: Option<NewSecret>,

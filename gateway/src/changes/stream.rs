@@ -25,7 +25,7 @@ use crate::{
     resumed::Resumed,
     revocation::end_unread,
     services::changes::{Batch, Change, Missing, catch_up},
-    state::AppState,
+    state::Services,
 };
 
 /// Messages on their way to a client; it is cut when it takes none for `server.stall_seconds`.
@@ -70,7 +70,7 @@ pub(crate) struct LiveChangeOut<'a> {
     responses((status = 200, body = LiveChangeOut, content_type = "text/event-stream"), (status = 401, body = ProblemOut),
         (status = 422, body = ProblemOut), (status = 429, body = ProblemOut)))]
 pub(crate) async fn live(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(user): Reader,
     Resumed { token, exchange, last_event_id }: Resumed,
     Params(BeginParams { after }): Params<BeginParams>,
@@ -104,7 +104,7 @@ pub(crate) async fn live(
 struct Ended;
 
 struct Stream {
-    state: AppState,
+    state: Services,
     token: String,
     moved: watch::Receiver<i64>,
     /// Position up to which all is sent.

@@ -20,7 +20,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, Params, Sort, Text, id},
     problem::{Problem, ProblemOut},
     services::replica::Database,
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// Characters of a query.
@@ -138,7 +138,7 @@ pub(super) async fn list(
 #[utoipa::path(delete, path = "/api/v1/documents/{id}", tag = "documents", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_document",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(super) async fn delete(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(user): Reader,
     IfMatch(version): IfMatch,
     Text(text): Text,
@@ -167,7 +167,7 @@ pub(super) fn check_keeper(user: Option<&CurrentUser>) -> Result<(), Problem> {
 }
 
 /// Refuses to keep more than one user may.
-pub(super) async fn check_room(state: &Gateway, user: Option<&CurrentUser>) -> Result<(), Problem> {
+pub(super) async fn check_room(state: &Services, user: Option<&CurrentUser>) -> Result<(), Problem> {
     let Some(user) = user else { return Ok(()) };
     let most = state.config.extraction.kept_mb_each;
     if documents::kept_bytes(&state.pool, user.id.0).await? < i64::from(most) << 20 {

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     network::Network,
     problem::{Problem, ProblemOut},
-    state::AppState,
+    state::Services,
 };
 
 /// How long an answer waits for its text to be remembered.
@@ -85,7 +85,7 @@ struct Read {
         (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut),
         (status = 503, body = ProblemOut), (status = 504, body = ProblemOut)))]
 pub(super) async fn extract(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     caller: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -100,7 +100,7 @@ pub(super) async fn extract(
         (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut),
         (status = 503, body = ProblemOut), (status = 504, body = ProblemOut)))]
 pub(super) async fn document(
-    state: State<AppState>,
+    state: State<Services>,
     caller: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -116,7 +116,7 @@ pub(super) async fn document(
         (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut),
         (status = 504, body = ProblemOut)))]
 pub(super) async fn raw(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     caller: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -138,7 +138,7 @@ pub(super) fn bare(format: OutputFormat, content: String) -> Response {
     response
 }
 
-async fn read(state: &AppState, caller: &Caller, request: Request) -> Result<Read, Problem> {
+async fn read(state: &Services, caller: &Caller, request: Request) -> Result<Read, Problem> {
     let documents = sandbox(state)?;
     let (mut upload, options) = receive(state, caller, request).await?;
     if options.processors.contains(&Processor::Llm) {
@@ -170,7 +170,7 @@ async fn read(state: &AppState, caller: &Caller, request: Request) -> Result<Rea
 
 /// A document, and what is asked for.
 pub(super) async fn receive(
-    state: &AppState,
+    state: &Services,
     caller: &Caller,
     request: Request,
 ) -> Result<(Upload, Options), Problem> {
@@ -193,7 +193,7 @@ pub(super) fn query(request: &Request) -> Result<Pairs, Problem> {
 /// Remembers the text before it is answered, so that the next identical request finds it. The answer waits at most for
 /// `REMEMBER_TIMEOUT`: then the text is stored in the background, or not at all if too many others are being stored.
 async fn remember(
-    state: &AppState,
+    state: &Services,
     network: Option<Network>,
     key: CacheKey,
     options: &Options,
@@ -219,7 +219,7 @@ async fn remember(
 }
 
 async fn store(
-    state: &AppState,
+    state: &Services,
     network: Option<Network>,
     key: &CacheKey,
     options: &Options,
@@ -239,7 +239,7 @@ async fn store(
     state.texts.remember(key, options, extraction, &origin).await
 }
 
-fn out(state: &AppState, created_at: DateTime<Utc>, read: Read) -> ExtractOut {
+fn out(state: &Services, created_at: DateTime<Utc>, read: Read) -> ExtractOut {
     let Read { upload, options, extraction, cached, milliseconds } = read;
     ExtractOut {
         id: state.clock.new_id().to_string(),

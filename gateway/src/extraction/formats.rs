@@ -3,7 +3,7 @@ use serde::Serialize;
 use signalbox_documents::OutputFormat;
 use utoipa::ToSchema;
 
-use crate::state::AppState;
+use crate::state::Services;
 
 /// What this installation can do now.
 #[derive(Debug, Serialize, ToSchema)]
@@ -35,7 +35,7 @@ pub(super) struct FormatsOut {
 /// Engines, formats, languages and types that work on this installation.
 #[utoipa::path(get, path = "/api/v1/formats", tag = "documents", operation_id = "formats",
     responses((status = 200, body = FormatsOut)))]
-pub(super) async fn formats(State(state): State<AppState>) -> Json<FormatsOut> {
+pub(super) async fn formats(State(state): State<Services>) -> Json<FormatsOut> {
     let offer = match &state.documents {
         Some(documents) => documents.offer().await,
         None => signalbox_documents::Offer::default(),

@@ -31,7 +31,7 @@ use crate::{
     past::{AsOf, AtParams, there},
     problem::{JobNotFoundOut, Problem, ProblemOut},
     services::replica::Database,
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// Longest text that is shown with the state of its job, in bytes; longer ones are fetched from `/result`.
@@ -188,7 +188,7 @@ fn job_not_found() -> Problem {
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "extraction jobs", security((), ("jwt" = [])), params(EnvelopeParams<50>, Sort<ExtractionJobRow>, JobParams), operation_id = "list_extraction_jobs",
     responses((status = 200, body = ExtractionJobsOut), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(super) async fn list(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Visitor(user): Visitor,
     Params(envelope): Params<EnvelopeParams<50>>,
     sort: Sort<ExtractionJobRow>,
@@ -214,7 +214,7 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_extraction_job",
     responses((status = 200, body = ExtractionJobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 422, body = ProblemOut)))]
 pub(super) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Visitor(user): Visitor,
     JobKey(id): JobKey,
     AsOf(at): AsOf,
@@ -236,7 +236,7 @@ pub(super) async fn get(
 #[utoipa::path(delete, path = "/api/v1/jobs/{id}", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,)), operation_id = "cancel_extraction_job",
     responses((status = 200, body = ExtractionJobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 412, body = ProblemOut)))]
 pub(super) async fn cancel(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Visitor(user): Visitor,
     IfMatch(version): IfMatch,
     JobKey(id): JobKey,
@@ -249,7 +249,7 @@ pub(super) async fn cancel(
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/retry", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,)), operation_id = "retry_extraction_job",
     responses((status = 200, body = ExtractionJobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 409, body = ProblemOut)))]
 pub(super) async fn retry(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Visitor(user): Visitor,
     JobKey(id): JobKey,
     context: RequestContext,
@@ -263,7 +263,7 @@ pub(super) async fn retry(
         (String = "application/xhtml+xml"), (String = "application/xml"))),
         (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 409, body = ProblemOut)))]
 pub(super) async fn result(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Visitor(user): Visitor,
     JobKey(id): JobKey,
 ) -> Result<Response, Problem> {
@@ -298,7 +298,7 @@ pub(super) async fn stats(
 }
 
 async fn change(
-    state: &Gateway,
+    state: &Services,
     user: Option<&CurrentUser>,
     id: &str,
     version: Option<i64>,
@@ -322,7 +322,7 @@ pub(super) fn actor(user: Option<&CurrentUser>) -> Actor {
 
 /// The job that a client calls `id`: its own, or one that was sent without a login. Admins find kept texts of all, and can read them.
 pub(super) async fn find(
-    state: &Gateway,
+    state: &Services,
     user: Option<&CurrentUser>,
     text: &str,
 ) -> Result<ExtractionJobRow, Problem> {
@@ -336,13 +336,13 @@ pub(super) async fn find(
     row.filter(is_visible).ok_or_else(job_not_found)
 }
 
-async fn find_past(state: &Gateway, id: Uuid, at: At) -> Result<ExtractionJobRow, Problem> {
+async fn find_past(state: &Services, id: Uuid, at: At) -> Result<ExtractionJobRow, Problem> {
     let then = there("Job", past::<ExtractionJobRow>(&state.pool, id, at).await?);
     then.map_err(|problem| Problem::job_not_found(problem.detail()))
 }
 
 /// The text of a completed job, while it is kept.
-async fn text(state: &Gateway, row: &ExtractionJobRow) -> Result<Option<String>, Problem> {
+async fn text(state: &Services, row: &ExtractionJobRow) -> Result<Option<String>, Problem> {
     let Some(id) = row.result_id.filter(|_| row.result_kept || row.kept) else { return Ok(None) };
     let read = state.texts.read(id).await.map_err(|error| Problem::internal(&error))?;
     Ok(read.map(|extraction| extraction.content))
@@ -361,7 +361,7 @@ impl Status {
 }
 
 impl ExtractionJobOut {
-    fn new(state: &Gateway, row: &ExtractionJobRow, result_content: Option<String>) -> Self {
+    fn new(state: &Services, row: &ExtractionJobRow, result_content: Option<String>) -> Self {
         let keep = TimeDelta::hours(i64::from(state.config.extraction.result_hours));
         let completed_at = row.ended_at.filter(|_| row.status == Status::Completed.as_str());
         let done = match row.page_count {

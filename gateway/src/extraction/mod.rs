@@ -31,7 +31,7 @@ use crate::{
     policy::Policy,
     problem::{Problem, ProblemKind},
     routes::Routes,
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// Limits that the description of the interface shows.
@@ -82,10 +82,10 @@ pub(crate) struct Caller {
 /// A caller who may query jobs; the general rate limits suffice for that.
 pub(crate) struct Visitor(pub(crate) Option<CurrentUser>);
 
-impl FromRequestParts<AppState> for Visitor {
+impl FromRequestParts<Services> for Visitor {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &Services) -> Result<Self, Problem> {
         if presented(parts).is_some() || state.config.extraction.require_auth {
             let Reader(user) = Reader::from_request_parts(parts, state).await?;
             return Ok(Self(Some(user)));
@@ -94,10 +94,10 @@ impl FromRequestParts<AppState> for Visitor {
     }
 }
 
-impl FromRequestParts<AppState> for Caller {
+impl FromRequestParts<Services> for Caller {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &Services) -> Result<Self, Problem> {
         let Visitor(user) = Visitor::from_request_parts(parts, state).await?;
         if let (None, Some(documents)) = (&user, &state.documents) {
             documents.check_anonymous()?;
@@ -115,7 +115,7 @@ pub(crate) fn upload_places() -> FairPlaces {
 }
 
 /// A place to receive a file of `share`, for which it waits as long as a document waits for a parser.
-pub(crate) async fn upload_place(state: &Gateway, share: &Share) -> Result<Place, Problem> {
+pub(crate) async fn upload_place(state: &Services, share: &Share) -> Result<Place, Problem> {
     let full = || Problem::unavailable("Too many files are being received: try again in a moment.");
     let limit = Duration::from_secs(state.config.extraction.patience_seconds);
     timeout(limit, state.uploads.take(share)).await.map_err(|_| full())?.map_err(|_| full())
@@ -133,7 +133,7 @@ impl Caller {
 
     /// Whether a callback of `request` may not go to this machine itself: without a login only a caller that is on this
     /// machine too may name it, if no other machine can reach the server, and no page in a browser on it.
-    fn must_not_reach_loopback(&self, state: &Gateway, request: &Request) -> bool {
+    fn must_not_reach_loopback(&self, state: &Services, request: &Request) -> bool {
         let server = &state.config.server;
         let mut listeners = [Some(server.address), server.metrics_address].into_iter().flatten();
         let is_alone = listeners.all(|listener| listener.ip().is_loopback());
@@ -147,7 +147,7 @@ impl Caller {
     /// A place to receive the documents of `request`, which must not arrive too slowly.
     fn begin_upload<'a>(
         &self,
-        state: &'a Gateway,
+        state: &'a Services,
         request: &Request,
     ) -> impl Future<Output = Result<Place, Problem>> + use<'a> {
         let share = self.share();
@@ -162,7 +162,7 @@ impl Caller {
     }
 
     /// Counts documents that a stranger sends.
-    fn count(&self, state: &Gateway, documents: usize) -> Result<(), Problem> {
+    fn count(&self, state: &Services, documents: usize) -> Result<(), Problem> {
         let Some(address) = self.stranger else { return Ok(()) };
         let per_minute = state.config.limits.anonymous_extractions_per_minute;
         let rate = Rate { per_minute, burst: per_minute };
@@ -174,7 +174,7 @@ impl Caller {
 }
 
 /// The document parsers, if they work here.
-fn sandbox(state: &Gateway) -> Result<&Documents, Problem> {
+fn sandbox(state: &Services) -> Result<&Documents, Problem> {
     state.documents.as_ref().ok_or_else(|| {
         Problem::unavailable("Documents cannot be read on this machine: the log of the service says why.")
     })

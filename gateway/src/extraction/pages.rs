@@ -19,7 +19,7 @@ use super::{
 use crate::{
     extract::{Numeric, Params, digits, within},
     problem::{JobNotFoundOut, Problem, ProblemOut},
-    state::AppState,
+    state::Services,
 };
 
 /// Pixels of a row: enough to read by, and at most twice that.
@@ -41,7 +41,7 @@ pub(super) struct PictureParams {
     responses((status = 200, body = Vec<u8>, content_type = "image/png"),
         (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 422, body = ProblemOut), (status = 504, body = ProblemOut)))]
 pub(super) async fn page(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     caller: Caller,
     PageKey(id, number): PageKey,
     Params(PictureParams { width }): Params<PictureParams>,

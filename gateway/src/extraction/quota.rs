@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::{
     network::Network,
     problem::{Problem, ProblemKind},
-    state::State as Gateway,
+    state::Services,
 };
 
 /// When results and remembered texts fill the quota, it takes hours until some of them expire.
@@ -33,7 +33,7 @@ impl Coming {
     ///
     /// # Errors
     /// 429 when they do not fit.
-    pub(super) async fn expect(state: &Gateway, network: Network, bytes: u64) -> Result<Self, Problem> {
+    pub(super) async fn expect(state: &Services, network: Network, bytes: u64) -> Result<Self, Problem> {
         let (pool, limits, id) = (state.pool.clone(), limits(state), state.clock.new_id());
         let coming = Self { pool, limits, network: network.to_string(), id, is_over: false };
         coming.count(None, &[(id, bytes)]).await?;
@@ -89,17 +89,17 @@ impl Drop for Coming {
 }
 
 /// Whether `bytes` more may be kept for `network`.
-pub(super) async fn has_room(state: &Gateway, network: Network, bytes: usize) -> sqlx::Result<bool> {
+pub(super) async fn has_room(state: &Services, network: Network, bytes: usize) -> sqlx::Result<bool> {
     let kept = anonymous::kept(&state.pool, &network.to_string()).await?;
     Ok(kept.has_room(i64::try_from(bytes).unwrap_or(i64::MAX), limits(state)))
 }
 
 /// The bytes that may be kept for one network.
-pub(super) fn most(state: &Gateway) -> u64 {
+pub(super) fn most(state: &Services) -> u64 {
     limits(state).own.unsigned_abs()
 }
 
-fn limits(state: &Gateway) -> Kept {
+fn limits(state: &Services) -> Kept {
     let config = &state.config.extraction;
     Kept::mebibytes(config.anonymous_mb, config.anonymous_mb_each)
 }

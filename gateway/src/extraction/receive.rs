@@ -18,7 +18,7 @@ use crate::{
     network::Network,
     problem::Problem,
     staged::Staged,
-    state::AppState,
+    state::Services,
 };
 
 /// Documents of one batch.
@@ -47,7 +47,7 @@ pub(super) struct Document {
 /// Reads the form of `request`, with one document in the part `file`; or, as a batch, with many in parts `files`. The
 /// bytes of a `stranger` count against the quota before they are read.
 pub(super) async fn receive(
-    state: &AppState,
+    state: &Services,
     request: Request,
     is_batch: bool,
     stranger: Option<Network>,
@@ -69,7 +69,7 @@ pub(super) async fn receive(
 }
 
 async fn read(
-    state: &AppState,
+    state: &Services,
     mut parts: Multipart<'static>,
     most: u64,
     is_batch: bool,
@@ -114,7 +114,7 @@ impl Form {
     }
 }
 
-async fn receive_document(state: &AppState, field: Field<'static>, most: u64) -> Result<Document, Problem> {
+async fn receive_document(state: &Services, field: Field<'static>, most: u64) -> Result<Document, Problem> {
     let filename = filename(&field)?;
     let input = Staged::begin(state).await?;
     let request = Receive { start: Start::Anew, limit: most, expected_sha256: None, total: None };

@@ -17,7 +17,7 @@ use super::{Caller, extract::receive, sandbox, upload, upload_place};
 use crate::{
     answer::attachment,
     problem::{Problem, ProblemOut},
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// To how many pages words were added.
@@ -62,7 +62,7 @@ pub(super) struct PagesIn {
         (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut),
         (status = 504, body = ProblemOut)))]
 pub(super) async fn searchable_pdf(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     caller: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -85,7 +85,7 @@ pub(super) async fn searchable_pdf(
 }
 
 async fn respond(
-    state: &Gateway,
+    state: &Services,
     share: &Share,
     filename: &str,
     made: Searchable,
@@ -109,7 +109,7 @@ async fn respond(
 }
 
 /// A large PDF lies on disk while the client takes it, which may be slow, and holds a place like a file that is received.
-async fn body(state: &Gateway, share: &Share, pdf: Vec<u8>) -> Result<Body, Problem> {
+async fn body(state: &Services, share: &Share, pdf: Vec<u8>) -> Result<Body, Problem> {
     if pdf.len() <= upload::SMALL {
         return Ok(Body::from(pdf));
     }

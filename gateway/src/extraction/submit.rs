@@ -30,7 +30,7 @@ use crate::{
     context::RequestContext,
     idempotency::{Begun, Once, RequestSecret, digest},
     problem::{Problem, ProblemOut},
-    state::{AppState, State as Gateway, Written},
+    state::{Services, Written},
     target::reachable_from,
 };
 
@@ -89,7 +89,7 @@ struct CallbackRequest {
     responses((status = 202, body = ExtractionSubmittedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(super) async fn submit(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     caller: Caller,
     once: Once,
     context: RequestContext,
@@ -104,7 +104,7 @@ pub(super) async fn submit(
     responses((status = 202, body = ExtractionSubmittedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(super) async fn submit_document(
-    state: State<AppState>,
+    state: State<Services>,
     caller: Caller,
     once: Once,
     context: RequestContext,
@@ -119,7 +119,7 @@ pub(super) async fn submit_document(
     responses((status = 202, body = ExtractionBatchOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(super) async fn submit_batch(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     caller: Caller,
     once: Once,
     context: RequestContext,
@@ -129,7 +129,7 @@ pub(super) async fn submit_batch(
 }
 
 async fn take_in(
-    state: &AppState,
+    state: &Services,
     caller: &Caller,
     Once(once): Once,
     mut context: RequestContext,
@@ -169,7 +169,7 @@ async fn take_in(
 }
 
 /// Refuses documents of unsupported types before a job is created.
-fn check_types(state: &Gateway, form: &Form, options: &Options, is_batch: bool) -> Result<(), Problem> {
+fn check_types(state: &Services, form: &Form, options: &Options, is_batch: bool) -> Result<(), Problem> {
     let documents = sandbox(state)?;
     form.documents.iter().try_for_each(|document| {
         let checked = documents.check_type(&document.probe, options).map_err(Problem::from);
@@ -178,7 +178,7 @@ fn check_types(state: &Gateway, form: &Form, options: &Options, is_batch: bool) 
 }
 
 async fn job_request(
-    state: &Gateway,
+    state: &Services,
     query: &Pairs,
     form: &Pairs,
     no_loopback: bool,
@@ -197,7 +197,7 @@ async fn job_request(
 
 /// `no_loopback` refuses the addresses of this machine itself, here when they are literal, else when the request is made.
 fn callback(
-    state: &Gateway,
+    state: &Services,
     query: &Pairs,
     form: &Pairs,
     no_loopback: bool,
@@ -216,7 +216,7 @@ fn callback(
 }
 
 /// The queue is bounded: who comes when it is full comes again. A repetition finds room for what it had brought before.
-async fn check_room(state: &Gateway, ids: &[Uuid]) -> Result<(), Problem> {
+async fn check_room(state: &Services, ids: &[Uuid]) -> Result<(), Problem> {
     let most = i64::from(state.config.extraction.max_open_jobs);
     if queries::open_jobs_with(&state.pool, ids, most).await? <= most {
         return Ok(());
@@ -225,7 +225,7 @@ async fn check_room(state: &Gateway, ids: &[Uuid]) -> Result<(), Problem> {
 }
 
 async fn submit_all(
-    state: &Gateway,
+    state: &Services,
     caller: &Caller,
     context: &RequestContext,
     form: Form,
@@ -282,7 +282,7 @@ async fn submit_all(
 }
 
 async fn submit_one(
-    state: &Gateway,
+    state: &Services,
     user: Option<&CurrentUser>,
     context: &RequestContext,
     id: Uuid,

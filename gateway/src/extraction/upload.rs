@@ -19,7 +19,7 @@ use super::options::Pairs;
 use crate::{
     form::{OPTIONS, empty, filename, multipart, option, too_large, unreadable},
     problem::Problem,
-    state::State as Gateway,
+    state::Services,
 };
 
 /// Up to this size a document stays in memory.
@@ -71,7 +71,7 @@ impl AsyncSeek for Bytes {
 }
 
 /// Reads the form of `request`.
-pub(super) async fn receive(state: &Gateway, request: Request) -> Result<Upload, Problem> {
+pub(super) async fn receive(state: &Services, request: Request) -> Result<Upload, Problem> {
     let most = state.config.extraction.max_file_bytes;
     let mut form = multipart(request, most, most, missing)?;
     let mut others = Pairs::new();
@@ -96,7 +96,7 @@ pub(super) fn missing() -> Problem {
 }
 
 async fn receive_file(
-    state: &Gateway,
+    state: &Services,
     mut field: Field<'static>,
     most: u64,
 ) -> Result<(Bytes, u64, String, String), Problem> {
@@ -135,7 +135,7 @@ async fn receive_file(
 }
 
 /// An unnamed file for bytes that are too many for memory.
-pub(super) async fn open(state: &Gateway) -> Result<File, Problem> {
+pub(super) async fn open(state: &Services) -> Result<File, Problem> {
     let folder = state.config.storage.folder.clone();
     let opened = tokio::task::spawn_blocking(move || tempfile::tempfile_in(folder)).await;
     let file = opened.map_err(|error| Problem::internal(&error))?.map_err(|error| Problem::file(&error))?;

@@ -8,14 +8,14 @@ use signalbox_domain::{
 use signalbox_projections::monitoring::queries;
 use uuid::Uuid;
 
-use crate::{auth::CurrentUser, context::RequestContext, problem::Problem, state::State};
+use crate::{auth::CurrentUser, context::RequestContext, problem::Problem, state::Services};
 
 /// Longest name of an event, in characters.
 const MAX_NAME: usize = 255;
 
 /// Maps the channels of the instance that is called `instance`, and links each to an event if `link` says so.
 pub(super) async fn map(
-    state: &State,
+    state: &Services,
     user: &CurrentUser,
     context: &RequestContext,
     instance: &str,
@@ -43,7 +43,7 @@ pub(super) async fn map(
 
 /// The event for `channel`: the one that has its name already, or a new one.
 async fn event(
-    state: &State,
+    state: &Services,
     user: &CurrentUser,
     context: &RequestContext,
     name: String,

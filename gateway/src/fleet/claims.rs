@@ -10,7 +10,7 @@ use crate::{
     auth::Writer,
     extract::{JsonBody, id},
     problem::{Problem, ProblemOut},
-    state::AppState,
+    state::Services,
 };
 
 /// How long a claim holds that is not repeated, in seconds.
@@ -42,7 +42,7 @@ pub(crate) struct ClaimsOut {
 #[utoipa::path(post, path = "/api/v1/plugins/claims", tag = "plugins", security(("jwt" = [])), request_body = ClaimsIn, operation_id = "claim_plugin_instances",
     responses((status = 200, body = ClaimsOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn claim(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Writer,
     JsonBody(claims): JsonBody<ClaimsIn>,
 ) -> Result<Json<ClaimsOut>, Problem> {

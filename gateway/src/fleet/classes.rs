@@ -16,7 +16,7 @@ use crate::{
     auth::Reader,
     problem::{Problem, ProblemOut},
     services::replica::Database,
-    state::State as Gateway,
+    state::Services,
 };
 
 /// The classes that come with the service, as the SDK describes them; a test of the SDK keeps the two equal.
@@ -77,7 +77,7 @@ pub(crate) async fn available(
 }
 
 /// The class `id`.
-pub(super) async fn find(state: &Gateway, id: &str) -> Result<Offered, Problem> {
+pub(super) async fn find(state: &Services, id: &str) -> Result<Offered, Problem> {
     if let Some(class) = BUILT_IN.iter().find(|class| class.id == id) {
         return Ok(Offered { class: class.clone(), package: None });
     }
@@ -113,7 +113,7 @@ impl Offered {
     /// The channels that an instance with this configuration has.
     pub(super) async fn channels(
         &self,
-        state: &Gateway,
+        state: &Services,
         config: Map<String, Value>,
     ) -> Result<Vec<PluginChannel>, Problem> {
         // A built-in class that has channels without a configuration has the same ones with any.
@@ -141,7 +141,7 @@ impl Offered {
 }
 
 /// Makes sure that `package` is unpacked here: another gateway may have installed it.
-async fn unpacked(state: &Gateway, package: &PackageRow) -> Result<Sha256Hex, Problem> {
+async fn unpacked(state: &Services, package: &PackageRow) -> Result<Sha256Hex, Problem> {
     let sha256: Sha256Hex = package.sha256.parse().map_err(|error| Problem::internal(&error))?;
     if !state.plugins.is_unpacked(&sha256) {
         let wheel = packages::fetch(state, package).await?;

@@ -32,7 +32,7 @@ use crate::{
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
     services::replica::Database,
-    state::{AppState, State as Gateway},
+    state::Services,
     target::reachable,
 };
 
@@ -149,7 +149,7 @@ pub(crate) async fn list(
     responses((status = 201, body = FirmwareOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     context: RequestContext,
     JsonBody(firmware): JsonBody<FirmwareIn>,
@@ -198,7 +198,7 @@ pub(crate) async fn check(
 #[utoipa::path(get, path = "/api/v1/ota/{id}", tag = "firmware", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_firmware",
     responses((status = 200, body = FirmwareOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Admin,
     Text(id): Text,
     AsOf(at): AsOf,
@@ -212,7 +212,7 @@ pub(crate) async fn get(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -229,7 +229,7 @@ pub(crate) async fn delete(
     responses((status = 202, body = FirmwareOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut),
         (status = 404, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn apply(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
@@ -253,7 +253,7 @@ pub(crate) async fn apply(
     responses((status = 200, body = FirmwareOut), (status = 202, body = FirmwareOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut),
         (status = 404, body = ProblemOut), (status = 409, body = ProblemOut)))]
 pub(crate) async fn rollback(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
@@ -286,7 +286,7 @@ pub(crate) async fn rollback(
     Ok(answer::written(written, status, None, &out))
 }
 
-async fn find(state: &Gateway, id: &str) -> Result<FirmwareRow, Problem> {
+async fn find(state: &Services, id: &str) -> Result<FirmwareRow, Problem> {
     let id = key(WHAT, id)?;
     state.read(|pool| firmware::firmware(pool, id)).await?.ok_or_else(missing)
 }
@@ -296,7 +296,7 @@ fn missing() -> Problem {
 }
 
 /// The update `id` as clients see it, as it was `at` or as it is, and its version as a resource.
-pub(super) async fn shown(state: &Gateway, id: Uuid, at: Option<At>) -> Result<(i64, FirmwareOut), Problem> {
+pub(super) async fn shown(state: &Services, id: Uuid, at: Option<At>) -> Result<(i64, FirmwareOut), Problem> {
     let (row, running) = match at {
         None => {
             let row = state.read(|pool| firmware::firmware(pool, id)).await?.ok_or_else(missing)?;
@@ -311,7 +311,7 @@ pub(super) fn valid_version(version: &str) -> Result<ReleaseVersion, Problem> {
     version.trim().parse().map_err(|error| Problem::field("version", error))
 }
 
-fn valid_url(state: &Gateway, url: Option<String>) -> Result<Option<String>, Problem> {
+fn valid_url(state: &Services, url: Option<String>) -> Result<Option<String>, Problem> {
     let url = url.filter(|url| !url.trim().is_empty());
     Ok(url.map(|url| reachable(state, "download_url", &url)).transpose()?.map(|(url, _)| url))
 }

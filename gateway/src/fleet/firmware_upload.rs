@@ -29,7 +29,7 @@ use crate::{
     idempotency::{Begun, Once, digest},
     problem::{Problem, ProblemOut},
     staged::Staged,
-    state::AppState,
+    state::Services,
 };
 
 /// Name of a bundle in its folder of the blob store.
@@ -77,7 +77,7 @@ struct Form {
     responses((status = 201, body = FirmwareUploadedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 413, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(crate) async fn upload(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     Once(once): Once,
     mut context: RequestContext,
@@ -98,7 +98,7 @@ pub(crate) async fn upload(
     }
 }
 
-async fn receive(state: &AppState, request: Request) -> Result<Form, Problem> {
+async fn receive(state: &Services, request: Request) -> Result<Form, Problem> {
     let most = state.config.firmware.max_file_bytes;
     let mut parts = multipart(request, most, most, missing)?;
     let (mut file, mut fields) = (None, Vec::new());
@@ -118,7 +118,7 @@ async fn receive(state: &AppState, request: Request) -> Result<Form, Problem> {
 }
 
 async fn receive_file(
-    state: &AppState,
+    state: &Services,
     field: Field<'static>,
     most: u64,
 ) -> Result<(String, FirmwareBundle, Staged), Problem> {
@@ -173,7 +173,7 @@ fn version_in(file_name: &str) -> Option<ReleaseVersion> {
 }
 
 async fn record(
-    state: &AppState,
+    state: &Services,
     user: &CurrentUser,
     context: &RequestContext,
     form: Form,

@@ -6,12 +6,12 @@ use signalbox_projections::fleet::queries::Instance;
 use uuid::Uuid;
 
 use super::{classes, redaction::Secrets};
-use crate::{problem::Problem, state::State as Gateway};
+use crate::{problem::Problem, state::Services};
 
 /// The configuration to store for a request of `config`, or `None` if it equals the known one. Texts are compared
 /// unsealed: sealing the same text twice yields different ones.
 pub(super) async fn changed_config(
-    state: &Gateway,
+    state: &Services,
     instance: &Instance,
     config: Option<&str>,
 ) -> Result<Option<Option<InstanceConfig>>, Problem> {
@@ -34,7 +34,7 @@ fn is_same_json(one: Option<&str>, other: Option<&str>) -> bool {
 }
 
 pub(super) fn seal(
-    state: &Gateway,
+    state: &Services,
     instance: Uuid,
     config: Option<&str>,
 ) -> Result<Option<InstanceConfig>, Problem> {
@@ -42,7 +42,7 @@ pub(super) fn seal(
     Ok(sealed.map_err(|error| Problem::internal(&error))?.map(InstanceConfig::Sealed))
 }
 
-pub(super) async fn unseal(state: &Gateway, instance: &Instance) -> Result<Option<String>, Problem> {
+pub(super) async fn unseal(state: &Services, instance: &Instance) -> Result<Option<String>, Problem> {
     match instance.row.config.as_deref() {
         None => Ok(None),
         Some(InstanceConfig::Plain(config)) => Ok(Some(config.clone())),

@@ -35,7 +35,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, not_null, present},
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemKind, ProblemOut},
-    state::{AppState, State as Gateway, Written},
+    state::{Services, Written},
 };
 
 /// A status that no controller has confirmed for so long is no longer believed.
@@ -165,7 +165,7 @@ pub(crate) struct InstanceDeletedOut {
 #[utoipa::path(get, path = "/api/v1/plugins", tag = "plugins", security(("jwt" = [])), params(EnvelopeParams, Sort<Instance>, InstanceParams), operation_id = "list_plugin_instances",
     responses((status = 200, body = Page<InstanceOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(user): Reader,
     context: RequestContext,
     Params(envelope): Params<EnvelopeParams>,
@@ -195,7 +195,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/plugins/{public_id}", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,), AtParams), operation_id = "get_plugin_instance",
     responses((status = 200, body = InstanceOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(user): Reader,
     context: RequestContext,
     Text(id): Text,
@@ -211,7 +211,7 @@ pub(crate) async fn get(
     responses((status = 201, body = InstanceOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     context: RequestContext,
     JsonBody(instance): JsonBody<InstanceIn>,
@@ -254,7 +254,7 @@ pub(crate) async fn create(
     responses((status = 200, body = InstanceOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -287,7 +287,7 @@ pub(crate) async fn update(
 #[utoipa::path(put, path = "/api/v1/plugins/{public_id}/status", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,)), request_body = ReportIn, operation_id = "report_plugin_instance",
     responses((status = 200, body = InstanceOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn report(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     Text(id): Text,
     context: RequestContext,
@@ -314,7 +314,7 @@ pub(crate) async fn report(
 #[utoipa::path(delete, path = "/api/v1/plugins/{public_id}", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,), InstanceDeleteParams), operation_id = "delete_plugin_instance",
     responses((status = 200, body = InstanceDeletedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -347,14 +347,14 @@ pub(crate) async fn delete(
 }
 
 /// The instance `id`.
-pub(super) async fn find(state: &Gateway, id: &str) -> Result<Instance, Problem> {
+pub(super) async fn find(state: &Services, id: &str) -> Result<Instance, Problem> {
     let id = key("Plugin instance", id)?;
     state.read(|pool| queries::instance(pool, id)).await?.ok_or_else(|| Problem::not_found("Plugin instance"))
 }
 
 /// The instance `id` as it was `at`, or as it is.
 async fn show_at(
-    state: &Gateway,
+    state: &Services,
     id: &str,
     at: Option<At>,
     sees_secrets: bool,
@@ -378,7 +378,7 @@ async fn show_at(
 
 /// Whether `user` is shown the secrets in configurations: a controller, which may be known as one only from the log.
 async fn sees_secrets(
-    state: &Gateway,
+    state: &Services,
     user: &CurrentUser,
     context: &RequestContext,
 ) -> Result<bool, Problem> {
@@ -405,7 +405,7 @@ async fn sees_secrets(
 }
 
 /// Notes that a token of an earlier version is a controller's. What fails is done again with the next report.
-async fn note_controller(state: &Gateway, user: &CurrentUser, context: &RequestContext, token: Uuid) {
+async fn note_controller(state: &Services, user: &CurrentUser, context: &RequestContext, token: Uuid) {
     let metadata = context.metadata(user.actor(), "note controller");
     let noted = state.write::<ApiToken>(token, None, &metadata, &ApiTokenCommand::NoteController).await;
     if let Err(rejection) = noted {
@@ -414,7 +414,7 @@ async fn note_controller(state: &Gateway, user: &CurrentUser, context: &RequestC
 }
 
 /// Which values of a configuration for the class `id` are secret.
-async fn secrets_of(state: &Gateway, id: &str) -> Result<Secrets, Problem> {
+async fn secrets_of(state: &Services, id: &str) -> Result<Secrets, Problem> {
     match classes::find(state, id).await {
         Ok(offered) => Ok(Secrets::of(Some(offered.class.config_schema.as_str()))),
         Err(problem) if problem.kind() == ProblemKind::NotFound => Ok(Secrets::of(None)),
@@ -427,7 +427,7 @@ async fn secrets_of(state: &Gateway, id: &str) -> Result<Secrets, Problem> {
 struct Schemas(HashMap<String, Secrets>);
 
 impl Schemas {
-    async fn secrets(&mut self, state: &Gateway, instance: &Instance) -> Result<&Secrets, Problem> {
+    async fn secrets(&mut self, state: &Services, instance: &Instance) -> Result<&Secrets, Problem> {
         let id = &instance.row.plugin_id;
         let secrets = match self.0.remove(id) {
             Some(known) => known,
@@ -438,7 +438,7 @@ impl Schemas {
 }
 
 pub(super) async fn find_past(
-    state: &Gateway,
+    state: &Services,
     id: &str,
     at: At,
 ) -> Result<(InstanceRow, Vec<MappingRow>), Problem> {
@@ -449,7 +449,7 @@ pub(super) async fn find_past(
 impl InstanceOut {
     /// The instance as it is at `now`, by PostgreSQL's clock, by which it reports.
     async fn new(
-        state: &Gateway,
+        state: &Services,
         now: DateTime<Utc>,
         instance: Instance,
         mappings: Vec<MappingRow>,

@@ -23,7 +23,7 @@ use crate::{
     monitoring::channels::optional_channel,
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 const WHAT: &str = "Channel mapping";
@@ -78,7 +78,7 @@ pub(crate) struct MappingChangesIn {
 #[utoipa::path(get, path = "/api/v1/plugins/{public_id}/channels", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,), AtParams), operation_id = "list_channel_mappings",
     responses((status = 200, body = Vec<MappingOut>), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Reader,
     Text(id): Text,
     AsOf(at): AsOf,
@@ -98,7 +98,7 @@ pub(crate) async fn list(
     responses((status = 201, body = MappingCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     Text(id): Text,
     context: RequestContext,
@@ -128,7 +128,7 @@ pub(crate) async fn create(
     responses((status = 200, body = MappingOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Texts(instance, id): Texts,
@@ -163,7 +163,7 @@ pub(crate) async fn update(
     operation_id = "delete_channel_mapping",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Texts(instance, id): Texts,
@@ -177,12 +177,12 @@ pub(crate) async fn delete(
     Ok(answer::success(written, "Channel mapping successfully deleted."))
 }
 
-async fn find(state: &Gateway, instance: Uuid, id: &str) -> Result<MappingRow, Problem> {
+async fn find(state: &Services, instance: Uuid, id: &str) -> Result<MappingRow, Problem> {
     find_at(state, instance, key(WHAT, id)?, None).await
 }
 
 /// The mapping `id` of `instance` as it was `at`, or as it is.
-async fn find_at(state: &Gateway, instance: Uuid, id: Uuid, at: Option<At>) -> Result<MappingRow, Problem> {
+async fn find_at(state: &Services, instance: Uuid, id: Uuid, at: Option<At>) -> Result<MappingRow, Problem> {
     let row = match at {
         None => state.read(|pool| queries::mapping(pool, id)).await?,
         Some(at) => {

@@ -19,7 +19,7 @@ use crate::{
     auth::CurrentUser,
     context::RequestContext,
     problem::Problem,
-    state::State,
+    state::Services,
     watching::{CONCURRENT, Disabled, disable_rules_on, if_still_there},
 };
 
@@ -42,7 +42,7 @@ pub(super) struct Removed {
 
 /// Deletes the events that `instance` created and that no other instance maps, and disables the rules on them.
 pub(super) async fn remove(
-    state: &State,
+    state: &Services,
     user: &CurrentUser,
     context: &RequestContext,
     instance: Uuid,
@@ -62,7 +62,7 @@ pub(super) async fn remove(
 
 /// The ids of the events that `instance` created, or would have if there had been none of their names: they follow from the
 /// channels that it ever mapped.
-async fn created_by(state: &State, instance: Uuid) -> Result<Vec<Uuid>, Problem> {
+async fn created_by(state: &Services, instance: Uuid) -> Result<Vec<Uuid>, Problem> {
     let id = instance.to_string();
     let mut connection = state.pool.acquire().await?;
     let slice =

@@ -30,7 +30,7 @@ use crate::{
     extract::{self, IfMatch, Text},
     problem::{Problem, ProblemKind, ProblemOut, is_disk_full},
     services::replica::Database,
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// What it is called.
@@ -72,7 +72,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/plugins/packages/{public_id}/wheel", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,)), operation_id = "get_plugin_wheel",
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
 pub(crate) async fn wheel(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Reader,
     Text(id): Text,
 ) -> Result<Response, Problem> {
@@ -92,7 +92,7 @@ pub(crate) async fn wheel(
 #[utoipa::path(delete, path = "/api/v1/plugins/packages/{public_id}", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,)), operation_id = "uninstall_plugin_package",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn uninstall(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -108,7 +108,7 @@ pub(crate) async fn uninstall(
 }
 
 /// Removes the bytes of a package that is not, or no longer, installed. What stays behind takes space and is never read.
-pub(super) async fn forget(state: &Gateway, id: Uuid, sha256: Option<Sha256Hex>) {
+pub(super) async fn forget(state: &Services, id: Uuid, sha256: Option<Sha256Hex>) {
     if let Err(error) = state.wheels.delete_transfer(id).await {
         tracing::warn!(%error, cause = error.source(), package = %id, "a wheel could not be deleted");
     }
@@ -116,7 +116,7 @@ pub(super) async fn forget(state: &Gateway, id: Uuid, sha256: Option<Sha256Hex>)
 }
 
 /// Removes what was unpacked of a package that is not, or no longer, installed.
-pub(super) async fn forget_unpacked(state: &Gateway, id: Uuid, sha256: Option<Sha256Hex>) {
+pub(super) async fn forget_unpacked(state: &Services, id: Uuid, sha256: Option<Sha256Hex>) {
     let plugins = state.plugins.clone();
     let removed = tokio::task::spawn_blocking(move || sha256.map(|sha256| plugins.remove(&sha256))).await;
     if let Ok(Some(Err(error))) = removed {
@@ -125,7 +125,7 @@ pub(super) async fn forget_unpacked(state: &Gateway, id: Uuid, sha256: Option<Sh
 }
 
 /// Removes what uploads have left behind that were cut off: wheels and unpacked wheels of no package.
-pub(crate) async fn sweep(state: &Gateway) -> Result<(), sqlx::Error> {
+pub(crate) async fn sweep(state: &Services) -> Result<(), sqlx::Error> {
     let packages = state.read(queries::packages).await?;
     if let Err(error) = state.wheels.sweep().await {
         tracing::warn!(%error, cause = error.source(), "what was left of deleted wheels was not removed");
@@ -152,7 +152,7 @@ fn is_old(id: Uuid, now: DateTime<Utc>) -> bool {
 }
 
 /// The wheel of `package` as a file without a name.
-pub(super) async fn fetch(state: &Gateway, package: &PackageRow) -> Result<File, Problem> {
+pub(super) async fn fetch(state: &Services, package: &PackageRow) -> Result<File, Problem> {
     let (_, bytes) = state.wheels.read(&key(package.id), None).await.map_err(blob_failed)?;
     let mut bytes = std::pin::pin!(bytes);
     let file = tempfile::tempfile_in(&state.config.storage.folder).map_err(|error| Problem::file(&error))?;
@@ -204,7 +204,7 @@ pub(super) fn failed(error: DescribeError) -> Problem {
     }
 }
 
-async fn find(state: &Gateway, id: &str) -> Result<PackageRow, Problem> {
+async fn find(state: &Services, id: &str) -> Result<PackageRow, Problem> {
     let id = extract::key(WHAT, id)?;
     state.read(|pool| queries::package(pool, id)).await?.ok_or_else(|| Problem::not_found(WHAT))
 }

@@ -34,7 +34,7 @@ use crate::{
     extract::content_length,
     idempotency::{Begun, Once, digest},
     problem::{Problem, ProblemKind, ProblemOut},
-    state::{AppState, State as Gateway, Written},
+    state::{Services, Written},
 };
 
 /// What a form may hold besides the wheel.
@@ -79,7 +79,7 @@ struct Received {
     responses((status = 201, body = PackageInstalledOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 413, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn upload(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     Once(once): Once,
     mut context: RequestContext,
@@ -101,7 +101,7 @@ pub(crate) async fn upload(
 }
 
 async fn install(
-    state: &Gateway,
+    state: &Services,
     user: &CurrentUser,
     context: &RequestContext,
     received: Received,
@@ -190,7 +190,7 @@ fn taken(detail: String) -> Problem {
     Problem::conflict("package_installed", detail)
 }
 
-async fn receive(state: &Gateway, request: Request) -> Result<Received, Problem> {
+async fn receive(state: &Services, request: Request) -> Result<Received, Problem> {
     let length = content_length(request.headers());
     if length.is_some_and(|length| length > MAX_WHEEL_BYTES + OTHER_FIELDS) {
         return Err(too_large());
@@ -208,7 +208,7 @@ async fn receive(state: &Gateway, request: Request) -> Result<Received, Problem>
     Err(missing())
 }
 
-async fn receive_file(state: &Gateway, mut field: Field<'static>) -> Result<Received, Problem> {
+async fn receive_file(state: &Services, mut field: Field<'static>) -> Result<Received, Problem> {
     let file_name = plain_name(field.file_name().unwrap_or_default());
     if !file_name.to_ascii_lowercase().ends_with(".whl") {
         return Err(Problem::malformed("file must be a .whl file"));
@@ -252,7 +252,7 @@ fn unreadable(error: &multer::Error) -> Problem {
 }
 
 /// Checks the wheel and unpacks it; gives it back with its name and version.
-async fn unpack(state: &Gateway, received: Received) -> Result<(File, String, String), Problem> {
+async fn unpack(state: &Services, received: Received) -> Result<(File, String, String), Problem> {
     let plugins = state.plugins.clone();
     let unpacking = tokio::task::spawn_blocking(move || {
         let Received { file, file_name, sha256, .. } = received;
@@ -267,7 +267,7 @@ async fn unpack(state: &Gateway, received: Received) -> Result<(File, String, St
     })
 }
 
-async fn describe(state: &Gateway, sha256: &Sha256Hex) -> Result<Vec<PluginClass>, Problem> {
+async fn describe(state: &Services, sha256: &Sha256Hex) -> Result<Vec<PluginClass>, Problem> {
     let told = state.plugins.describe(Some(sha256), &Question::Classes {}).await.map_err(packages::failed)?;
     let unreadable = |_| {
         packages::failed(DescribeError::Plugin("it describes itself in a way that cannot be read".to_owned()))
@@ -286,7 +286,7 @@ async fn describe(state: &Gateway, sha256: &Sha256Hex) -> Result<Vec<PluginClass
 }
 
 /// Keeps the wheel, so that any gateway and any controller can have it.
-async fn keep(state: &Gateway, id: Uuid, mut file: File, size: u64) -> Result<(), Problem> {
+async fn keep(state: &Services, id: Uuid, mut file: File, size: u64) -> Result<(), Problem> {
     file.seek(SeekFrom::Start(0)).map_err(|error| Problem::file(&error))?;
     let bytes = ReaderStream::new(tokio::fs::File::from_std(file));
     let receive =

@@ -16,7 +16,7 @@ use crate::{
     context::RequestContext,
     extract::JsonBody,
     problem::{Problem, ProblemOut},
-    state::AppState,
+    state::Services,
 };
 
 /// A login of services 2 and 3.
@@ -37,7 +37,7 @@ pub(crate) struct ApiLoginOut {
 #[utoipa::path(post, path = "/api/v1/auth/login", tag = "auth", request_body = LoginIn, operation_id = "api_login",
     responses((status = 200, body = ApiLoginOut), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut), (status = 429, body = ProblemOut)))]
 pub(crate) async fn login(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     context: RequestContext,
     address: ClientAddress,
     JsonBody(credentials): JsonBody<LoginIn>,
@@ -50,7 +50,7 @@ pub(crate) async fn login(
 #[utoipa::path(post, path = "/api/v1/auth/logout", tag = "auth", security(("jwt" = [])),
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut)))]
 pub(crate) async fn logout(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(current): Reader,
     context: RequestContext,
 ) -> Result<Json<StatusOut>, Problem> {
@@ -71,7 +71,7 @@ pub(crate) async fn logout(
 #[utoipa::path(get, path = "/api/v1/auth/me", tag = "auth", security(("jwt" = [])),
     responses((status = 200, body = UserRecordOut), (status = 401, body = ProblemOut)))]
 pub(crate) async fn me(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(current): Reader,
 ) -> Result<Json<UserRecordOut>, Problem> {
     let row = queries::user(&state.pool, current.id.0).await?.ok_or_else(|| Problem::not_found("User"))?;

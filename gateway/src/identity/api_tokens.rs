@@ -22,7 +22,7 @@ use crate::{
     past::there,
     problem::{Problem, ProblemOut},
     services::replica::Database,
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// How long a token works when nothing else is asked for.
@@ -108,7 +108,7 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "API tokens", security(("jwt" = [])), request_body = ApiTokenIn, operation_id = "create_api_token",
     responses((status = 201, body = ApiTokenCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(current): Reader,
     context: RequestContext,
     JsonBody(token): JsonBody<ApiTokenIn>,
@@ -155,7 +155,7 @@ pub(crate) async fn create(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(current): Reader,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -188,7 +188,7 @@ fn parse_expiry(text: &str) -> Option<DateTime<Utc>> {
     (time >= DateTime::UNIX_EPOCH).then_some(time)
 }
 
-async fn find(state: &Gateway, id: &str) -> Result<ApiTokenRow, Problem> {
+async fn find(state: &Services, id: &str) -> Result<ApiTokenRow, Problem> {
     let id = key("Token", id)?;
     state.read(|pool| queries::api_token(pool, id)).await?.ok_or_else(|| Problem::not_found("Token"))
 }

@@ -19,7 +19,7 @@ use crate::{
     extract::JsonBody,
     limits::Rate,
     problem::{ErrorOut, Problem},
-    state::{AppState, State as Gateway, Written},
+    state::{Services, Written},
 };
 
 /// Credentials of a user.
@@ -86,7 +86,7 @@ pub(super) struct LoggedIn {
 #[utoipa::path(post, path = "/api/auth/login", tag = "auth", request_body = LoginIn,
     responses((status = 200, body = LoginOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 429, body = ErrorOut)))]
 pub(crate) async fn login(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     context: RequestContext,
     address: ClientAddress,
     JsonBody(credentials): JsonBody<LoginIn>,
@@ -101,7 +101,7 @@ pub(crate) async fn login(
 #[utoipa::path(post, path = "/api/auth/refresh", tag = "auth", security(("jwt" = [])),
     responses((status = 200, body = LoginOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut)))]
 pub(crate) async fn refresh(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(current): Reader,
     context: RequestContext,
 ) -> Result<Response, Problem> {
@@ -128,7 +128,7 @@ pub(crate) async fn current_user(Reader(current): Reader) -> Json<UserOut> {
 #[utoipa::path(post, path = "/api/auth/password", tag = "auth", security(("jwt" = [])), request_body = PasswordIn,
     responses((status = 200, body = PasswordOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn change_password(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(current): Reader,
     context: RequestContext,
     JsonBody(change): JsonBody<PasswordIn>,
@@ -160,7 +160,7 @@ pub(crate) async fn change_password(
 
 /// Checks the credentials and begins a session. Unknown users and wrong passwords cannot be told apart.
 pub(super) async fn log_in(
-    state: &Gateway,
+    state: &Services,
     context: &RequestContext,
     address: &ClientAddress,
     credentials: LoginIn,
@@ -201,7 +201,7 @@ fn wrong_credentials() -> Problem {
 }
 
 /// Whether the log has no newer password of `user` than the one in the row.
-async fn is_password_current(state: &Gateway, user: &UserRow) -> Result<bool, sqlx::Error> {
+async fn is_password_current(state: &Services, user: &UserRow) -> Result<bool, sqlx::Error> {
     let id = user.id.to_string();
     let mut connection = state.pool.acquire().await?;
     let words = ["user_password_changed"];
@@ -210,7 +210,7 @@ async fn is_password_current(state: &Gateway, user: &UserRow) -> Result<bool, sq
 }
 
 pub(super) async fn start_session(
-    state: &Gateway,
+    state: &Services,
     context: &RequestContext,
     user: UserRow,
 ) -> Result<LoggedIn, Problem> {
@@ -222,12 +222,12 @@ pub(super) async fn start_session(
     Ok(LoggedIn { token, expires_at, user, written })
 }
 
-fn expiry(state: &Gateway) -> DateTime<Utc> {
+fn expiry(state: &Services) -> DateTime<Utc> {
     state.server_clock.now() + TimeDelta::hours(i64::from(state.config.identity.token_hours))
 }
 
 fn sign(
-    state: &Gateway,
+    state: &Services,
     user: Uuid,
     session: Uuid,
     role: &str,
@@ -237,17 +237,17 @@ fn sign(
 }
 
 /// Counts an attempt to log in from `address`.
-pub(super) fn throttle_address(state: &Gateway, address: &ClientAddress) -> Result<(), Problem> {
+pub(super) fn throttle_address(state: &Services, address: &ClientAddress) -> Result<(), Problem> {
     let limit = state.config.limits.logins_per_address;
     take(state, &format!("login address:{}", address.network()), Rate { per_minute: limit, burst: limit })
 }
 
-fn throttle_account(state: &Gateway, login: &str) -> Result<(), Problem> {
+fn throttle_account(state: &Services, login: &str) -> Result<(), Problem> {
     let limit = state.config.limits.logins_per_account;
     take(state, &format!("login account:{}", login.to_lowercase()), Rate { per_minute: limit, burst: limit })
 }
 
-fn take(state: &Gateway, key: &str, rate: Rate) -> Result<(), Problem> {
+fn take(state: &Services, key: &str, rate: Rate) -> Result<(), Problem> {
     state.limiter.take(key, rate, state.clock.now()).map_err(Problem::too_many)
 }
 

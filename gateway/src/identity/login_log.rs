@@ -16,13 +16,13 @@ use crate::{
     client_address::ClientAddress,
     context::RequestContext,
     services::failed_logins::{Account, WINDOW},
-    state::State,
+    state::Services,
 };
 
 const SOURCE: &str = "auth";
 /// Writes that `user` has logged in.
 pub(super) async fn note_success(
-    state: &State,
+    state: &Services,
     context: &RequestContext,
     address: &ClientAddress,
     user: &UserRow,
@@ -35,7 +35,7 @@ pub(super) async fn note_success(
 /// Writes or counts a failed login. The given name is left out unless it is a user's: people type passwords into the wrong
 /// field.
 pub(super) async fn note_failure(
-    state: &State,
+    state: &Services,
     context: &RequestContext,
     address: &ClientAddress,
     user: Option<&UserRow>,
@@ -47,7 +47,7 @@ pub(super) async fn note_failure(
 
 /// Writes or counts a failed single sign-on, with its reason.
 pub(super) async fn note_sso_failure(
-    state: &State,
+    state: &Services,
     context: &RequestContext,
     address: &ClientAddress,
     reason: &str,
@@ -56,7 +56,7 @@ pub(super) async fn note_sso_failure(
 }
 
 async fn note(
-    state: &State,
+    state: &Services,
     context: &RequestContext,
     address: &ClientAddress,
     account: &Account,
@@ -70,7 +70,7 @@ async fn note(
 }
 
 /// Writes the numbers of further failures whose minute is over.
-pub(crate) async fn write_counted(state: &State) -> Result<(), sqlx::Error> {
+pub(crate) async fn write_counted(state: &Services) -> Result<(), sqlx::Error> {
     if let Some(latest) = state.clock.monotonic().checked_sub(WINDOW) {
         write_until(state, latest).await;
     }
@@ -78,11 +78,11 @@ pub(crate) async fn write_counted(state: &State) -> Result<(), sqlx::Error> {
 }
 
 /// Writes all numbers that have no entry yet, because the gateway stops.
-pub(crate) async fn write_rest(state: &State) {
+pub(crate) async fn write_rest(state: &Services) {
     write_until(state, state.clock.monotonic()).await;
 }
 
-async fn write_until(state: &State, latest: Duration) {
+async fn write_until(state: &Services, latest: Duration) {
     for (pair, count) in state.failed_logins.take(latest) {
         let times = if count == 1 { "time" } else { "times" };
         let content = match &pair {
@@ -107,7 +107,7 @@ async fn write_until(state: &State, latest: Duration) {
     }
 }
 
-async fn write(state: &State, metadata: &Metadata, kind: LogType, content: String, user: Option<UserId>) {
+async fn write(state: &Services, metadata: &Metadata, kind: LogType, content: String, user: Option<UserId>) {
     let command = LogEntryCommand::Write(NewLogEntry { kind, content, source: SOURCE.to_owned(), user });
     let written = state.write::<LogEntry>(state.clock.new_id(), None, metadata, &command).await;
     // A login does not depend on its entry.

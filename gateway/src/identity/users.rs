@@ -22,7 +22,7 @@ use crate::{
     problem::{Problem, ProblemOut},
     resource::{Found, find, find_at},
     services::replica::Database,
-    state::AppState,
+    state::Services,
 };
 
 /// A user as services 2 and 3 show it.
@@ -109,7 +109,7 @@ pub(crate) async fn list(
     responses((status = 200, body = UserRecordOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Admin,
     Text(id): Text,
     AsOf(at): AsOf,
@@ -123,7 +123,7 @@ pub(crate) async fn get(
 #[utoipa::path(post, path = "/api/v1/users", tag = "users", security(("jwt" = [])), request_body = UserIn, operation_id = "create_user",
     responses((status = 201, body = UserCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(current): Admin,
     context: RequestContext,
     JsonBody(user): JsonBody<UserIn>,
@@ -149,7 +149,7 @@ pub(crate) async fn create(
     responses((status = 200, body = UserRecordOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(current): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -181,7 +181,7 @@ pub(crate) async fn update(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(current): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,

@@ -25,7 +25,7 @@ use crate::{
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, find, find_at, shown},
     services::replica::Database,
-    state::{AppState, State as Gateway},
+    state::Services,
     watching::disable_rules_on,
 };
 
@@ -151,7 +151,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/events/{id}", tag = "events", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_event",
     responses((status = 200, body = EventOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Reader,
     Text(id): Text,
     AsOf(at): AsOf,
@@ -163,7 +163,7 @@ pub(crate) async fn get(
 #[utoipa::path(post, path = "/api/v1/events", tag = "events", security(("jwt" = [])), request_body = EventIn, operation_id = "create_event",
     responses((status = 201, body = EventCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     context: RequestContext,
     JsonBody(event): JsonBody<EventIn>,
@@ -189,7 +189,7 @@ pub(crate) async fn create(
     responses((status = 200, body = EventOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -224,7 +224,7 @@ pub(crate) async fn update(
 #[utoipa::path(delete, path = "/api/v1/events/{id}", tag = "events", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_event",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -259,7 +259,7 @@ impl Shown for ChannelRow {
 
 /// The channel that a client calls `id`, which has to exist; forms send an empty text for none.
 pub(crate) async fn optional_channel(
-    state: &Gateway,
+    state: &Services,
     id: Option<String>,
 ) -> Result<Option<ChannelId>, Problem> {
     let Some(id) = id.filter(|id| !id.trim().is_empty()) else { return Ok(None) };

@@ -20,7 +20,7 @@ use crate::{
     history::{RestoreIn, VersionOut, content, place, restoring},
     past::there,
     problem::{Problem, ProblemOut},
-    state::AppState,
+    state::Services,
 };
 
 /// The versions of a dashboard, newest first, each with what is different from the one before. Of versions that only its
@@ -29,7 +29,7 @@ use crate::{
     responses((status = 200, body = Page<VersionOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn history(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(user): Reader,
     Text(id): Text,
     Params(envelope): Params<EnvelopeParams>,
@@ -66,7 +66,7 @@ fn layout(row: DashboardRow, widgets: Vec<WidgetRow>) -> Option<Value> {
     responses((status = 200, body = DashboardOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn restore(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,

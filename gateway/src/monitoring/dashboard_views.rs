@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::datapoints::{self, DatapointOut};
-use crate::{auth::CurrentUser, extract::key, past::there, problem::Problem, state::State as Gateway};
+use crate::{auth::CurrentUser, extract::key, past::there, problem::Problem, state::Services};
 
 pub(super) const WHAT: &str = "Dashboard";
 
@@ -55,7 +55,7 @@ pub(crate) struct WidgetOut {
     config_json: Option<String>,
 }
 
-async fn find(state: &Gateway, id: &str) -> Result<DashboardRow, Problem> {
+async fn find(state: &Services, id: &str) -> Result<DashboardRow, Problem> {
     let id = key(WHAT, id)?;
     let row = state.read(|pool| dashboards::dashboard(pool, id)).await?;
     row.ok_or_else(|| Problem::not_found(WHAT))
@@ -63,7 +63,7 @@ async fn find(state: &Gateway, id: &str) -> Result<DashboardRow, Problem> {
 
 /// The dashboard `id`, if it is `who`'s or everybody's to see.
 pub(super) async fn find_seen(
-    state: &Gateway,
+    state: &Services,
     user: &CurrentUser,
     id: &str,
 ) -> Result<DashboardRow, Problem> {
@@ -72,20 +72,24 @@ pub(super) async fn find_seen(
 }
 
 /// The dashboard `id`, if it is `who`'s to change. The owner of a dashboard never changes.
-pub(super) async fn find_own(state: &Gateway, user: &CurrentUser, id: &str) -> Result<DashboardRow, Problem> {
+pub(super) async fn find_own(
+    state: &Services,
+    user: &CurrentUser,
+    id: &str,
+) -> Result<DashboardRow, Problem> {
     let row = find(state, id).await?;
     if row.owner_id == user.id.0 { Ok(row) } else { Err(Problem::forbidden()) }
 }
 
 /// A dashboard as clients see it, and its version.
-pub(super) async fn show(state: &Gateway, row: DashboardRow) -> Result<(i64, DashboardOut), Problem> {
+pub(super) async fn show(state: &Services, row: DashboardRow) -> Result<(i64, DashboardOut), Problem> {
     let widgets = state.read(|pool| dashboards::widgets(pool, slice::from_ref(&row.id))).await?;
     Ok((row.version, DashboardOut::new(row, widgets)))
 }
 
 /// The dashboard `id` as it was `at`, or as it is.
 pub(super) async fn show_at(
-    state: &Gateway,
+    state: &Services,
     id: Uuid,
     at: Option<At>,
 ) -> Result<(i64, DashboardOut), Problem> {
@@ -131,7 +135,7 @@ impl From<WidgetRow> for WidgetOut {
 
 /// Those who do not own it see what everybody saw then and, unless it is deleted, sees now.
 pub(super) async fn find_past(
-    state: &Gateway,
+    state: &Services,
     user: &CurrentUser,
     id: &str,
     at: At,
@@ -150,7 +154,7 @@ pub(super) async fn find_past(
 }
 
 /// The newest datapoint of each event that `widgets` show.
-async fn values(state: &Gateway, widgets: &[WidgetRow], at: At) -> Result<Vec<DatapointOut>, Problem> {
+async fn values(state: &Services, widgets: &[WidgetRow], at: At) -> Result<Vec<DatapointOut>, Problem> {
     let channels: Vec<_> = widgets.iter().filter_map(|widget| widget.channel_id).collect();
     if channels.is_empty() {
         return Ok(Vec::new());

@@ -14,7 +14,7 @@ use crate::{
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     services::replica::Database,
-    state::AppState,
+    state::Services,
 };
 
 /// A created dashboard.
@@ -86,7 +86,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/dashboards/{id}", tag = "dashboards", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_dashboard",
     responses((status = 200, body = DashboardOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(user): Reader,
     Text(id): Text,
     AsOf(at): AsOf,
@@ -104,7 +104,7 @@ pub(crate) async fn get(
 #[utoipa::path(post, path = "/api/v1/dashboards", tag = "dashboards", security(("jwt" = [])), request_body = DashboardIn, operation_id = "create_dashboard",
     responses((status = 201, body = DashboardCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     context: RequestContext,
     JsonBody(dashboard): JsonBody<DashboardIn>,
@@ -126,7 +126,7 @@ pub(crate) async fn create(
     responses((status = 200, body = DashboardOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -149,7 +149,7 @@ pub(crate) async fn update(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,

@@ -15,7 +15,7 @@ use crate::{
     extract::{EnvelopeParams, Params, Sort, id},
     problem::{Problem, ProblemOut},
     services::catalog::Catalog,
-    state::AppState,
+    state::Services,
 };
 
 /// Which datapoints are listed.
@@ -49,7 +49,7 @@ impl From<SeriesError> for Problem {
 #[utoipa::path(get, path = "/api/v1/datapoints", tag = "datapoints", security(("jwt" = [])), params(EnvelopeParams, Sort<Datapoint>, DatapointFilter), operation_id = "list_datapoints",
     responses((status = 200, body = Page<DatapointOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Reader,
     Params(params): Params<EnvelopeParams>,
     sort: Sort<Datapoint>,
@@ -108,7 +108,7 @@ pub(super) fn time(field: &str, text: Option<&str>) -> Result<Option<DateTime<Ut
 #[utoipa::path(get, path = "/api/v1/datapoints/latest", tag = "datapoints", security(("jwt" = [])), operation_id = "latest_datapoints",
     responses((status = 200, body = [DatapointOut]), (status = 401, body = ProblemOut)))]
 pub(crate) async fn latest(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Reader,
 ) -> Result<Json<Vec<DatapointOut>>, Problem> {
     let mut points = state.read(series::latest).await?;

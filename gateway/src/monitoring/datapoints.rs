@@ -25,7 +25,7 @@ use crate::{
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemKind, ProblemOut},
     services::catalog::Catalog,
-    state::{AppState, State as Gateway, Written},
+    state::{Services, Written},
 };
 
 /// Items of a batch at most.
@@ -95,7 +95,7 @@ pub(crate) struct RejectedOut {
 #[utoipa::path(post, path = "/api/v1/datapoints", tag = "datapoints", security(("jwt" = [])), request_body = DatapointIn, operation_id = "create_datapoint",
     responses((status = 201, body = DatapointCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     context: RequestContext,
     JsonBody(item): JsonBody<DatapointIn>,
@@ -145,7 +145,7 @@ impl<S: Send + Sync> FromRequest<S> for BatchBody {
 #[utoipa::path(post, path = "/api/v1/datapoints/batch", tag = "datapoints", security(("jwt" = [])), request_body = BatchIn, operation_id = "create_datapoints",
     responses((status = 201, body = BatchOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create_batch(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     context: RequestContext,
     key: Option<Extension<IdempotencyKey>>,
@@ -171,7 +171,7 @@ pub(crate) async fn create_batch(
 #[utoipa::path(get, path = "/api/v1/datapoints/{id}", tag = "datapoints", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_datapoint",
     responses((status = 200, body = DatapointOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Reader,
     Text(id): Text,
     AsOf(at): AsOf,
@@ -192,7 +192,7 @@ pub(crate) async fn get(
 #[utoipa::path(delete, path = "/api/v1/datapoints/{id}", tag = "datapoints", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_datapoint",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -221,7 +221,7 @@ fn missing() -> Problem {
     Problem::not_found("Datapoint")
 }
 
-async fn find(state: &Gateway, id: &str) -> Result<Datapoint, Problem> {
+async fn find(state: &Services, id: &str) -> Result<Datapoint, Problem> {
     let id = key("Datapoint", id)?;
     let place = state.datapoint_ids.place(id).ok_or_else(missing)?;
     let row = state.read(|pool| read_row(pool, place)).await?.ok_or_else(missing)?;
@@ -237,7 +237,7 @@ async fn find(state: &Gateway, id: &str) -> Result<Datapoint, Problem> {
 }
 
 /// `point` as clients see it.
-pub(crate) fn show(state: &Gateway, catalog: &Catalog, point: &Datapoint) -> DatapointOut {
+pub(crate) fn show(state: &Services, catalog: &Catalog, point: &Datapoint) -> DatapointOut {
     let timestamp = moment(point.point.time);
     DatapointOut {
         public_id: state.datapoint_ids.id(point.place()),

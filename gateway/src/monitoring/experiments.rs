@@ -21,7 +21,7 @@ use crate::{
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, created, find, find_at, shown},
     services::replica::Database,
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// An experiment.
@@ -103,7 +103,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/experiments/{id}", tag = "experiments", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_experiment",
     responses((status = 200, body = ExperimentOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Reader,
     Text(id): Text,
     AsOf(at): AsOf,
@@ -115,7 +115,7 @@ pub(crate) async fn get(
 #[utoipa::path(post, path = "/api/v1/experiments", tag = "experiments", security(("jwt" = [])), request_body = ExperimentIn, operation_id = "create_experiment",
     responses((status = 201, body = ExperimentOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     context: RequestContext,
     JsonBody(experiment): JsonBody<ExperimentIn>,
@@ -131,7 +131,7 @@ pub(crate) async fn create(
     responses((status = 200, body = ExperimentOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -154,7 +154,7 @@ pub(crate) async fn update(
     responses((status = 200, body = ExperimentOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn stop(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -170,7 +170,7 @@ pub(crate) async fn stop(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -183,7 +183,7 @@ pub(crate) async fn delete(
 }
 
 async fn change(
-    state: &Gateway,
+    state: &Services,
     id: Uuid,
     version: Option<i64>,
     metadata: &Metadata,

@@ -29,7 +29,7 @@ use crate::{
     problem::{Problem, ProblemOut},
     services::catalog::Catalog,
     shares::Full,
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// Exports at the same time; each holds a slice in memory.
@@ -58,7 +58,7 @@ enum Piece {
 #[utoipa::path(get, path = "/api/v1/experiments/{id}/export/csv", tag = "experiments", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "export_experiment",
     responses((status = 200, body = String, content_type = "text/csv"), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
 pub(crate) async fn export(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(user): Reader,
     Text(id): Text,
 ) -> Result<Response, Problem> {
@@ -101,7 +101,7 @@ pub(crate) enum Format {
 #[utoipa::path(get, path = "/api/v1/datapoints/export", tag = "datapoints", security(("jwt" = [])), params(ExportParams, LabelFilter), operation_id = "export_datapoints",
     responses((status = 200, description = "The datapoints", content((String = "text/csv"), (String = "application/x-ndjson"))), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn export_datapoints(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(user): Reader,
     Params(params): Params<ExportParams>,
     LabelFilter(labels): LabelFilter,
@@ -124,7 +124,7 @@ pub(crate) async fn export_datapoints(
 }
 
 /// The datapoint that a client calls `id`, which may have been deleted since.
-async fn place_in_time(state: &Gateway, id: &str) -> Result<ChunkPoint, Problem> {
+async fn place_in_time(state: &Services, id: &str) -> Result<ChunkPoint, Problem> {
     let missing = || Problem::field("after", "must be the public_id of a datapoint that is kept");
     let place = crate::extract::id(id).and_then(|id| state.datapoint_ids.place(id)).ok_or_else(missing)?;
     let rows = read_rows(&state.pool, &[(place.position, place.day)]).await?;
@@ -151,7 +151,7 @@ impl Format {
 
 /// The points of `span` as a body that is written while they are read.
 async fn stream_points(
-    state: AppState,
+    state: Services,
     user: UserId,
     span: ExportSpan,
     (format, name): (Format, String),
@@ -200,7 +200,7 @@ fn file_name(span: &ExperimentSpan) -> String {
 }
 
 async fn write_rows(
-    state: &Gateway,
+    state: &Services,
     catalog: &Catalog,
     (mut export, known): (Export, Counts),
     (format, pieces): (Format, &mpsc::Sender<Piece>),
@@ -234,7 +234,7 @@ async fn write_rows(
     send(Piece::End).await
 }
 
-fn push_row(rows: &mut String, state: &Gateway, catalog: &Catalog, point: &Datapoint) {
+fn push_row(rows: &mut String, state: &Services, catalog: &Catalog, point: &Datapoint) {
     let channel = catalog.numbered(point.channel);
     let time = moment(point.point.time).to_rfc3339_opts(SecondsFormat::Micros, false);
     let name = text_cell(channel.map_or("", |known| &known.name));
@@ -245,7 +245,12 @@ fn push_row(rows: &mut String, state: &Gateway, catalog: &Catalog, point: &Datap
     let _ = write!(rows, "{time},{name},{id},{value},{unit},{point}\r\n");
 }
 
-fn push_line(rows: &mut String, state: &Gateway, catalog: &Catalog, point: &Datapoint) -> Result<(), String> {
+fn push_line(
+    rows: &mut String,
+    state: &Services,
+    catalog: &Catalog,
+    point: &Datapoint,
+) -> Result<(), String> {
     let line = serde_json::to_string(&show(state, catalog, point)).map_err(|error| error.to_string())?;
     rows.push_str(&line);
     rows.push('\n');

@@ -18,7 +18,7 @@ use crate::{
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, created, find, find_at, shown},
     services::replica::Database,
-    state::AppState,
+    state::Services,
 };
 
 /// What entries come from that say nothing else.
@@ -139,7 +139,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/logging/{id}", tag = "logging", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_log_entry",
     responses((status = 200, body = LogEntryOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Reader,
     Text(id): Text,
     AsOf(at): AsOf,
@@ -151,7 +151,7 @@ pub(crate) async fn get(
 #[utoipa::path(post, path = "/api/v1/logging", tag = "logging", security(("jwt" = [])), request_body = LogEntryIn, operation_id = "create_log_entry",
     responses((status = 201, body = LogEntryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(current): Writer,
     context: RequestContext,
     JsonBody(entry): JsonBody<LogEntryIn>,
@@ -173,7 +173,7 @@ pub(crate) async fn create(
     responses((status = 200, body = LogEntryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(current): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{limits::Rate, state::State};
+use crate::{limits::Rate, state::Services};
 
 /// Reads at most so many messages per second, each of which also takes a token from a bucket of its sender.
 pub(super) struct Pace {
@@ -34,7 +34,7 @@ impl Pace {
     }
 
     /// Counts a message that was read.
-    pub(super) fn count(&mut self, state: &State) {
+    pub(super) fn count(&mut self, state: &Services) {
         let wait = state.limiter.owe(&self.bucket, self.rate, state.clock.now());
         self.advance(Instant::now(), wait);
     }

@@ -19,7 +19,7 @@ use crate::{
     extract::{JsonBody, Numeric, id, within},
     problem::{Problem, ProblemOut},
     services::catalog::Catalog,
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// Events of one request for series.
@@ -132,7 +132,7 @@ enum Shape {
 #[utoipa::path(post, path = "/api/v1/datapoints/series", tag = "datapoints", security(("jwt" = [])), request_body = SeriesIn, operation_id = "datapoint_series",
     responses((status = 200, body = BTreeMap<String, Vec<SeriesPointOut>>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn series(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Reader,
     JsonBody(wanted): JsonBody<SeriesIn>,
 ) -> Result<Json<BTreeMap<String, Vec<SeriesPointOut>>>, Problem> {
@@ -165,7 +165,7 @@ enum Found {
 }
 
 impl Found {
-    fn shown(&self, state: &Gateway, catalog: &Catalog, channel: i32) -> Vec<SeriesPointOut> {
+    fn shown(&self, state: &Services, catalog: &Catalog, channel: i32) -> Vec<SeriesPointOut> {
         match self {
             Self::Points(found) => {
                 let points = found.get(&channel).into_iter().flatten();

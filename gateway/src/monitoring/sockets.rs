@@ -38,7 +38,7 @@ use crate::{
     limits::Rate,
     open_sockets::OpenSocket,
     problem::Problem,
-    state::AppState,
+    state::Services,
     throttle::{ingest_key, user_key},
 };
 
@@ -73,10 +73,10 @@ pub(super) struct Handshake {
     protocol: Option<String>,
 }
 
-impl FromRequestParts<AppState> for Handshake {
+impl FromRequestParts<Services> for Handshake {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &Services) -> Result<Self, Problem> {
         let token = presented(parts).map(|token| token.into_owned()).unwrap_or_default();
         let offered = parts.headers.get(header::SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok());
         let mut words = offered.unwrap_or_default().split(',').map(str::trim).filter(|word| !word.is_empty());
@@ -97,7 +97,7 @@ fn upgrade(
 
 /// Opens a socket that shows values as they come in.
 pub(super) async fn stream(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(user): Reader,
     Handshake { token, protocol }: Handshake,
     request: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -113,7 +113,7 @@ pub(super) async fn stream(
 
 /// Opens a socket that takes values from a controller.
 pub(super) async fn telemetry(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     Handshake { token, protocol }: Handshake,
     request: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -124,7 +124,7 @@ pub(super) async fn telemetry(
 }
 
 async fn show_values(
-    state: AppState,
+    state: Services,
     user: CurrentUser,
     open: OpenSocket,
     (moved, seen): (watch::Receiver<u64>, u64),
@@ -143,7 +143,7 @@ async fn show_values(
 
 /// Shows values until the client is gone.
 async fn show(
-    state: &AppState,
+    state: &Services,
     user: &CurrentUser,
     sink: &mut Sink,
     frames: &mut SplitStream<WebSocket>,
@@ -193,7 +193,7 @@ async fn show(
 
 /// Writes what came after frame `seen`; gives back which frame is seen now.
 async fn show_new(
-    state: &AppState,
+    state: &Services,
     sink: &mut Sink,
     seen: u64,
     wanted: Option<&HashSet<i32>>,
@@ -236,7 +236,7 @@ struct Subscription {
 impl Subscription {
     /// Subscribes to `events`. The catalog in memory knows them, unless one was created elsewhere a moment ago: only then
     /// the database is asked, and seldom, because a client may subscribe as often as it likes.
-    async fn to(&mut self, state: &AppState, events: &[String]) -> Option<()> {
+    async fn to(&mut self, state: &Services, events: &[String]) -> Option<()> {
         let ids: Vec<_> = events.iter().filter_map(|text| id(text)).collect();
         let mut catalog = state.catalogs.fresh().await.ok()?;
         let is_unknown = ids.iter().any(|id| catalog.channel(*id).is_none());
@@ -251,7 +251,7 @@ impl Subscription {
 }
 
 async fn answer(
-    state: &AppState,
+    state: &Services,
     sink: &mut Sink,
     message: &str,
     subscription: &mut Subscription,
@@ -271,7 +271,7 @@ async fn answer(
     }
 }
 
-async fn take_values(state: AppState, user: CurrentUser, open: OpenSocket, socket: WebSocket) {
+async fn take_values(state: Services, user: CurrentUser, open: OpenSocket, socket: WebSocket) {
     let (mut sink, mut frames) = socket.split();
     let limits = &state.config.limits;
     let rate = Rate { per_minute: limits.ingest_requests_per_minute, burst: limits.ingest_request_burst };
@@ -341,7 +341,7 @@ async fn refuse_too_long(sink: &mut Sink) {
 /// Records the datapoints of a message; gives back what is to be said of it. A sender that names its message by an `id`
 /// hears in any case what became of it, and may send it again, here or as a batch over HTTP with the id as
 /// `Idempotency-Key`: it is taken once. Others hear only what is wrong.
-async fn take(state: &AppState, user: &CurrentUser, message: &str) -> Option<Value> {
+async fn take(state: &Services, user: &CurrentUser, message: &str) -> Option<Value> {
     if message.len() > MAX_TELEMETRY_BYTES {
         return Some(too_long(message));
     }
@@ -408,7 +408,7 @@ fn too_long(message: &str) -> Value {
 }
 
 async fn take_items(
-    state: &AppState,
+    state: &Services,
     user: &CurrentUser,
     id: Option<&Value>,
     items: Vec<Value>,

@@ -26,7 +26,7 @@ use crate::{
     extract::{IfMatch, JsonBody, Numeric, Text, Texts, id, not_null, present},
     past::there,
     problem::{Problem, ProblemKind, ProblemOut},
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// A created widget.
@@ -98,7 +98,7 @@ pub(crate) struct WidgetChangesIn {
     responses((status = 201, body = WidgetCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     Text(id): Text,
     context: RequestContext,
@@ -135,7 +135,7 @@ pub(crate) async fn create(
     responses((status = 200, body = WidgetOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Texts(id, widget_id): Texts,
@@ -173,7 +173,7 @@ pub(crate) async fn update(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Texts(id, widget_id): Texts,
@@ -187,13 +187,13 @@ pub(crate) async fn delete(
     Ok(answer::success(written, "Widget successfully deleted."))
 }
 
-async fn find(state: &Gateway, dashboard: Uuid, text: &str) -> Result<WidgetRow, Problem> {
+async fn find(state: &Services, dashboard: Uuid, text: &str) -> Result<WidgetRow, Problem> {
     let id = id(text).ok_or_else(missing)?;
     find_at(state, dashboard, id, None).await
 }
 
 /// The widget `id` of `dashboard` as it was `at`, or as it is.
-async fn find_at(state: &Gateway, dashboard: Uuid, id: Uuid, at: Option<At>) -> Result<WidgetRow, Problem> {
+async fn find_at(state: &Services, dashboard: Uuid, id: Uuid, at: Option<At>) -> Result<WidgetRow, Problem> {
     let row = match at {
         None => state.read(|pool| dashboards::widget(pool, id)).await?,
         Some(at) => {

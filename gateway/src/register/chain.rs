@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use crate::{
     auth::Admin,
     problem::{Problem, ProblemOut},
-    state::AppState,
+    state::Services,
 };
 
 /// The end of the hash chain. Kept elsewhere, it proves later that the log up to there is still the same.
@@ -26,7 +26,7 @@ pub(crate) struct ChainHeadOut {
 /// The end of the hash chain over the log.
 #[utoipa::path(get, path = "/api/v1/log/chain", tag = "log", security(("jwt" = [])), operation_id = "get_log_chain",
     responses((status = 200, body = ChainHeadOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut)))]
-pub(crate) async fn get(State(state): State<AppState>, _: Admin) -> Result<Json<ChainHeadOut>, Problem> {
+pub(crate) async fn get(State(state): State<Services>, _: Admin) -> Result<Json<ChainHeadOut>, Problem> {
     let chained = chain_head(&state.pool).await?;
     Ok(Json(ChainHeadOut {
         head: head_position(&state.pool).await?,

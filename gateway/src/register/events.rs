@@ -13,7 +13,7 @@ use crate::{
     extract::{LimitParams, Number, Params, Sort, wanted},
     problem::{Problem, ProblemOut},
     services::replica::Database,
-    state::AppState,
+    state::Services,
 };
 
 /// An event of the log. Hashes of passwords and tokens and sealed secrets are hidden.
@@ -188,7 +188,7 @@ impl PieceParams {
     /// The piece of what `filter` wants.
     pub(super) async fn read(
         &self,
-        state: &AppState,
+        state: &Services,
         Piece { order, limit }: Piece,
         filter: LogFilter,
     ) -> Result<LogEventsOut, Problem> {
@@ -217,7 +217,7 @@ async fn search_to_head(
 #[utoipa::path(get, path = "/api/v1/log", tag = "log", security(("jwt" = [])), params(FilterParams, PieceParams, PieceLimit, Sort<LogEventOut>), operation_id = "list_log",
     responses((status = 200, body = LogEventsOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Admin,
     Params(filter): Params<FilterParams>,
     Params(params): Params<PieceParams>,

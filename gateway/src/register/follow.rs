@@ -28,7 +28,7 @@ use crate::{
     problem::{Problem, ProblemOut},
     resumed::Resumed,
     revocation::end_unread,
-    state::AppState,
+    state::Services,
 };
 
 /// Followers of one gateway at the same time.
@@ -57,7 +57,7 @@ pub(crate) struct AfterParams {
     responses((status = 200, body = String, content_type = "text/event-stream"), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn follow(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     Resumed { token, exchange, last_event_id }: Resumed,
     Params(filter): Params<FilterParams>,
@@ -98,7 +98,7 @@ pub(crate) async fn follow(
 }
 
 struct Follower {
-    state: AppState,
+    state: Services,
     filter: LogFilter,
     /// Position up to which all is sent.
     seen: i64,

@@ -11,7 +11,7 @@ use crate::{
     auth::Admin,
     extract::{Params, Sort, Texts, key},
     problem::{Problem, ProblemOut},
-    state::AppState,
+    state::Services,
 };
 
 /// An aggregate as it was at a moment, and the events that led there.
@@ -47,7 +47,7 @@ pub(crate) struct MomentParams {
     responses((status = 200, body = LogStreamOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Admin,
     Texts(kind, id): Texts,
     Params(moment): Params<MomentParams>,

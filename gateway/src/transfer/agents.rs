@@ -30,7 +30,7 @@ use crate::{
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem, ProblemKind},
     services::replica::Database,
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// How long a connection test waits for the echo.
@@ -133,7 +133,7 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/api/agents", tag = "agents", security(("jwt" = [])), request_body = AgentIn, operation_id = "create_agent",
     responses((status = 201, body = AgentOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     context: RequestContext,
     JsonBody(agent): JsonBody<AgentIn>,
@@ -155,7 +155,7 @@ pub(crate) async fn create(
 #[utoipa::path(get, path = "/api/agents/{id}", tag = "agents", security(("jwt" = [])), params(("id" = i64, Path,), AtParams), operation_id = "get_agent",
     responses((status = 200, body = AgentOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 400, body = ErrorOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Reader,
     Number(id): Number,
     AsOf(at): AsOf,
@@ -172,7 +172,7 @@ pub(crate) async fn get(
     responses((status = 200, body = AgentOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut),
         (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 412, body = ErrorOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Number(id): Number,
@@ -205,7 +205,7 @@ pub(crate) async fn update(
     responses((status = 204), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut),
         (status = 409, body = ErrorOut), (status = 412, body = ErrorOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Number(id): Number,
@@ -230,7 +230,7 @@ pub(crate) async fn delete(
     responses((status = 200, body = TestOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut),
         (status = 503, body = ErrorOut)))]
 pub(crate) async fn test(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     _: Admin,
     Number(id): Number,
 ) -> Result<Json<TestOut>, Problem> {
@@ -267,26 +267,26 @@ fn changed_profile(row: AgentRow, changes: AgentChangesIn) -> AgentProfile {
     }
 }
 
-async fn in_use(state: &Gateway, agent: &AgentRow) -> Result<Problem, Problem> {
+async fn in_use(state: &Services, agent: &AgentRow) -> Result<Problem, Problem> {
     let jobs = state.read(|pool| queries::jobs_of_agent(pool, agent.id)).await?;
     let names = jobs.iter().map(|(number, name)| format!("{number} ({name})")).collect::<Vec<_>>().join(", ");
     let detail = format!("jobs use this agent: {names}; delete or change them first");
     Ok(Problem::new(ProblemKind::Conflict, "agent_in_use", detail))
 }
 
-async fn find(state: &Gateway, number: i64) -> Result<AgentRow, Problem> {
+async fn find(state: &Services, number: i64) -> Result<AgentRow, Problem> {
     state.read(|pool| queries::agent(pool, number)).await?.ok_or_else(missing)
 }
 
 /// The agent `id` that was just written: from the log while the read model does not show it.
-async fn find_written(state: &Gateway, id: Uuid, unseen: Option<At>) -> Result<AgentRow, Problem> {
+async fn find_written(state: &Services, id: Uuid, unseen: Option<At>) -> Result<AgentRow, Problem> {
     match unseen {
         None => state.read(|pool| queries::agent_by_id(pool, id)).await?.ok_or_else(missing),
         Some(at) => there("Agent", past(&state.pool, id, at).await?),
     }
 }
 
-async fn find_past(state: &Gateway, number: i64, at: At) -> Result<AgentRow, Problem> {
+async fn find_past(state: &Services, number: i64, at: At) -> Result<AgentRow, Problem> {
     let id = match queries::agent(&state.pool, number).await? {
         Some(row) => row.id,
         None => queries::removed_agent(&state.pool, number).await?.ok_or_else(missing)?,

@@ -17,7 +17,7 @@ use crate::{
     auth::Writer,
     extract::{Number, Params},
     problem::{ErrorOut, Problem},
-    state::AppState,
+    state::Services,
 };
 
 /// The file of a transfer.
@@ -38,7 +38,7 @@ pub(crate) struct ContentOut {
     responses((status = 200, body = ContentOut), (status = 308, description = "More bytes are expected; Range says how many are there"), (status = 400, body = ErrorOut),
         (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 413, body = ErrorOut), (status = 416, body = ErrorOut)))]
 pub(crate) async fn upload_content(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     Number(number): Number,
     Params(params): Params<UploadParams>,

@@ -13,12 +13,12 @@ use signalbox_domain::{
 use signalbox_projections::transfer::queries;
 
 use super::peer::{self, Peer};
-use crate::state::State;
+use crate::state::Services;
 
 const SOURCE: &str = "agents";
 
 /// Shows the warning beside the agent, and writes the entry unless it is shown already.
-pub(super) async fn warn(state: &State, peer: &Peer) {
+pub(super) async fn warn(state: &Services, peer: &Peer) {
     if let Err(error) = try_warn(state, peer).await {
         tracing::warn!(
             agent = peer.auth.number,
@@ -28,7 +28,7 @@ pub(super) async fn warn(state: &State, peer: &Peer) {
     }
 }
 
-async fn try_warn(state: &State, peer: &Peer) -> Result<(), String> {
+async fn try_warn(state: &Services, peer: &Peer) -> Result<(), String> {
     state.live_agents.note_double(peer.auth.agent);
     let warning = "Two processes use this agent's token and take each other's work: stop one of them, or create an \
                    agent with a token of its own for it.";
@@ -52,7 +52,7 @@ async fn try_warn(state: &State, peer: &Peer) -> Result<(), String> {
 }
 
 /// Clears warnings of agents whose session has lasted for minutes.
-pub(crate) async fn clear(state: &State) -> Result<(), sqlx::Error> {
+pub(crate) async fn clear(state: &Services) -> Result<(), sqlx::Error> {
     let steady: Vec<_> = state.live_agents.steady().into_iter().map(|agent| agent.0).collect();
     if steady.is_empty() {
         return Ok(());

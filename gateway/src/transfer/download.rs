@@ -43,7 +43,7 @@ use crate::{
     problem::{ErrorOut, Problem, ProblemKind},
     revocation::cut_answer,
     services::agent_work::Work,
-    state::AppState,
+    state::Services,
     transfer::staged_tree::{MAX_ENTRIES, tar_stream},
 };
 
@@ -63,7 +63,7 @@ pub(crate) struct DownloadParams {
     responses((status = 200, content((Vec<u8> = "application/octet-stream"), (Vec<u8> = "application/x-tar"))), (status = 206, content_type = "application/octet-stream", body = Vec<u8>),
         (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 416, body = ErrorOut)))]
 pub(crate) async fn download(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     auth: AgentAuth,
     ClientAddress(address): ClientAddress,
     Number(number): Number,
@@ -88,7 +88,7 @@ pub(crate) async fn download(
 }
 
 /// The transfer, if the agent may download it now.
-async fn downloadable(state: &AppState, auth: &AgentAuth, number: i64) -> Result<TransferRow, Problem> {
+async fn downloadable(state: &Services, auth: &AgentAuth, number: i64) -> Result<TransferRow, Problem> {
     let deadline = Instant::now() + DISPATCH_LAG;
     let mut is_shown = false;
     loop {
@@ -118,7 +118,7 @@ pub(super) fn readable(row: &TransferRow) -> Result<(), Problem> {
 }
 
 /// Tells the log that the destination has begun to download, before the first byte goes out.
-pub(super) async fn begin(state: &AppState, peer: &Peer, row: &TransferRow) -> Result<(), Problem> {
+pub(super) async fn begin(state: &Services, peer: &Peer, row: &TransferRow) -> Result<(), Problem> {
     if row.known_phase() != Phase::Staged || row.destination_agent_id != peer.auth.agent.0 {
         return Ok(());
     }
@@ -129,7 +129,7 @@ pub(super) async fn begin(state: &AppState, peer: &Peer, row: &TransferRow) -> R
 }
 
 async fn one_file(
-    state: &AppState,
+    state: &Services,
     peer: &Peer,
     work: Work,
     row: TransferRow,
@@ -175,7 +175,7 @@ async fn one_file(
 }
 
 async fn whole_tree(
-    state: &AppState,
+    state: &Services,
     work: Work,
     row: TransferRow,
     asked: &Asked,
@@ -238,7 +238,7 @@ fn requested_range(headers: &HeaderMap, sha256: &str, size: u64) -> Result<Optio
 /// Breaks the body off, and with it the connection, when a user stops the transfer or the agent's token is void, also while
 /// the agent reads nothing.
 fn cut_when_stopped(
-    state: AppState,
+    state: Services,
     work: Work,
     body: Option<requests::Body>,
     row: &TransferRow,
@@ -269,7 +269,7 @@ struct Counter {
 
 /// Records once a second how many bytes were sent, and a last time after the end. This shows progress and is no evidence of
 /// arrival: what was sent may still wait in a buffer on the way.
-fn report(state: &AppState, peer: &Peer, row: &TransferRow, offset: u64) -> (Arc<AtomicU64>, DropGuard) {
+fn report(state: &Services, peer: &Peer, row: &TransferRow, offset: u64) -> (Arc<AtomicU64>, DropGuard) {
     let (sent, end) = (Arc::new(AtomicU64::new(offset)), CancellationToken::new());
     let (counted, ended) = (sent.clone(), end.clone());
     let (state, peer, id) = (state.clone(), peer.clone(), row.id);
@@ -320,7 +320,7 @@ impl Drop for Counter {
     }
 }
 
-async fn is_over(state: &AppState, id: Uuid) -> bool {
+async fn is_over(state: &Services, id: Uuid) -> bool {
     let row = state.transfers.get(id).await;
     row.is_ok_and(|row| row.is_none_or(|row| row.known_phase() != Phase::Downloading))
 }

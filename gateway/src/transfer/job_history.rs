@@ -15,7 +15,7 @@ use crate::{
     extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort},
     history::{RestoreIn, VersionOut, content, earlier, restoring},
     problem::{ErrorOut, Problem},
-    state::AppState,
+    state::Services,
 };
 
 /// What is different although nobody changed it.
@@ -25,7 +25,7 @@ const BY_ITSELF: [&str; 4] = ["last_run", "next_run", "last_transfer_id", "updat
 #[utoipa::path(get, path = "/api/jobs/{id}/history", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,), PageParams, Sort<VersionOut>), operation_id = "job_history",
     responses((status = 200, body = [VersionOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut)))]
 pub(crate) async fn history(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(user): Reader,
     Number(id): Number,
     Params(page): Params<PageParams>,
@@ -46,7 +46,7 @@ pub(crate) async fn history(
     responses((status = 200, body = JobOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut),
         (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 412, body = ErrorOut)))]
 pub(crate) async fn restore(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Number(id): Number,

@@ -29,7 +29,7 @@ use crate::{
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem},
     services::replica::Database,
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// A job.
@@ -193,7 +193,7 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/api/jobs", tag = "jobs", security(("jwt" = [])), request_body = JobIn, operation_id = "create_job",
     responses((status = 201, body = JobOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     context: RequestContext,
     JsonBody(job): JsonBody<JobIn>,
@@ -212,7 +212,7 @@ pub(crate) async fn create(
 #[utoipa::path(get, path = "/api/jobs/{id}", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,), AtParams), operation_id = "get_job",
     responses((status = 200, body = JobOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 400, body = ErrorOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(user): Reader,
     Number(id): Number,
     AsOf(at): AsOf,
@@ -229,7 +229,7 @@ pub(crate) async fn get(
     responses((status = 200, body = JobOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut),
         (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 412, body = ErrorOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Number(id): Number,
@@ -259,7 +259,7 @@ pub(crate) async fn update(
 #[utoipa::path(delete, path = "/api/jobs/{id}", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "delete_job",
     responses((status = 204), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut), (status = 412, body = ErrorOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Number(id): Number,
@@ -275,7 +275,7 @@ pub(crate) async fn delete(
 #[utoipa::path(post, path = "/api/jobs/{id}/run", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "run_job",
     responses((status = 201, body = transfers::TransferOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut)))]
 pub(crate) async fn run(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     Number(id): Number,
     context: RequestContext,
@@ -288,7 +288,7 @@ pub(crate) async fn run(
     transfers::created(&state, written, context.resource, user.number).await
 }
 
-async fn specify(state: &Gateway, job: JobIn) -> Result<JobSpec, Problem> {
+async fn specify(state: &Services, job: JobIn) -> Result<JobSpec, Problem> {
     let agents =
         [("source_agent_id", job.source_agent_id), ("destination_agent_id", job.destination_agent_id)];
     let [source_agent, destination_agent] = state.agent_keys.resolve(agents).await?;
@@ -308,7 +308,7 @@ async fn specify(state: &Gateway, job: JobIn) -> Result<JobSpec, Problem> {
     })
 }
 
-async fn respecify(state: &Gateway, row: JobRow, changes: JobChangesIn) -> Result<JobSpec, Problem> {
+async fn respecify(state: &Services, row: JobRow, changes: JobChangesIn) -> Result<JobSpec, Problem> {
     let spec = row.to_spec();
     let source = changes.source_agent_id.unwrap_or(row.source_agent_number);
     let destination = changes.destination_agent_id.unwrap_or(row.destination_agent_number);
@@ -360,19 +360,19 @@ fn retry(retry: Option<RetryIn>, default: Retry) -> Retry {
     }
 }
 
-pub(super) async fn find(state: &Gateway, owner: UserId, number: i64) -> Result<JobRow, Problem> {
+pub(super) async fn find(state: &Services, owner: UserId, number: i64) -> Result<JobRow, Problem> {
     state.read(|pool| queries::job(pool, owner.0, number)).await?.ok_or_else(missing)
 }
 
 /// The job `id` that was just written: from the log while the read model does not show it.
-pub(super) async fn find_written(state: &Gateway, id: Uuid, unseen: Option<At>) -> Result<JobRow, Problem> {
+pub(super) async fn find_written(state: &Services, id: Uuid, unseen: Option<At>) -> Result<JobRow, Problem> {
     match unseen {
         None => state.jobs.get(id).await?.ok_or_else(missing),
         Some(at) => there("Job", past_job(&state.pool, id, at).await?),
     }
 }
 
-async fn find_past(state: &Gateway, owner: UserId, number: i64, at: At) -> Result<JobRow, Problem> {
+async fn find_past(state: &Services, owner: UserId, number: i64, at: At) -> Result<JobRow, Problem> {
     let id = match queries::job(&state.pool, owner.0, number).await? {
         Some(row) => row.id,
         None => queries::removed_job(&state.pool, owner.0, number).await?.ok_or_else(missing)?,

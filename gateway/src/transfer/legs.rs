@@ -25,7 +25,7 @@ use crate::{
     connections::{Connection, Delivery, Exchange},
     network::is_proxied,
     problem::Problem,
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// How long an agent may keep a connection before it uses it again or closes it; clients of Go close after 90 s.
@@ -95,10 +95,10 @@ pub(super) struct Asked {
     pub(super) headers: HeaderMap,
 }
 
-impl FromRequestParts<AppState> for Asked {
+impl FromRequestParts<Services> for Asked {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Infallible> {
+    async fn from_request_parts(parts: &mut Parts, _: &Services) -> Result<Self, Infallible> {
         let connection = parts.extensions.get::<Connection>().cloned();
         Ok(Self { connection, version: parts.version, headers: parts.headers.clone() })
     }
@@ -111,7 +111,7 @@ impl Asked {
     }
 
     /// The connection, if it leads to the agent and stays open after the answer.
-    fn direct_connection(&self, state: &Gateway) -> Option<&Connection> {
+    fn direct_connection(&self, state: &Services) -> Option<&Connection> {
         let connection = self.connection.as_ref()?;
         // Bytes that a proxy has acknowledged may not have reached the agent.
         let is_proxied = is_proxied(connection.peer(), &self.headers, &state.config.server.trusted_proxies);
@@ -124,7 +124,7 @@ impl Asked {
 /// Watches whether the whole file reaches an agent that polls and may never report, and notes it. `None` for other agents:
 /// their reports, or the ends of their sessions, are awaited.
 pub(super) async fn watch_arrival(
-    state: &Gateway,
+    state: &Services,
     row: &TransferRow,
     asked: &Asked,
 ) -> Result<Option<Delivery>, Problem> {
@@ -153,7 +153,7 @@ pub(super) async fn watch_arrival(
 /// # Errors
 /// Whether the file was served is not known yet: the agent has to say it again.
 pub(super) async fn contradiction(
-    state: &Gateway,
+    state: &Services,
     row: &TransferRow,
     promises_digest: bool,
 ) -> Result<Option<String>, Problem> {

@@ -12,7 +12,7 @@ use crate::{
     client_address::ClientAddress,
     extract::Number,
     problem::{ErrorOut, Problem},
-    state::AppState,
+    state::Services,
 };
 
 /// What is staged.
@@ -28,7 +28,7 @@ pub(crate) struct ManifestOut {
 #[utoipa::path(get, path = "/api/files/{id}/manifest", tag = "files", security(("agent" = [])), params(("id" = i64, Path,)), operation_id = "get_manifest",
     responses((status = 200, body = ManifestOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut)))]
 pub(crate) async fn manifest(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     auth: AgentAuth,
     ClientAddress(address): ClientAddress,
     Number(number): Number,

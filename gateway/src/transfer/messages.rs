@@ -20,7 +20,7 @@ use super::{
 use crate::{
     extract::{as_number, id, number_or_text},
     problem::Problem,
-    state::State as Gateway,
+    state::Services,
 };
 
 /// Extensions that an agent may list at most.
@@ -104,7 +104,7 @@ pub(super) fn for_agent(mut message: MailMessage, capabilities: &[String]) -> Ma
 }
 
 /// Carries out what the agent says. Unknown and unreadable messages are ignored, as the protocol asks for.
-pub(super) async fn handle(state: &Gateway, peer: &Peer, message: MailMessage) -> Result<(), Problem> {
+pub(super) async fn handle(state: &Services, peer: &Peer, message: MailMessage) -> Result<(), Problem> {
     state.live_agents.touch(peer.auth.agent, state.clock.monotonic());
     let MailMessage { kind, data } = message;
     match kind.as_str() {
@@ -138,14 +138,14 @@ pub(super) async fn handle(state: &Gateway, peer: &Peer, message: MailMessage) -
 }
 
 /// Removes taken messages from the agent's mailbox.
-pub(super) async fn acknowledge(state: &Gateway, peer: &Peer, ids: &[i64]) -> Result<(), Problem> {
+pub(super) async fn acknowledge(state: &Services, peer: &Peer, ids: &[i64]) -> Result<(), Problem> {
     let ids = &ids[..ids.len().min(MAX_ACKNOWLEDGED)];
     let keys = state.mailbox.acknowledge(peer.auth.agent, ids).await?;
     Ok(requests::record_taken(&state.pool, peer.auth.agent, &keys).await?)
 }
 
 /// Notes what the agent says of its machine, and puts right what it has forgotten about.
-pub(super) async fn describe(state: &Gateway, peer: &Peer, info: AgentInfo) -> Result<(), Problem> {
+pub(super) async fn describe(state: &Services, peer: &Peer, info: AgentInfo) -> Result<(), Problem> {
     let active =
         info.active_transfers.as_ref().map(|ids| ids.iter().filter_map(as_number).collect::<HashSet<_>>());
     let (agent, system) = (peer.auth.agent, system(info, peer.address));
@@ -166,7 +166,7 @@ pub(super) async fn describe(state: &Gateway, peer: &Peer, info: AgentInfo) -> R
 
 /// Ends the begun legs that the agent does not list: it neither works on them nor has their end to report. A leg that it
 /// has not begun costs no attempt; its request waits in the mailbox or is posted again.
-async fn restart_forgotten(state: &Gateway, peer: &Peer, active: &HashSet<i64>) -> Result<(), Problem> {
+async fn restart_forgotten(state: &Services, peer: &Peer, active: &HashSet<i64>) -> Result<(), Problem> {
     let agent = peer.auth.agent.0;
     let rows = queries::transfers_at_agent(&state.pool, agent).await?;
     let (named, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| active.contains(&row.number));
@@ -190,7 +190,7 @@ async fn restart_forgotten(state: &Gateway, peer: &Peer, active: &HashSet<i64>) 
     Ok(())
 }
 
-async fn report_progress(state: &Gateway, peer: &Peer, progress: Progress) -> Result<(), Problem> {
+async fn report_progress(state: &Services, peer: &Peer, progress: Progress) -> Result<(), Problem> {
     if !state.live_agents.may_report(peer.auth.agent, progress.transfer_id, state.clock.monotonic()) {
         return Ok(());
     }
@@ -205,7 +205,7 @@ async fn report_progress(state: &Gateway, peer: &Peer, progress: Progress) -> Re
     send(state, peer, row.id, &command).await
 }
 
-async fn report_complete(state: &Gateway, peer: &Peer, complete: Complete) -> Result<(), Problem> {
+async fn report_complete(state: &Services, peer: &Peer, complete: Complete) -> Result<(), Problem> {
     let Some(row) = find(state, peer, complete.transfer_id).await? else { return Ok(()) };
     requests::record_end(&state.pool, peer.auth.agent, row.number, complete.transfer_type).await?;
     let Complete { sha256, files, attempt, transfer_type, .. } = complete;
@@ -231,7 +231,7 @@ fn is_download(peer: &Peer, row: &TransferRow, reported: Option<Leg>) -> bool {
         && reported != Some(Leg::Upload)
 }
 
-async fn report_error(state: &Gateway, peer: &Peer, failure: Failure) -> Result<(), Problem> {
+async fn report_error(state: &Services, peer: &Peer, failure: Failure) -> Result<(), Problem> {
     let Some(row) = find(state, peer, failure.transfer_id).await? else { return Ok(()) };
     requests::record_end(&state.pool, peer.auth.agent, row.number, None).await?;
     let Failure { error, attempt, retryable, .. } = failure;
@@ -248,7 +248,7 @@ async fn report_error(state: &Gateway, peer: &Peer, failure: Failure) -> Result<
     send(state, peer, row.id, &command).await
 }
 
-async fn pass_on_echo(state: &Gateway, echo: Echo) -> Result<(), Problem> {
+async fn pass_on_echo(state: &Services, echo: Echo) -> Result<(), Problem> {
     // The echo of a keep-alive has served its purpose by arriving.
     if id(&echo.request_id).is_none() {
         return Ok(());
@@ -257,13 +257,13 @@ async fn pass_on_echo(state: &Gateway, echo: Echo) -> Result<(), Problem> {
     Ok(state.bus.wake(&wakeup).await?)
 }
 
-async fn find(state: &Gateway, peer: &Peer, number: i64) -> Result<Option<TransferRow>, Problem> {
+async fn find(state: &Services, peer: &Peer, number: i64) -> Result<Option<TransferRow>, Problem> {
     Ok(queries::transfer_of_agent(&state.pool, peer.auth.agent.0, number).await?)
 }
 
 /// Sends a command on the agent's behalf. A refusal because of the transfer's state is not the agent's fault.
 async fn send(
-    state: &Gateway,
+    state: &Services,
     peer: &Peer,
     transfer: Uuid,
     command: &TransferCommand,

@@ -5,7 +5,7 @@ use signalbox_domain::{
     transfer::TransportMode,
 };
 
-use crate::{auth::AgentAuth, state::State as Gateway};
+use crate::{auth::AgentAuth, state::Services};
 
 /// The agent at the other end.
 #[derive(Debug, Clone)]
@@ -16,12 +16,12 @@ pub(super) struct Peer {
 }
 
 /// Metadata of a command that an agent's message leads to.
-pub(super) fn metadata(state: &Gateway, peer: &Peer) -> Metadata {
+pub(super) fn metadata(state: &Services, peer: &Peer) -> Metadata {
     metadata_of(state, peer.auth.actor())
 }
 
 /// Metadata of a command of `actor` that has no request of its own.
-pub(crate) fn metadata_of(state: &Gateway, actor: Actor) -> Metadata {
+pub(crate) fn metadata_of(state: &Services, actor: Actor) -> Metadata {
     Metadata {
         command_id: state.clock.new_id(),
         actor,

@@ -30,7 +30,7 @@ use crate::{
     extract::{JsonBody, OptionalBody, Params, digits},
     problem::{ErrorOut, Problem},
     services::agent_work::Work,
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// Messages in one answer.
@@ -101,7 +101,7 @@ pub(crate) struct PollParams {
 #[utoipa::path(post, path = "/api/agent/connect", tag = "agent protocol", security(("agent" = [])), request_body = Option<ConnectIn>, operation_id = "agent_connect",
     responses((status = 200, body = ConnectOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn connect(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     auth: AgentAuth,
     address: ClientAddress,
     OptionalBody(ConnectIn { system_info }): OptionalBody<ConnectIn>,
@@ -119,7 +119,7 @@ pub(crate) async fn connect(
 #[utoipa::path(get, path = "/api/agent/poll", tag = "agent protocol", security(("agent" = [])), params(PollParams), operation_id = "agent_poll",
     responses((status = 200, body = [MailOut]), (status = 204), (status = 401, body = ErrorOut)))]
 pub(crate) async fn poll(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     auth: AgentAuth,
     address: ClientAddress,
     Params(params): Params<PollParams>,
@@ -158,7 +158,7 @@ pub(crate) async fn poll(
 #[utoipa::path(post, path = "/api/agent/messages", tag = "agent protocol", security(("agent" = [])), request_body = MessageInOut, operation_id = "agent_send",
     responses((status = 200, body = OkOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn send(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     auth: AgentAuth,
     address: ClientAddress,
     JsonBody(message): JsonBody<MessageInOut>,
@@ -172,7 +172,7 @@ pub(crate) async fn send(
 #[utoipa::path(post, path = "/api/agent/ack", tag = "agent protocol", security(("agent" = [])), request_body = AckIn, operation_id = "agent_acknowledge",
     responses((status = 200, body = OkOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn acknowledge(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     auth: AgentAuth,
     address: ClientAddress,
     JsonBody(acknowledgement): JsonBody<AckIn>,
@@ -185,7 +185,7 @@ fn peer(auth: AgentAuth, ClientAddress(address): ClientAddress) -> Peer {
     Peer { auth, address, transport: TransportMode::Polling }
 }
 
-async fn open_session(state: &Gateway, peer: &Peer) -> Result<CancellationToken, Problem> {
+async fn open_session(state: &Services, peer: &Peer) -> Result<CancellationToken, Problem> {
     let session = state.clock.new_id();
     let version = begin(state, peer, session).await?;
     let (auth, now) = (&peer.auth, state.clock.monotonic());
@@ -194,7 +194,7 @@ async fn open_session(state: &Gateway, peer: &Peer) -> Result<CancellationToken,
 
 /// The agent's session: this gateway's, one that another gateway has begun, or a new one. A poll beside a living
 /// WebSocket leaves that session alone; the mailbox is the same.
-async fn session(state: &Gateway, peer: &Peer) -> Result<CancellationToken, Problem> {
+async fn session(state: &Services, peer: &Peer) -> Result<CancellationToken, Problem> {
     let row = queries::agent_by_id(&state.pool, peer.auth.agent.0).await?;
     let row = row.ok_or_else(|| Problem::unauthenticated("invalid agent token"))?;
     match (row.session, row.transport_mode.as_deref()) {
@@ -222,7 +222,7 @@ async fn session(state: &Gateway, peer: &Peer) -> Result<CancellationToken, Prob
 
 /// Messages that the agent may get now, and its capabilities.
 async fn wait_for_mail(
-    state: &Gateway,
+    state: &Services,
     agent: AgentId,
     deadline: Instant,
 ) -> Result<(Vec<Mail>, Vec<String>), Problem> {
@@ -258,14 +258,14 @@ async fn wait_for_mail(
 
 /// Counts a poll as long as it lives, however it ends.
 struct Waiting<'a> {
-    state: &'a Gateway,
+    state: &'a Services,
     agent: AgentId,
     /// Whether polls of this agent have overlapped so often that two processes must be polling.
     is_double: bool,
 }
 
 impl<'a> Waiting<'a> {
-    fn begin(state: &'a Gateway, agent: AgentId) -> Self {
+    fn begin(state: &'a Services, agent: AgentId) -> Self {
         let overlaps = state.live_agents.count_poll(agent, 1, state.clock.monotonic());
         let is_double = overlaps && state.live_agents.note_overlap(agent, Instant::now());
         Self { state, agent, is_double }

@@ -9,7 +9,7 @@ use signalbox_projections::transfer::TransferRow;
 use uuid::Uuid;
 
 use super::peer::metadata_of;
-use crate::state::State as Gateway;
+use crate::state::Services;
 
 /// The leg of a transfer whose bytes are counted.
 #[derive(Clone, Copy)]
@@ -32,14 +32,14 @@ impl Counted {
 
     /// Notes that a body starts at `offset`. A restart from zero has to be recorded: else its bytes would not count
     /// as progress until they have passed the old count, and a long file would seem to stand still.
-    pub(super) async fn begin(&self, state: &Gateway, actor: &Actor, offset: u64) {
+    pub(super) async fn begin(&self, state: &Services, actor: &Actor, offset: u64) {
         if offset == 0 && self.before > 0 {
             self.note(state, actor, 0).await;
         }
     }
 
     /// Notes that `bytes` have moved.
-    pub(super) async fn note(&self, state: &Gateway, actor: &Actor, bytes: u64) {
+    pub(super) async fn note(&self, state: &Services, actor: &Actor, bytes: u64) {
         let command = TransferCommand::Progress { leg: self.leg, bytes, total: self.total };
         let metadata = metadata_of(state, actor.clone());
         if let Err(error) = state.bus.send::<Transfer>(self.transfer, None, &metadata, &command).await {

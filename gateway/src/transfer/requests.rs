@@ -15,7 +15,7 @@ use sqlx::PgPool;
 use tokio::spawn;
 
 use super::peer::Peer;
-use crate::{problem::Problem, state::AppState};
+use crate::{problem::Problem, state::Services};
 
 /// Seconds before an agent with capabilities is asked again for what it has taken charge of.
 const ASK_AGAIN_SECONDS: f64 = 60.0;
@@ -103,14 +103,14 @@ pub(crate) async fn purge(pool: &PgPool, now: DateTime<Utc>) -> Result<(), sqlx:
 
 /// Records, when it is dropped, that the HTTP body of a leg has ended.
 pub(super) struct Body {
-    state: AppState,
+    state: Services,
     agent: AgentId,
     number: i64,
     leg: Leg,
 }
 
 impl Body {
-    pub(super) fn new(state: &AppState, peer: &Peer, number: i64, leg: Leg) -> Self {
+    pub(super) fn new(state: &Services, peer: &Peer, number: i64, leg: Leg) -> Self {
         Self { state: state.clone(), agent: peer.auth.agent, number, leg }
     }
 }

@@ -43,7 +43,7 @@ use crate::{
     problem::Problem,
     revocation::PARTING,
     services::{agent_work::Work, live_agents::DESCRIBE_EVERY},
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// Largest message of an agent.
@@ -98,7 +98,7 @@ enum Farewell {
 
 /// Opens an agent's WebSocket session.
 pub(super) async fn open(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     auth: AgentAuth,
     ClientAddress(address): ClientAddress,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -110,12 +110,12 @@ pub(super) async fn open(
 }
 
 /// Refuses a new session of an agent that has opened too many lately.
-pub(super) fn admit(state: &Gateway, peer: &Peer) -> Result<(), Problem> {
+pub(super) fn admit(state: &Services, peer: &Peer) -> Result<(), Problem> {
     let key = format!("agent-session:{}", peer.auth.agent);
     state.limiter.take(&key, SESSIONS, state.clock.now()).map_err(Problem::too_many)
 }
 
-async fn run(state: AppState, peer: Peer, socket: WebSocket) {
+async fn run(state: Services, peer: Peer, socket: WebSocket) {
     let work = state.agent_work.begin(&peer.auth);
     let session = state.clock.new_id();
     let version = match begin(&state, &peer, session).await {
@@ -152,7 +152,7 @@ async fn run(state: AppState, peer: Peer, socket: WebSocket) {
 }
 
 async fn converse(
-    state: &Gateway,
+    state: &Services,
     peer: &Peer,
     sink: &mut SplitSink<WebSocket, Message>,
     stream: &mut SplitStream<WebSocket>,
@@ -210,7 +210,7 @@ async fn say_farewell(
 
 /// Records a new session in the log and publishes it to the other gateways. Returns its place in the order of sessions:
 /// the agent's version in the log.
-pub(super) async fn begin(state: &Gateway, peer: &Peer, session: Uuid) -> Result<i64, Problem> {
+pub(super) async fn begin(state: &Services, peer: &Peer, session: Uuid) -> Result<i64, Problem> {
     let command = AgentCommand::Connect { session, transport: peer.transport };
     let metadata = peer::metadata(state, peer);
     let (_, version) = state.write_versioned::<Agent>(peer.auth.agent.0, None, &metadata, &command).await?;
@@ -222,7 +222,7 @@ pub(super) async fn begin(state: &Gateway, peer: &Peer, session: Uuid) -> Result
     Ok(version)
 }
 
-async fn end(state: &Gateway, peer: &Peer, session: Uuid, reason: &str) {
+async fn end(state: &Services, peer: &Peer, session: Uuid, reason: &str) {
     let command = AgentCommand::Disconnect { session, reason: reason.to_owned() };
     let metadata = peer::metadata(state, peer);
     if let Err(error) = state.bus.send::<Agent>(peer.auth.agent.0, None, &metadata, &command).await {
@@ -232,7 +232,7 @@ async fn end(state: &Gateway, peer: &Peer, session: Uuid, reason: &str) {
 
 /// Moves frames between the socket and the two queues until one of them ends; says why.
 async fn exchange(
-    state: &Gateway,
+    state: &Services,
     peer: &Peer,
     sink: &mut SplitSink<WebSocket, Message>,
     stream: &mut SplitStream<WebSocket>,
@@ -289,7 +289,7 @@ async fn exchange(
 }
 
 async fn deliver(
-    state: &Gateway,
+    state: &Services,
     peer: &Peer,
     sink: &mut SplitSink<WebSocket, Message>,
     mail: Mail,
@@ -345,7 +345,7 @@ fn listed_capabilities(message: &MailMessage) -> Option<Vec<String>> {
 /// Carries out what the agent says, in its order. Only descriptions after the first one may be overtaken, so that a flood
 /// of them delays nothing else.
 async fn carry_out(
-    state: &Gateway,
+    state: &Services,
     peer: &Peer,
     to_handle: mpsc::Receiver<MailMessage>,
     described: &CancellationToken,
@@ -358,7 +358,7 @@ async fn carry_out(
 }
 
 async fn carry_out_in_turn(
-    state: &Gateway,
+    state: &Services,
     peer: &Peer,
     mut to_handle: mpsc::Receiver<MailMessage>,
     described: &CancellationToken,
@@ -381,7 +381,7 @@ async fn carry_out_in_turn(
 
 /// Carries out the newest description, at most one a second.
 async fn describe_again(
-    state: &Gateway,
+    state: &Services,
     peer: &Peer,
     mut descriptions: watch::Receiver<Option<MailMessage>>,
 ) {
@@ -398,7 +398,7 @@ async fn describe_again(
 }
 
 /// Carries out one message. An unavailable service ends the session: the agent keeps its report and sends it again.
-async fn handle(state: &Gateway, peer: &Peer, message: MailMessage) -> bool {
+async fn handle(state: &Services, peer: &Peer, message: MailMessage) -> bool {
     let handled = messages::handle(state, peer, message).await;
     if let Err(problem) = &handled {
         tracing::warn!(agent = peer.auth.number, reason = problem.detail(), "a message was not carried out");
@@ -406,7 +406,7 @@ async fn handle(state: &Gateway, peer: &Peer, message: MailMessage) -> bool {
     handled.is_ok()
 }
 
-async fn take_mail(state: &Gateway, peer: &Peer, outgoing: mpsc::Sender<Mail>) {
+async fn take_mail(state: &Services, peer: &Peer, outgoing: mpsc::Sender<Mail>) {
     let mut connections = state.bus.connections();
     loop {
         // A pull that was under way when the bus went away is never answered.

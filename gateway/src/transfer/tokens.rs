@@ -17,7 +17,7 @@ use crate::{
     past::there,
     problem::{ErrorOut, Problem},
     services::replica::Database,
-    state::AppState,
+    state::Services,
 };
 
 /// Longest life of a token, in days.
@@ -84,7 +84,7 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/api/tokens", tag = "agent tokens", security(("jwt" = [])), request_body = TokenIn, operation_id = "create_token",
     responses((status = 201, body = TokenCreatedOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     context: RequestContext,
     JsonBody(token): JsonBody<TokenIn>,
@@ -119,7 +119,7 @@ pub(crate) async fn create(
 #[utoipa::path(delete, path = "/api/tokens/{id}", tag = "agent tokens", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "revoke_token",
     responses((status = 204), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut)))]
 pub(crate) async fn revoke(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Admin(user): Admin,
     Number(id): Number,
     context: RequestContext,
@@ -130,7 +130,7 @@ pub(crate) async fn revoke(
     Ok(answer::deleted(written))
 }
 
-async fn find_by_id(state: &AppState, id: Uuid) -> Result<AgentTokenRow, Problem> {
+async fn find_by_id(state: &Services, id: Uuid) -> Result<AgentTokenRow, Problem> {
     state.read(|pool| queries::agent_token_by_id(pool, id)).await?.ok_or_else(missing)
 }
 

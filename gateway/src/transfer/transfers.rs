@@ -24,7 +24,7 @@ use crate::{
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem},
     services::replica::Database,
-    state::{AppState, State as Gateway, Written},
+    state::{Services, Written},
 };
 
 /// Entries shown with a single transfer; the manifest has them all.
@@ -162,7 +162,7 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/api/transfers", tag = "transfers", security(("jwt" = [])), request_body = TransferIn, operation_id = "create_transfer",
     responses((status = 201, body = TransferOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     context: RequestContext,
     JsonBody(transfer): JsonBody<TransferIn>,
@@ -178,7 +178,7 @@ pub(crate) async fn create(
 #[utoipa::path(get, path = "/api/transfers/{id}", tag = "transfers", security(("jwt" = [])), params(("id" = i64, Path,), AtParams), operation_id = "get_transfer",
     responses((status = 200, body = TransferOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 400, body = ErrorOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(user): Reader,
     Number(id): Number,
     AsOf(at): AsOf,
@@ -195,7 +195,7 @@ pub(crate) async fn get(
 #[utoipa::path(post, path = "/api/transfers/{id}/cancel", tag = "transfers", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "cancel_transfer",
     responses((status = 200, body = TransferOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut), (status = 409, body = ErrorOut)))]
 pub(crate) async fn cancel(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     Number(id): Number,
     context: RequestContext,
@@ -213,7 +213,7 @@ pub(crate) async fn cancel(
 
 /// The answer to a request that has made transfer `id`.
 pub(super) async fn created(
-    state: &Gateway,
+    state: &Services,
     written: Written,
     id: Uuid,
     user_id: i64,
@@ -222,7 +222,7 @@ pub(super) async fn created(
     Ok(answer::created(written, &format!("/api/transfers/{}", out.id), version, &out))
 }
 
-async fn specify(state: &Gateway, owner: UserId, transfer: TransferIn) -> Result<NewTransfer, Problem> {
+async fn specify(state: &Services, owner: UserId, transfer: TransferIn) -> Result<NewTransfer, Problem> {
     let job = match transfer.job_id {
         Some(number) => {
             let job = state.read(|pool| queries::job(pool, owner.0, number)).await?;
@@ -269,12 +269,12 @@ async fn specify(state: &Gateway, owner: UserId, transfer: TransferIn) -> Result
 }
 
 /// A transfer as clients see it, and its version.
-async fn show(state: &Gateway, row: TransferRow, user_id: i64) -> Result<(i64, TransferOut), Problem> {
+async fn show(state: &Services, row: TransferRow, user_id: i64) -> Result<(i64, TransferOut), Problem> {
     let files = state.read(|pool| queries::transfer_files(pool, row.id, FILES_OF_ONE)).await?;
     Ok((row.version, TransferOut::new(row, files, user_id)))
 }
 
-async fn show_past(state: &Gateway, id: Uuid, at: At, user_id: i64) -> Result<(i64, TransferOut), Problem> {
+async fn show_past(state: &Services, id: Uuid, at: At, user_id: i64) -> Result<(i64, TransferOut), Problem> {
     let then = past_transfer(&state.pool, id, at, FILES_OF_ONE as usize).await?;
     let (row, files) = there("Transfer", then)?;
     Ok((row.version, TransferOut::new(row, files, user_id)))
@@ -282,7 +282,7 @@ async fn show_past(state: &Gateway, id: Uuid, at: At, user_id: i64) -> Result<(i
 
 /// The transfer `id` that was just written: from the log while the read model does not show it.
 async fn show_written(
-    state: &Gateway,
+    state: &Services,
     id: Uuid,
     unseen: Option<At>,
     user_id: i64,
@@ -293,7 +293,7 @@ async fn show_written(
     }
 }
 
-pub(super) async fn find(state: &Gateway, owner: UserId, number: i64) -> Result<TransferRow, Problem> {
+pub(super) async fn find(state: &Services, owner: UserId, number: i64) -> Result<TransferRow, Problem> {
     state.read(|pool| queries::transfer(pool, owner.0, number)).await?.ok_or_else(missing)
 }
 

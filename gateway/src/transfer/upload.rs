@@ -36,7 +36,7 @@ use crate::{
     extract::{Number, Params, content_length, digits},
     problem::{ErrorOut, Problem, ProblemKind},
     services::agent_work::Work,
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// How often the bytes of an upload are told to the log.
@@ -81,7 +81,7 @@ enum ContentRange {
     responses((status = 200, body = UploadOut), (status = 308, description = "More bytes are expected; Range says how many are there"), (status = 400, body = ErrorOut),
         (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 413, body = ErrorOut), (status = 416, body = ErrorOut)))]
 pub(crate) async fn upload(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     auth: AgentAuth,
     ClientAddress(address): ClientAddress,
     Number(number): Number,
@@ -120,7 +120,7 @@ pub(super) enum Uploaded {
 }
 
 pub(super) struct Upload<'a> {
-    state: &'a Gateway,
+    state: &'a Services,
     sender: Sender,
     row: TransferRow,
     name: String,
@@ -144,7 +144,7 @@ impl Sender {
 }
 
 impl<'a> Upload<'a> {
-    pub(super) fn new(state: &'a Gateway, sender: Sender, row: TransferRow, name: String) -> Self {
+    pub(super) fn new(state: &'a Services, sender: Sender, row: TransferRow, name: String) -> Self {
         Self { key: BlobKey::new(row.id, &name), state, sender, row, name }
     }
 
@@ -248,7 +248,7 @@ impl<'a> Upload<'a> {
 }
 
 /// The transfer, if it is the agent's to upload and takes an upload now.
-async fn uploadable(state: &Gateway, auth: &AgentAuth, number: i64) -> Result<TransferRow, Problem> {
+async fn uploadable(state: &Services, auth: &AgentAuth, number: i64) -> Result<TransferRow, Problem> {
     let deadline = Instant::now() + DISPATCH_LAG;
     let mut is_shown = false;
     loop {
@@ -337,7 +337,7 @@ pub(super) fn incomplete(present: u64) -> Response {
 }
 
 /// Waits until transfer `id` is stopped by a user.
-pub(super) async fn stopped(state: &Gateway, id: Uuid) {
+pub(super) async fn stopped(state: &Services, id: Uuid) {
     let mut wakeups = state.wakeups.subscribe();
     loop {
         match wakeups.recv().await {
@@ -382,7 +382,7 @@ pub(super) fn missing() -> Problem {
 ///
 /// # Errors
 /// 503 when it does not.
-pub(super) async fn all_is_shown(state: &Gateway, row: &TransferRow) -> Result<bool, Problem> {
+pub(super) async fn all_is_shown(state: &Services, row: &TransferRow) -> Result<bool, Problem> {
     if state.gate.shows::<Transfer>(row.id).await? {
         return Ok(true);
     }

@@ -10,7 +10,7 @@ use signalbox_projections::identity::{UserRow, queries};
 use uuid::Uuid;
 
 use super::{SingleSignOn, failure::Failure};
-use crate::{context::RequestContext, state::State};
+use crate::{context::RequestContext, state::Services};
 
 /// How often the account is looked for again after a name was taken, or somebody was faster.
 const ATTEMPTS: usize = 4;
@@ -19,7 +19,7 @@ const NAME_LETTERS: usize = 50;
 
 /// The account of `person`: the one that is linked, else the one with the same verified address, else a new one.
 pub(super) async fn find_or_make(
-    state: &State,
+    state: &Services,
     sso: &SingleSignOn,
     context: &RequestContext,
     person: &Person,
@@ -52,7 +52,7 @@ fn verified_email(person: &Person) -> Result<&str, Failure> {
 }
 
 async fn creation(
-    state: &State,
+    state: &Services,
     sso: &SingleSignOn,
     person: &Person,
     email: &str,
@@ -75,7 +75,7 @@ async fn creation(
 }
 
 async fn write(
-    state: &State,
+    state: &Services,
     context: &RequestContext,
     id: Uuid,
     command: &UserCommand,

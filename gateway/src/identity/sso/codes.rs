@@ -8,7 +8,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::attempt::random_secret;
-use crate::{auth::hash_secret, problem::Problem, state::State};
+use crate::{auth::hash_secret, problem::Problem, state::Services};
 
 /// How long a code is valid.
 pub(super) const LIFE: TimeDelta = TimeDelta::seconds(60);
@@ -20,7 +20,7 @@ pub(super) struct Issued {
 }
 
 /// A new code for `user`.
-pub(super) async fn issue(state: &State, user: Uuid) -> Result<Issued, Problem> {
+pub(super) async fn issue(state: &Services, user: Uuid) -> Result<Issued, Problem> {
     let secret = || random_secret().map_err(|error| Problem::internal(&error));
     let issued = Issued { code: secret()?, browser: secret()? };
     let expires_at = state.server_time().await? + LIFE;
@@ -38,7 +38,7 @@ pub(super) async fn issue(state: &State, user: Uuid) -> Result<Issued, Problem> 
 
 /// The user of `code`, if the browser has this secret. The code is void from then on, whether it was in time or not.
 pub(super) async fn redeem(
-    state: &State,
+    state: &Services,
     code: &str,
     browser: Option<&str>,
 ) -> Result<Option<Uuid>, sqlx::Error> {

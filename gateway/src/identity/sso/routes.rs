@@ -24,7 +24,7 @@ use crate::{
         login_log,
     },
     problem::{Problem, ProblemKind, ProblemOut},
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// Whether people can log in at an identity provider.
@@ -61,7 +61,7 @@ pub(crate) struct SsoCodeIn {
 /// Whether single sign-on is set up, and where it begins.
 #[utoipa::path(get, path = "/api/v1/auth/sso/config", tag = "auth", operation_id = "sso_config",
     responses((status = 200, body = SsoConfigOut)))]
-pub(crate) async fn config(State(state): State<AppState>) -> Json<SsoConfigOut> {
+pub(crate) async fn config(State(state): State<Services>) -> Json<SsoConfigOut> {
     Json(match &state.sso {
         Some(sso) => SsoConfigOut {
             enabled: true,
@@ -75,7 +75,7 @@ pub(crate) async fn config(State(state): State<AppState>) -> Json<SsoConfigOut> 
 /// Begin a login: sends the browser to the identity provider, or to the front end with an `error` when that cannot be used.
 #[utoipa::path(get, path = "/api/v1/auth/sso/authorize", tag = "auth", operation_id = "sso_authorize",
     responses((status = 307, description = "Location is the provider's page for logging in"), (status = 404, body = ProblemOut)))]
-pub(crate) async fn authorize(State(state): State<AppState>) -> Result<Response, Problem> {
+pub(crate) async fn authorize(State(state): State<Services>) -> Result<Response, Problem> {
     let sso = enabled(&state)?;
     let secret = attempt::random_secret().map_err(|error| Problem::internal(&error))?;
     // Another gateway may resume it.
@@ -94,7 +94,7 @@ pub(crate) async fn authorize(State(state): State<AppState>) -> Result<Response,
 #[utoipa::path(get, path = "/api/v1/auth/sso/callback", tag = "auth", operation_id = "sso_callback", params(CallbackParams),
     responses((status = 307, description = "Location is the front end"), (status = 404, body = ProblemOut)))]
 pub(crate) async fn callback(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     context: RequestContext,
     address: ClientAddress,
     headers: HeaderMap,
@@ -123,7 +123,7 @@ pub(crate) async fn callback(
 #[utoipa::path(post, path = "/api/v1/auth/sso/exchange", tag = "auth", operation_id = "sso_exchange", request_body = SsoCodeIn,
     responses((status = 200, body = ApiLoginOut), (status = 400, body = ProblemOut), (status = 422, body = ProblemOut), (status = 429, body = ProblemOut)))]
 pub(crate) async fn exchange(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     context: RequestContext,
     address: ClientAddress,
     headers: HeaderMap,
@@ -143,7 +143,7 @@ pub(crate) async fn exchange(
 
 /// The code for the front end.
 async fn log_in(
-    state: &Gateway,
+    state: &Services,
     sso: &SingleSignOn,
     context: &RequestContext,
     address: &ClientAddress,
@@ -166,14 +166,18 @@ async fn log_in(
 }
 
 /// The user of a code, who may have been deleted since.
-async fn user_of(state: &Gateway, code: &str, browser: Option<&str>) -> Result<Option<UserRow>, sqlx::Error> {
+async fn user_of(
+    state: &Services,
+    code: &str,
+    browser: Option<&str>,
+) -> Result<Option<UserRow>, sqlx::Error> {
     match codes::redeem(state, code, browser).await? {
         Some(user) => queries::user(&state.pool, user).await,
         None => Ok(None),
     }
 }
 
-fn enabled(state: &Gateway) -> Result<&SingleSignOn, Problem> {
+fn enabled(state: &Services) -> Result<&SingleSignOn, Problem> {
     let missing =
         || Problem::new(ProblemKind::NotFound, "sso_disabled", "Single sign-on is not set up here.");
     state.sso.as_ref().ok_or_else(missing)

@@ -5,7 +5,7 @@ use signalbox_datapoint_log::{Point, micros};
 use uuid::Uuid;
 
 use super::item::Item;
-use crate::{problem::Problem, services::catalog::Catalog, state::State};
+use crate::{problem::Problem, services::catalog::Catalog, state::Services};
 
 /// How far in the future a device's clock may be.
 const AHEAD: TimeDelta = TimeDelta::minutes(10);
@@ -44,7 +44,7 @@ pub(super) struct Checked {
 }
 
 /// Checks items that arrive at `now`.
-pub(super) async fn check(state: &State, items: &[Item], now: DateTime<Utc>) -> Result<Checked, Problem> {
+pub(super) async fn check(state: &Services, items: &[Item], now: DateTime<Utc>) -> Result<Checked, Problem> {
     let catalog = state.catalogs.fresh().await?;
     let ids: HashSet<Uuid> = items.iter().filter_map(|item| item.channel).collect();
     let is_known = |id: &Uuid| catalog.live_channel(*id).is_some();

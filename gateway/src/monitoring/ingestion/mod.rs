@@ -19,7 +19,7 @@ pub(crate) use self::{
 use signalbox_projections::monitoring::series::Datapoint;
 
 use self::check::{Checked, check};
-use crate::{problem::Problem, state::State};
+use crate::{problem::Problem, state::Services};
 
 /// The outcome of a batch.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct Taken {
 }
 
 /// Records `items` of `source`, together; those that are wrong are left out.
-pub(crate) async fn take(state: &State, source: &Source<'_>, items: &[Item]) -> Result<Taken, Problem> {
+pub(crate) async fn take(state: &Services, source: &Source<'_>, items: &[Item]) -> Result<Taken, Problem> {
     let Checked { points, refused } = check(state, items, state.server_clock.now()).await?;
     let accepted = points.len();
     let first = match accepted {

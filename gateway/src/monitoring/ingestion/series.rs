@@ -23,7 +23,7 @@ use crate::{
     context::RequestContext,
     problem::Problem,
     services::{catalog::Catalog, series_ids::series_ids},
-    state::State,
+    state::Services,
 };
 
 /// How often values are taken anew because their channels have changed.
@@ -58,7 +58,7 @@ pub(crate) type RefusedValues = BTreeMap<usize, String>;
 /// those with wrong times are left out, and a series that has no other values gets no channel: a sender that counts in another
 /// unit of time would fill the installation with empty ones.
 pub(crate) async fn take_series(
-    state: &State,
+    state: &Services,
     user: &CurrentUser,
     context: &RequestContext,
     series: &[Series],
@@ -93,7 +93,7 @@ pub(crate) async fn take_series(
 /// Records values of the series whose channels were `found`; `None` if a channel was deleted a moment ago, or is so new that this
 /// gateway does not see it. The values of the others are recorded then, and recognised when they are taken again.
 async fn take_found(
-    state: &State,
+    state: &Services,
     user: &CurrentUser,
     found: &[Found],
     values: &[(usize, &SeriesValue)],
@@ -155,7 +155,7 @@ type Found = Result<Uuid, NotTaken>;
 
 /// The channel of each of `series`; a new one only for those that are `measured`.
 async fn channels(
-    state: &State,
+    state: &Services,
     user: &CurrentUser,
     context: &RequestContext,
     series: &[Series],
@@ -212,7 +212,7 @@ fn look_up_some(
 
 /// Makes channels for those of `series` that `missing` names. Returns the catalog by which it counted.
 async fn make(
-    state: &State,
+    state: &Services,
     user: &CurrentUser,
     context: &RequestContext,
     series: &[Series],
@@ -237,7 +237,7 @@ async fn make(
 }
 
 async fn make_one(
-    state: &State,
+    state: &Services,
     user: &CurrentUser,
     context: &RequestContext,
     catalog: &Catalog,

@@ -10,7 +10,7 @@ use super::item::Item;
 use crate::{
     auth::{Credential, CurrentUser},
     problem::Problem,
-    state::State,
+    state::Services,
 };
 
 /// The sender of a batch, and how the batch is recognised when it arrives again.
@@ -40,7 +40,7 @@ impl Source<'_> {
     /// they are recognised one by one.
     pub(super) async fn record(
         &self,
-        state: &State,
+        state: &Services,
         items: &[Item],
         points: Vec<Point>,
     ) -> Result<Option<Datapoint>, Problem> {
@@ -55,7 +55,7 @@ impl Source<'_> {
     /// Appends `points` as batch `batch_id`.
     async fn send(
         &self,
-        state: &State,
+        state: &Services,
         batch_id: Uuid,
         mut points: Vec<Point>,
     ) -> Result<Option<Datapoint>, Problem> {
@@ -70,7 +70,7 @@ impl Source<'_> {
     }
 
     /// Appends those of `points` that have not been recorded in the last 24 h.
-    async fn send_new(&self, state: &State, points: &[Point]) -> Result<(), Problem> {
+    async fn send_new(&self, state: &Services, points: &[Point]) -> Result<(), Problem> {
         for part in points.chunks(SENT_TOGETHER) {
             let batch = state.clock.new_id();
             let Reserved { new, unfinished } =

@@ -27,7 +27,7 @@ use crate::{
     context::RequestContext,
     extract::{Params, read_body},
     problem::{InfluxErrorOut, Problem, ProblemKind},
-    state::{AppState, State as Services},
+    state::Services,
 };
 
 /// Largest body of lines, compressed or not.
@@ -51,7 +51,7 @@ pub(super) struct WriteParams {
     request_body(content = String, content_type = "text/plain", description = "Lines: `measurement,tag=value field=1.5 time`."),
     responses((status = 204), (status = 400, body = InfluxErrorOut), (status = 401, body = InfluxErrorOut), (status = 403, body = InfluxErrorOut)))]
 pub(super) async fn write(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     context: RequestContext,
     Params(params): Params<WriteParams>,
@@ -66,7 +66,7 @@ pub(super) async fn write(
     request_body(content = String, content_type = "text/plain", description = "Lines: `measurement,tag=value field=1.5 time`."),
     responses((status = 204), (status = 400, body = InfluxErrorOut), (status = 401, body = InfluxErrorOut), (status = 403, body = InfluxErrorOut)))]
 pub(super) async fn write_v1(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     context: RequestContext,
     Params(params): Params<WriteParams>,

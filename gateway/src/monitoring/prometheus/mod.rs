@@ -25,7 +25,7 @@ use crate::{
     context::RequestContext,
     extract::read_body,
     problem::{Problem, ProblemKind, ProblemOut},
-    state::AppState,
+    state::Services,
 };
 
 /// Largest compressed body.
@@ -41,7 +41,7 @@ const EXEMPLARS: HeaderName = HeaderName::from_static("x-prometheus-remote-write
     request_body(content = Vec<u8>, content_type = "application/x-protobuf", description = "`prometheus.WriteRequest` or `io.prometheus.write.v2.Request`, compressed by snappy."),
     responses((status = 204), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 415, body = ProblemOut)))]
 pub(super) async fn write(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Writer(user): Writer,
     context: RequestContext,
     request: Request,

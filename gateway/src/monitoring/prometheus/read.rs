@@ -33,7 +33,7 @@ use crate::{
     extract::read_body,
     problem::{Problem, ProblemKind, ProblemOut},
     shares::{Full, Share},
-    state::{AppState, State as Gateway},
+    state::Services,
 };
 
 /// Queries of a request at most.
@@ -61,7 +61,7 @@ const CHUNKS_TYPE: HeaderValue =
             content((Vec<u8> = "application/x-protobuf"), (Vec<u8> = "application/x-streamed-protobuf"))),
         (status = 400, body = ProblemOut), (status = 401, body = ProblemOut)))]
 pub(in crate::monitoring) async fn read(
-    State(state): State<AppState>,
+    State(state): State<Services>,
     Reader(user): Reader,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -120,7 +120,7 @@ struct Piece {
 }
 
 /// The pieces of the answer to `asked`, in their order.
-async fn plan(state: &Gateway, query: usize, asked: Query) -> Result<Vec<Piece>, Problem> {
+async fn plan(state: &Services, query: usize, asked: Query) -> Result<Vec<Piece>, Problem> {
     let matchers = Matcher::all(asked.matchers)?;
     let catalog = state.catalogs.fresh().await?;
     let of = Arc::new(Selected { query, series: selected(&catalog, &matchers) });
@@ -153,7 +153,7 @@ async fn plan(state: &Gateway, query: usize, asked: Query) -> Result<Vec<Piece>,
 
 /// `span`, cut at full hours where there are many points of `channels`, with their numbers.
 async fn spans(
-    state: &Gateway,
+    state: &Services,
     channels: &[i32],
     (begin, end): (i64, i64),
 ) -> Result<Vec<((i64, i64), i64)>, Problem> {
@@ -173,7 +173,7 @@ async fn spans(
 
 impl Piece {
     /// Its series and their samples; those without any are left out.
-    async fn read(&self, state: &Gateway) -> Result<Vec<(Vec<Label>, Vec<Sample>)>, Problem> {
+    async fn read(&self, state: &Services) -> Result<Vec<(Vec<Label>, Vec<Sample>)>, Problem> {
         let series = &self.of.series[self.series.clone()];
         let channels: Vec<i32> = series.iter().flat_map(|(_, channels)| channels).copied().collect();
         let mut points = state.read(|pool| all_points(pool, &channels, self.span)).await?;
@@ -205,7 +205,7 @@ fn samples(mut points: Vec<ChunkPoint>) -> Vec<Sample> {
 }
 
 /// All of `pieces` in one message, which has a result for each of the queries.
-async fn as_samples(state: &Gateway, pieces: Vec<Piece>, queries: usize) -> Result<Response, Problem> {
+async fn as_samples(state: &Services, pieces: Vec<Piece>, queries: usize) -> Result<Response, Problem> {
     if pieces.iter().map(|piece| piece.points).sum::<i64>() > MAX_SAMPLES {
         let detail = format!(
             "the answer would have more than {MAX_SAMPLES} samples: ask for a shorter time, for fewer series, or for streamed chunks"
@@ -232,7 +232,7 @@ async fn as_samples(state: &Gateway, pieces: Vec<Piece>, queries: usize) -> Resu
 }
 
 /// A stream that reads a piece whenever the client has taken the one before.
-fn as_chunks(state: AppState, pieces: Vec<Piece>, place: Share) -> Response {
+fn as_chunks(state: Services, pieces: Vec<Piece>, place: Share) -> Response {
     let begin = (state, pieces.into_iter(), Arc::new(place));
     let body = stream::try_unfold(begin, |(state, mut pieces, place)| async move {
         let Some(piece) = pieces.next() else { return Ok::<_, io::Error>(None) };
@@ -254,7 +254,7 @@ fn as_chunks(state: AppState, pieces: Vec<Piece>, place: Share) -> Response {
     response
 }
 
-async fn frames(state: &Gateway, piece: &Piece) -> Result<Bytes, Problem> {
+async fn frames(state: &Services, piece: &Piece) -> Result<Bytes, Problem> {
     let mut written = Vec::new();
     for (labels, samples) in piece.read(state).await? {
         for chunks in chunks(&samples).chunks(CHUNKS) {
