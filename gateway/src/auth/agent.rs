@@ -20,7 +20,7 @@ impl FromRequestParts<Services> for AgentAuth {
         let is_stranger = state.agent_tokens.is_stranger(secret);
         let charge = if is_stranger { Charge::take(parts, state)? } else { Charge::NONE };
         let agent = state.agent_tokens.agent(secret).await?.ok_or_else(refused)?;
-        charge.give_back(state);
+        charge.give_back(&state.clock, &state.limiter);
         let limits = &state.config.limits;
         let rate = Rate { per_minute: limits.agent_requests_per_minute, burst: limits.agent_request_burst };
         state

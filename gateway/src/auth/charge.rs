@@ -1,9 +1,11 @@
 use axum::{extract::FromRef, http::request::Parts};
+use signalbox_clock::Clock;
 
 use crate::{
     client_address::{ClientAddress, TrustedProxies},
     limits::Rate,
     problem::Problem,
+    services::limits::Limiter,
     state::Services,
 };
 
@@ -28,9 +30,9 @@ impl Charge {
     }
 
     /// Takes the charge back: the token is valid.
-    pub(super) fn give_back(self, state: &Services) {
+    pub(super) fn give_back(self, clock: &Clock, limiter: &Limiter) {
         if let Some((key, rate)) = self.0 {
-            state.limiter.give_back(&key, rate, state.clock.now());
+            limiter.give_back(&key, rate, clock.now());
         }
     }
 }

@@ -76,7 +76,7 @@ async fn authenticate(parts: &Parts, state: &Services) -> Result<CurrentUser, Pr
     let is_stranger = ApiTokens::looks_like_one(&token) && state.api_tokens.is_stranger(&token);
     let charge = if is_stranger { Charge::take(parts, state)? } else { Charge::NONE };
     let user = state.credentials.identify(&token).await?;
-    charge.give_back(state);
+    charge.give_back(&state.clock, &state.limiter);
     Ok(user)
 }
 
